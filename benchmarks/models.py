@@ -37,18 +37,76 @@ from benchmarks.measures.family_check import (
     TOLERANCE,
     FamilyResult,
     FamilyRow,
-    Reference,
     build_family_row,
     check_folder,
     describe,
+    find_logits,
+    load_reference,
 )
-from benchmarks.measures.models_page import build_page
 from benchmarks.measures.report import Outcome, Row, write_report
 from benchmarks.measures.tokenizer_check import TokenizerRow, check_tokenizers
+from inference.model.onnx.decoder_config import FAMILIES as OWN_FAMILIES
 from inference.model.pytorch.loader import load_torch_model
 
 _NUM_WORKERS = 2
 _PAGE = Path(__file__).parents[1] / "docs" / "models.md"
+
+_INTRODUCTION = """\
+# Which models and tokenizers work
+
+This page is written by `make test-models`. Do not edit it.
+
+A model folder works if two things in it do: the layers of its model, whose family is `model_type` in `config.json`, and
+its tokenizer. What does not work is refused when the folder is loaded, in one sentence that says why. The reasons below
+are those sentences, without their beginning.
+"""
+
+_RIGHT = """\
+## Families that work
+
+These {num} families give the answers that transformers gives. "Refused" names settings with which a model of the family
+is refused. A model with longrope RoPE runs up to its original length. Those marked in the third column run without
+PyTorch, on a CPU, in float32 or int8, if the numbers of a head are a multiple of 16; with a sliding window, up to its
+length, which must be 1,024 tokens or more. A model of theirs that has what cannot be run that way needs PyTorch, and
+says what that is.
+"""
+
+_REFUSED = """\
+## Families that are refused
+
+These {num} families cannot be run here, and are refused when they are loaded.
+"""
+
+_TOKENIZERS = """\
+## Tokenizers
+
+Each tokenizer was cut at random places of texts. It works if the kept tokens were those of the whole text every time.
+"Bytes again" is the mean number of bytes that the model generates again. Those "of GGUF" were read from a GGUF file,
+and are compared with what was published.
+"""
+
+_METHOD = """\
+## How this was tested
+
+Families that people complete code with, and those that were wrong once, are tested with tiny models with random weights
+and transformers {version}, {num} model folders in all. What protects a user of any other family is the same check, when
+the folder is loaded. Windows, chunks and the original length of scaled RoPE are shorter than the texts. Each family has
+a plain folder, and wherever transformers itself can run that, others with each kind of scaled RoPE, with and without a
+sliding window, with wider heads, with soft caps, as an encoder, and with the encoder or the vision part that users'
+folders have.
+
+- Each folder is loaded with PyTorch, in float32 on the CPU. The tests load the same folders without it, where that runs
+  them.
+- Several sequences of 3 to {max_tokens} tokens run in the same passes: prefilled in pieces, with token trees of which a
+  path is kept, then token by token up to the last position that the model has. One sequence runs alone, one is a copy
+  of another, one comes after the others.
+- Each answer is compared with that of transformers with its own plain attention, which runs each text alone. The logits
+  may differ by {tolerance:g} of their spread. `benchmarks/results/models.json` has each family's largest difference.
+- A refusal must be one line of at most 300 characters that names the family, without an error of a library in it.
+
+Run it again with `make test-models`. It ends with an error if anything is neither right nor refused.
+`python -m benchmarks.models --families llama qwen2` checks some families only, and writes nothing.
+"""
 
 
 def main() -> None:
@@ -61,7 +119,7 @@ def main() -> None:
     others, tokenizers = _check(list_other_folders()), check_tokenizers(_NUM_WORKERS)
     figures = _build_figures(rows, others, tokenizers)
     write_report("models", [*map(_to_report, [*rows, *others]), *map(dataclasses.asdict, tokenizers)], figures)
-    _PAGE.write_text(build_page(rows, others, tokenizers, transformers.__version__, MAX_TOKENS, TOLERANCE))
+    _PAGE.write_text(_build_page(rows, others, tokenizers))
     print(", ".join(f"{name} {value}" for name, value in figures.items()))
     sys.exit(any(value for name, value in figures.items() if name.endswith("_wrong")))
 
@@ -97,7 +155,7 @@ def _write(folder: Path, model: TinyModel) -> None:
         return
     write_folder(folder, build_config(model.family, model.changes), model.class_name)
     if model.may_be_impossible:
-        Reference(folder).find_logits(tuple(NUM_SPECIAL_TOKENS + index for index in range(MAX_TOKENS)))
+        find_logits(load_reference(folder), tuple(NUM_SPECIAL_TOKENS + index for index in range(MAX_TOKENS)))
 
 
 def _build_figures(
@@ -129,6 +187,62 @@ def _to_report(row: FamilyRow) -> Row:
         "largest difference": None if row.largest_difference is None else float(f"{row.largest_difference:.1g}"),
         "reason": row.reason,
     }
+
+
+def _build_page(families: Sequence[FamilyRow], others: Sequence[FamilyRow], tokenizers: Sequence[TokenizerRow]) -> str:
+    """What people read of the models and tokenizers that work. `others`: folders that are no causal decoders."""
+    checked: list[FamilyRow | TokenizerRow] = [*families, *others, *tokenizers]
+    wrong = [(row.name, row.reason) for row in checked if row.outcome is Outcome.WRONG]
+    right, refused = ([row for row in families if row.outcome is which] for which in (Outcome.RIGHT, Outcome.REFUSED))
+    right_cells = [
+        (f"`{row.name}`", FAMILIES[row.name], "yes" if row.name in OWN_FAMILIES else "", ", ".join(row.exceptions))
+        for row in right
+    ]
+    refused_cells = [
+        (f"`{row.name}`", FAMILIES[row.name], _shorten(row.reason) + _name_exceptions(row)) for row in refused
+    ]
+    other_cells = [("none" if row.name == "model_type" else f"`{row.name}`", _shorten(row.reason)) for row in others]
+    tokenizer_cells = [
+        (row.name, row.source, f"{row.num_cuts:,}", f"{row.mean_healed_bytes or 0:.1f}")
+        for row in tokenizers
+        if row.outcome is Outcome.RIGHT
+    ]
+    refused_tokenizers = [(row.name, row.source, row.reason) for row in tokenizers if row.outcome is Outcome.REFUSED]
+    num_folders = sum(row.num_folders for row in [*families, *others])
+    parts = [
+        _INTRODUCTION,
+        "**Wrong at the moment:**\n\n" + _build_table(("name", "what is wrong"), wrong)
+        if wrong
+        else "No model and no tokenizer that was tested gives wrong answers.\n",
+        _RIGHT.format(num=len(right)),
+        _build_table(("family", "known models", "without PyTorch", "refused"), right_cells),
+        _REFUSED.format(num=len(refused)),
+        _build_table(("family", "known models", "reason"), refused_cells),
+        "Folders that people may try, of families that are no causal decoders in transformers:\n",
+        _build_table(("`model_type`", "reason"), other_cells),
+        _TOKENIZERS,
+        _build_table(("tokenizer", "from", "cuts", "bytes again"), tokenizer_cells),
+        "Tokenizers that are refused:\n",
+        _build_table(("tokenizer", "from", "reason"), refused_tokenizers),
+        _METHOD.format(version=transformers.__version__, num=num_folders, max_tokens=MAX_TOKENS, tolerance=TOLERANCE),
+    ]
+    return "\n".join(parts)
+
+
+def _name_exceptions(row: FamilyRow) -> str:
+    return f". Works: {', '.join(row.exceptions)}" if row.exceptions else ""
+
+
+def _shorten(reason: str) -> str:
+    """The refusal without its beginning, which names the folder and the family again."""
+    return reason.removeprefix("cannot load the model in DIR: ").split(" cannot be run: ")[-1]
+
+
+def _build_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return "None.\n"
+    lines = [names, ["---"] * len(names), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Whether the product gets a model folder right, or refuses it in a sentence that helps.
 
 The product loads the folder and runs several sequences of different lengths together: prefilled in pieces, with trees,
-keeping paths, beyond the model's windows. `Reference` says what is right.
+keeping paths, beyond the model's windows. transformers says what is right, in the plainest way.
 """
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -60,7 +61,7 @@ class _Move:
 
     sequence: CachedSequence
     tree: TokenTree
-    kept_node: int | None
+    kept_node: int | None = None
     wants_logits: bool = True
 
 
@@ -87,7 +88,7 @@ class PackedPasses:
         for start in range(0, max(len(text) for text in texts), _PIECE):
             end = start + _PIECE
             moves = [
-                _Move(sequence, TokenTree(text[start:end]), None, wants_logits=end >= len(text))
+                _Move(sequence, TokenTree(text[start:end]), wants_logits=end >= len(text))
                 for sequence, text in zip(sequences, texts, strict=True)
                 if start < len(text)
             ]
@@ -103,7 +104,7 @@ class PackedPasses:
 
     def step(self, stage: str, sequences: list[CachedSequence]) -> None:
         """Forwards one token of each sequence."""
-        self._forward(stage, [_Move(sequence, TokenTree(self.draw(1)), None) for sequence in sequences])
+        self._forward(stage, [_Move(sequence, TokenTree(self.draw(1))) for sequence in sequences])
 
     def _forward(self, stage: str, moves: list[_Move]) -> None:
         parts = [Part(move.sequence.cache, move.tree, wants_logits=move.wants_logits) for move in moves]
@@ -169,13 +170,33 @@ def check_refusal(sentence: str, family: str) -> FamilyResult:
 
 def compare_answers(answers: list[Answer], folder: Path) -> FamilyResult:
     """Right, if every answer is that of transformers after the same tokens alone."""
-    largest = Reference(folder).find_largest_difference(answers)
-    if largest.share <= TOLERANCE:
-        return FamilyResult(Outcome.RIGHT, "", largest.share)
-    reason = (
-        f"{largest.stage}: after {largest.num_tokens} tokens the logits differ by {largest.share:.2g} of their spread"
+    model = load_reference(folder)
+    rights = [find_logits(model, answer.token_ids) for answer in answers]
+    pairs = zip(answers, rights, strict=True)
+    shares = [((answer.logits - right).pow(2).mean().sqrt() / right.std()).item() for answer, right in pairs]
+    share, answer = max(
+        zip(shares, answers, strict=True), key=lambda each: math.inf if math.isnan(each[0]) else each[0]
     )
-    return FamilyResult(Outcome.WRONG, reason, largest.share)
+    if share <= TOLERANCE:
+        return FamilyResult(Outcome.RIGHT, "", share)
+    num_tokens = len(answer.token_ids)
+    reason = f"{answer.stage}: after {num_tokens} tokens the logits differ by {share:.2g} of their spread"
+    return FamilyResult(Outcome.WRONG, reason, share)
+
+
+def load_reference(folder: Path) -> torch.nn.Module:
+    """The folder's model in transformers, with attention "eager"."""
+    model: torch.nn.Module = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", local_files_only=True
+    )
+    return model.eval()
+
+
+@torch.inference_mode()
+def find_logits(reference: torch.nn.Module, token_ids: tuple[int, ...]) -> torch.Tensor:
+    """The logits after all of these tokens, and no others, were read: one sequence, no cache, no packing."""
+    logits: torch.Tensor = reference(input_ids=torch.tensor([token_ids]), use_cache=False).logits
+    return logits[0, -1].float()
 
 
 def run_product(loaded: LoadedModel[TorchModel]) -> list[Answer]:
@@ -246,41 +267,3 @@ def build_family_row(name: str, results: Mapping[str, FamilyResult]) -> FamilyRo
         len(checked),
         max((result.difference for result in checked.values() if result.difference is not None), default=None),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The largest difference between the product's answers and the right ones."""
-
-    stage: str
-    num_tokens: int
-    share: float  # root mean square of the differences, divided by the standard deviation of the right logits
-
-
-class Reference:
-    """A model folder, run in the plainest way: one sequence in each pass, no cache, no packing, attention "eager"."""
-
-    def __init__(self, folder: Path) -> None:
-        self._model = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, attn_implementation="eager", local_files_only=True
-        ).eval()
-        self._known: dict[tuple[int, ...], torch.Tensor] = {}
-
-    def find_largest_difference(self, answers: Iterable[Answer]) -> Difference:
-        """The answer that differs most, or the first one that is no number."""
-        differences = [Difference(answer.stage, len(answer.token_ids), self._compare(answer)) for answer in answers]
-        broken = [difference for difference in differences if difference.share != difference.share]
-        return broken[0] if broken else max(differences, key=lambda difference: difference.share)
-
-    def _compare(self, answer: Answer) -> float:
-        right = self.find_logits(answer.token_ids)
-        difference = (answer.logits - right).pow(2).mean().sqrt() / right.std()
-        return difference.item()
-
-    @torch.inference_mode()
-    def find_logits(self, token_ids: tuple[int, ...]) -> torch.Tensor:
-        """The logits after all of these tokens, and no others, were read."""
-        if token_ids not in self._known:
-            ids = torch.tensor([token_ids])
-            self._known[token_ids] = self._model(input_ids=ids, use_cache=False).logits[0, -1].float()
-        return self._known[token_ids]
