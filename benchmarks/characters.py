@@ -4,28 +4,37 @@ All methods read the same held-out text with the same model on one thread, in fl
 the next byte before each byte. The error is the Jensen-Shannon distance to genlm-bytes with a beam of 128. Speed is in
 bytes per second of processor time, because the machine may be shared.
 
-genlm-bytes keeps keys and values between calls, which its CPU backend cannot do by itself. Our model reads known text
-ahead, many bytes in one forward pass. In the row "unseen" it gets the text byte by byte.
+The paper's own code, genlm-bytes 0.2.0, runs in an environment of its own, which `make build/genlm/.ready` builds.
+`genlm_environment/genlm_bytes.py` says how it is set up, and how the end of a text is represented. It keeps keys and
+values between calls, which its CPU backend cannot do by itself. Our model reads known text ahead, many bytes in one
+forward pass. In the row "canonical_unseen" it gets the text byte by byte.
 """
 
+import hashlib
+import json
 import math
+import os
 import statistics
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
 
-from benchmarks.baselines.reference_model import ReferenceModel, Walk
 from benchmarks.measures.report import Row, Value, write_report
 from inference.characters.assembly import load_character_model
-from inference.characters.model import CharacterModel, CoveringSettings
+from inference.characters.model import CoveringSettings
 from inference.characters.model_reader import ModelReader
 from inference.characters.state import State
 from inference.characters.token_string import TokenString
 from inference.config import EngineConfig
+from inference.healing.vocabulary_file import read_object, read_vocabulary
 from inference.model.loader import load_model
 from inference.protocol.characters import CoveringKind
 from midtoken.installed import find_default_model
@@ -35,33 +44,43 @@ _WIDTH = 8
 _REFERENCE_WIDTH = 128
 _NUM_REPEATS = 3
 _NUM_BYTES = 4000
-_CANONICAL = CoveringSettings()
 
-LogRows = npt.NDArray[np.floating[Any]]  # [num_bytes, 257] natural logarithms of distributions
+_READY = Path("build/genlm/.ready")
+_SCRIPT = Path(__file__).parent / "baselines" / "genlm_environment" / "genlm_bytes.py"
+_STORED_WALKS = Path("build/genlm-walks")
+_SETTINGS = {
+    **{"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+    **{"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"},
+}
+
+LogRows = npt.NDArray[np.floating[Any]]  # [num_bytes, 257] natural logarithms: 256 bytes, then the end of the text
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """One distribution before each byte of a text."""
+
+    rows: LogRows
+    cpu_s: float  # processor time
 
 
 def main() -> None:
-    console, text = Console(), _find_text()
-    config = EngineConfig(find_default_model(), dtype="float32", max_context_tokens=2048)
-    theirs = ReferenceModel(config.model_dir)
-
-    def load() -> CharacterModel:
-        """Returns a new model for each measurement, because a model caches parts of the texts that it has read."""
-        model = load_character_model(config)
-        model.open(b"import this\n").next_log_probs  # noqa: B018  # a model's first pass is slow
-        return model
-
-    console.print(f"the reference: genlm-bytes with a beam of {_REFERENCE_WIDTH}")
-    reference = theirs.walk_once(text, _REFERENCE_WIDTH)
-    walks: dict[str, list[Walk]] = {}
-    for name, make, num_repeats in _iter_walks(load, theirs, text):
-        console.print(name)
-        walks[name] = [make() for _ in range(num_repeats)]
-    rows: list[Row] = [_to_row(name, repeats, reference) for name, repeats in walks.items()]
-    bits_of_tokens = _measure_bits_of_tokens(config, text)
-    rows.append({"covering": "the tokenizer's own tokens", "bits/byte": bits_of_tokens})
-    figures = _find_figures(rows) | {"bits_per_byte_tokens": bits_of_tokens}
-    write_report("characters", rows, figures)
+    text, model_dir = _find_text(), find_default_model()
+    config = EngineConfig(model_dir, dtype="float32", max_context_tokens=2048)
+    reference = _walk_genlm(model_dir, text, _REFERENCE_WIDTH, _find_stored(model_dir, text))
+    beam = CoveringSettings(CoveringKind.BEAM, _WIDTH)
+    kinds: dict[str, tuple[int, Callable[[], Walk]]] = {  # how often it is repeated
+        "canonical": (_NUM_REPEATS, partial(_walk, config, text, CoveringSettings())),
+        "canonical_unseen": (_NUM_REPEATS, partial(_walk, config, text, CoveringSettings(), is_known=False)),
+        f"beam{_WIDTH}": (1, partial(_walk, config, text, beam)),
+        f"genlm{_WIDTH}": (1, partial(_walk_genlm, model_dir, text, _WIDTH)),
+    }
+    rows, figures = list[Row](), dict[str, Value]()
+    for name, (num_repeats, walk) in kinds.items():
+        found = _find_figures([walk() for _ in range(num_repeats)], text, reference)
+        rows.append({"covering": name, **found})
+        figures |= {f"{figure}_{name}": found[figure] for figure in ("bits_per_byte", "jsd", "bytes_per_cpu_s")}
+    write_report("characters", rows, {**figures, "bits_per_byte_tokens": _measure_bits_of_tokens(config, text)})
 
 
 def _find_text() -> bytes:
@@ -70,45 +89,75 @@ def _find_text() -> bytes:
     return next(texts)[:_NUM_BYTES].encode()
 
 
-def _iter_walks(
-    load: Callable[[], CharacterModel], theirs: ReferenceModel, text: bytes
-) -> Iterator[tuple[str, Callable[[], Walk], int]]:
-    """Yields the name of each walk, the walk, and how often to repeat it. Ours and theirs alternate."""
-    yield "canonical", lambda: _walk(load(), text, _CANONICAL), _NUM_REPEATS
-    yield "canonical, unseen", lambda: _walk(load(), text, _CANONICAL, is_known=False), _NUM_REPEATS
-    yield f"beam {_WIDTH}", lambda: _walk(load(), text, CoveringSettings(CoveringKind.BEAM, _WIDTH)), 1
-    yield f"genlm {_WIDTH}", lambda: theirs.walk(text, _WIDTH), 1
-
-
-def _walk(model: CharacterModel, text: bytes, settings: CoveringSettings, is_known: bool = True) -> Walk:
-    rows, cpu_s, cpu_start = [], [], time.process_time()
+def _walk(config: EngineConfig, text: bytes, settings: CoveringSettings, is_known: bool = True) -> Walk:
+    """With a new model, because a model caches parts of the texts that it has read."""
+    model = load_character_model(config)
+    model.open(b"import this\n").next_log_probs  # noqa: B018  # a model's first pass is slow
+    rows, cpu_start = [], time.process_time()
     state = model.open(b"", settings)
-    for next_state in _iter_states(state, text, is_known):
+    for next_state in state.walk(text) if is_known else _advance(state, text):
         rows.append(state.next_log_probs.astype(np.float32))
-        cpu_s.append(time.process_time() - cpu_start)
         state = next_state
-    return Walk(text, np.array(rows), np.array(cpu_s))
+    return Walk(np.array(rows), time.process_time() - cpu_start)
 
 
-def _iter_states(state: State, text: bytes, is_known: bool) -> Iterable[State]:
-    """Yields the state after each byte of a text that is known from the start, or given byte by byte."""
-    if is_known:
-        yield from state.walk(text)
-    else:
-        for byte in text:
-            state = state.advance(bytes([byte]))
-            yield state
+def _advance(state: State, text: bytes) -> Iterable[State]:
+    """Yields the state after each byte of a text that is given byte by byte."""
+    for byte in text:
+        state = state.advance(bytes([byte]))
+        yield state
 
 
-def _to_row(name: str, repeats: Sequence[Walk], reference: Walk) -> Row:
-    walk = repeats[0]
-    speeds = sorted(repeat.bytes_per_cpu_s for repeat in repeats)
+def _walk_genlm(model_dir: Path, text: bytes, width: int, stored: Path | None = None) -> Walk:
+    """genlm-bytes, in a process of its own. `stored`: where an earlier result is, or this one is kept.
+
+    Raises SystemExit if the environment is missing, and RuntimeError with the end of the output if the process fails.
+    """
+    if not _READY.exists():
+        raise SystemExit(f"{_READY} is missing: make {_READY}")
+    with tempfile.TemporaryDirectory() as name:  # in which it starts, since a folder `genlm` would hide its package
+        path = Path(name) / "walk.npz" if stored is None else stored.absolute()
+        if not path.exists():
+            vocabulary = read_vocabulary(model_dir, read_object(model_dir / "tokenizer.json"))
+            job = {
+                "model": str(model_dir.resolve()),
+                "end_ids": sorted(vocabulary.end_ids),
+                "absent_ids": sorted(vocabulary.special_ids - vocabulary.end_ids),
+                "width": width,
+                "text": text.decode(),
+                "arrays": str(path),
+            }
+            (Path(name) / "job.json").write_text(json.dumps(job))
+            command = [str(_READY.parent.absolute() / "bin/python"), "-E", str(_SCRIPT), "job.json"]
+            ended = subprocess.run(
+                command, cwd=name, env={**os.environ, **_SETTINGS}, stderr=subprocess.PIPE, text=True
+            )
+            if ended.returncode:
+                raise RuntimeError(f"genlm-bytes failed:\n{ended.stderr[-2000:]}")
+        with np.load(path) as read:
+            return Walk(read["rows"], float(read["cpu_s"]))
+
+
+def _find_stored(model_dir: Path, text: bytes) -> Path:
+    """Where the distributions of the wide beam are kept, which takes an hour: by model, text and code."""
+    sources = (*sorted(_SCRIPT.parent.glob("*.py")), _SCRIPT.with_name("requirements.txt"))
+    contents = [path.read_bytes() for path in (model_dir / "model.safetensors", *sources)]
+    _STORED_WALKS.mkdir(parents=True, exist_ok=True)
+    return (
+        _STORED_WALKS
+        / f"{hashlib.sha256(b''.join([str(_REFERENCE_WIDTH).encode(), text, *contents])).hexdigest()[:16]}.npz"
+    )
+
+
+def _find_figures(repeats: Sequence[Walk], text: bytes, reference: Walk) -> dict[str, Value]:
+    rows = repeats[0].rows
+    read = rows[np.arange(len(text)), np.frombuffer(text, np.uint8)]
+    speeds = [len(text) / each.cpu_s for each in repeats]
     return {
-        "covering": name,
-        "bits/byte": walk.bits_per_byte,
-        "JS distance": float(find_distances(walk.rows, reference.rows).mean()),
-        "bytes/CPU s": statistics.median(speeds),
-        "spread": speeds[-1] - speeds[0],
+        "bits_per_byte": -float(read.mean(dtype=np.float64)) / math.log(2),
+        "jsd": float(find_distances(rows, reference.rows).mean()),
+        "bytes_per_cpu_s": statistics.median(speeds),
+        "spread": max(speeds) - min(speeds),
     }
 
 
@@ -128,17 +177,6 @@ def _measure_bits_of_tokens(config: EngineConfig, text: bytes) -> float:
         string.log_probs = None
         string = string.extend([token_id])
     return -total / len(text) / math.log(2)
-
-
-def _find_figures(rows: Sequence[Row]) -> dict[str, Value]:
-    by_name = {row["covering"]: row for row in rows}
-    names = {"canonical": "canonical", "canonical_unseen": "canonical, unseen", "beam8": "beam 8", "genlm8": "genlm 8"}
-    columns = {"bits_per_byte": "bits/byte", "jsd": "JS distance", "bytes_per_cpu_s": "bytes/CPU s"}
-    return {
-        f"{figure}_{short}": by_name[name][column]
-        for short, name in names.items()
-        for figure, column in columns.items()
-    }
 
 
 def find_distances(rows: LogRows, others: LogRows) -> npt.NDArray[np.float64]:

@@ -2,8 +2,8 @@
 
     python genlm_bytes.py JOB.json
 
-The job names the text, and the file `arrays` (npz) that `benchmarks/baselines/reference_model.py` reads afterwards. It
-uses one thread and measures CPU time.
+The job has the text, and names the file `arrays` (npz) that `benchmarks/characters.py` reads afterwards. It uses one
+thread and measures CPU time.
 
 genlm-bytes is set up as it is quickest: float32, no waiting, pruned to K before predicting (the paper's appendix D;
 half the calls), no mass on special tokens that never occur in a text, and `KeptTransformer`, which keeps the keys and
@@ -24,13 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from genlm.bytes import BeamParams, ByteBeamState
 from kept_transformer import KeptTransformer  # type: ignore[import-not-found]  # it is in the folder of this script
 
 _EOS = 257  # in the rows of genlm-bytes
-_PROGRESS_SECONDS = 20
 
 Job = dict[str, Any]
 
@@ -38,8 +36,7 @@ Job = dict[str, Any]
 def main() -> None:
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
-    job: Job = json.loads(Path(sys.argv[1]).read_text())
-    asyncio.run(_walk(job))
+    asyncio.run(_walk(json.loads(Path(sys.argv[1]).read_text())))
 
 
 def _load(job: Job) -> KeptTransformer:
@@ -51,35 +48,23 @@ def _load(job: Job) -> KeptTransformer:
     return model
 
 
-def _build_params(job: Job, model: KeptTransformer) -> BeamParams:
-    ends = [model.byte_vocab[end].byte_string for end in job["end_ids"]]
-    return BeamParams(K=job["width"], prune_threshold=0.0, eos_byte_strings=ends)
-
-
 async def _walk(job: Job) -> None:
     """Computes the distribution before every byte of a text. Raises RuntimeError if the beam has no member left."""
-    model = _load(job)
-    text = Path(job["text"]).read_bytes()
-    beam = await ByteBeamState.initial(model, _build_params(job, model))
+    model, text = _load(job), job["text"].encode()
+    ends = [model.byte_vocab[end].byte_string for end in job["end_ids"]]
+    params = BeamParams(K=job["width"], prune_threshold=0.0, eos_byte_strings=ends)
+    beam = await ByteBeamState.initial(model, params)
     rows = np.full((len(text), 257), np.nan, np.float32)
-    cpu_s = np.zeros(len(text))  # since the start of the text, after every byte
-    shown_at, cpu_start = time.perf_counter(), time.process_time()
+    cpu_start = time.process_time()
     for position, byte in enumerate(text):
         beam = beam.prune()
         if len(beam) == 0:
             raise RuntimeError(f"the beam is empty before byte {position}")
-        rows[position] = _to_row((await beam.logp_next()).ps)
+        log_probs = (await beam.logp_next()).ps
+        rows[position] = np.append(log_probs[:256], log_probs[_EOS])
         beam = await (beam.prune() << byte)
         model.keep_only(member.lm_state.context for member in beam)
-        cpu_s[position] = time.process_time() - cpu_start
-        if time.perf_counter() - shown_at > _PROGRESS_SECONDS:
-            print(f"  genlm-bytes, K={job['width']}: {position + 1:,} of {len(text):,} bytes", flush=True)
-            shown_at = time.perf_counter()
-    np.savez(job["arrays"], rows=rows, cpu_s=cpu_s)
-
-
-def _to_row(log_probs: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    return np.append(log_probs[:256], log_probs[_EOS])
+    np.savez(job["arrays"], rows=rows, cpu_s=time.process_time() - cpu_start)
 
 
 if __name__ == "__main__":
