@@ -139,7 +139,6 @@ def _is(params: types.InitializeParams, name: str) -> bool:
 
 # Implementation-dependent (LSP, "$ Notifications"): servers that do not know it ignore it.
 CURSOR_NOTIFICATION = "$/midtoken/cursor"
-_CONVERTER = build_strict_converter()
 
 
 def _add_rest(server: MidtokenServer) -> None:
@@ -148,5 +147,5 @@ def _add_rest(server: MidtokenServer) -> None:
     @server.feature(CURSOR_NOTIFICATION)
     def _rest(params: Any) -> None:
         with contextlib.suppress(Exception):  # cattrs and its hooks raise many kinds
-            place = _CONVERTER.structure(params, types.InlayHintParams)  # a document and a range
+            place = build_strict_converter().structure(params, types.InlayHintParams)  # a document and a range
             server.rest(place.text_document.uri, place.range)

@@ -4,7 +4,7 @@ import contextvars
 import json
 import logging
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from cattrs import Converter
@@ -145,6 +145,7 @@ class MidtokenProtocol(LanguageServerProtocol):
         return None if method == types.WORKSPACE_CONFIGURATION else super().get_result_type(method)
 
 
+@cache  # a new one would compile a function for each form of message again
 def build_strict_converter() -> Converter:
     """Returns pygls's converter, which also refuses texts and numbers of another type: null is not the text "None"."""
     converter: Converter = default_converter()  # type: ignore[no-untyped-call]

@@ -100,13 +100,13 @@ def serve_stdio(server: MidtokenServer) -> NoReturn:
     asyncio.run(_serve(server))
 
 
-async def wait_for_end(find_id: Callable[[], int | None], poll_s: float = 1.0) -> None:
+async def _wait_for_end(find_id: Callable[[], int | None]) -> None:
     """Returns when the editor's process has ended (`processId` of initialize); never while `find_id` returns none.
 
     Some editors end without closing stdin, or another process holds it open.
     """
     while (process_id := find_id()) is None or is_there(process_id):
-        await asyncio.sleep(poll_s)
+        await asyncio.sleep(1.0)
 
 
 async def _serve(server: MidtokenServer) -> NoReturn:
@@ -115,7 +115,7 @@ async def _serve(server: MidtokenServer) -> NoReturn:
     server.protocol.set_writer(StdoutWriter(sys.stdout.buffer))
     reader = open_descriptor(sys.stdin.fileno())
     serving = asyncio.create_task(serve_messages(reader, server.protocol, server.settle))
-    watching = asyncio.create_task(wait_for_end(lambda: server.editor_id))
+    watching = asyncio.create_task(_wait_for_end(lambda: server.editor_id))
     call_at_signals(watching.cancel, "SIGINT", "SIGTERM")
     await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
     watching.cancel()

@@ -39,31 +39,20 @@ def cursors(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @given(cursors(), st.integers(0, 60))
-def test_context_is_the_text_around_the_cursor_within_its_limits(cursor: tuple[str, str], anchor: int) -> None:
+def test_context_is_the_text_around_the_cursor_within_its_limits_and_half_full_if_lines_are_short(
+    cursor: tuple[str, str], anchor: int
+) -> None:
     before, after = cursor
-    document = open_document(before + after)
-    line_starts = split_lines(before)
+    document, lines = open_document(before + after), split_lines(before)
     document.anchor_line = min(anchor, len(document.lines) - 1)
-    position = Position(len(line_starts) - 1, num_units(line_starts[-1], PositionEncodingKind.Utf16))
+    position = Position(len(lines) - 1, num_units(lines[-1], PositionEncodingKind.Utf16))
     context = cut_context(document, position, _SMALL)
     assert num_bytes(context.prefix) <= _SMALL.max_prefix_bytes
     assert num_bytes(context.suffix) <= _SMALL.max_suffix_bytes
     assert clean(before).endswith(context.prefix)
     assert clean(after).startswith(context.suffix)
-    assert (context.prefix == "") == (before == "")
-    assert (context.suffix == "") == (after == "")
-
-
-@given(cursors(), st.integers(0, 60))
-def test_the_prefix_is_at_least_half_full_if_lines_are_short(cursor: tuple[str, str], anchor: int) -> None:
-    before, after = cursor
-    lines = split_lines(before)
-    assume(all(num_bytes(line) <= _SMALL.max_prefix_bytes // 4 for line in lines))
-    document = open_document(before + after)
-    document.anchor_line = min(anchor, len(document.lines) - 1)
-    position = Position(len(lines) - 1, num_units(lines[-1], PositionEncodingKind.Utf16))
-    cut_context(document, position, _SMALL)
-    if document.anchor_line > 0:
+    assert (context.prefix == "", context.suffix == "") == (before == "", after == "")
+    if document.anchor_line > 0 and all(num_bytes(line) <= _SMALL.max_prefix_bytes // 4 for line in lines):
         line_more = "".join(document.lines[document.anchor_line - 1 : len(lines) - 1]) + lines[-1]
         assert num_bytes(line_more) > _SMALL.max_prefix_bytes // 2
 
@@ -98,8 +87,3 @@ def test_a_very_long_line_is_cut_at_the_same_place_for_many_keystrokes() -> None
         prefix = cut_context(open_document(text), Position(0, character), _SMALL).prefix
         starts.add(character - len(prefix))
     assert len(starts) <= 2
-
-
-def test_the_cursor_line_is_split_at_the_cursor() -> None:
-    context = Context("a\nbc", "d\ne")
-    assert (context.line_before, context.line_after) == ("bc", "d")

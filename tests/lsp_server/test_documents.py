@@ -1,6 +1,6 @@
 """The documents' text, compared with a slow and simple oracle: the text as a list of the editor's units."""
 
-import time
+import timeit
 
 import pytest
 from hypothesis import example, given
@@ -14,7 +14,7 @@ from lsprotocol.types import (
     TextDocumentItem,
 )
 
-from lsp_server.documents import Document, join_surrogates, num_units, split_lines
+from lsp_server.documents import Document, join_surrogates, num_units
 from lsp_server.errors import OutOfStepError
 
 UTF8, UTF16, UTF32 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16, PositionEncodingKind.Utf32
@@ -94,7 +94,8 @@ def check_against_oracle(
         document.apply(version, [change])
         oracle.replace(change.range, new)
         assert document.text == oracle.text
-        assert list(document.lines) == split_lines(oracle.text)
+        lines = oracle.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        assert [line.rstrip("\r\n") for line in document.lines] == lines
 
 
 @given(st.text(_CHARACTERS, max_size=30), st.sampled_from([UTF8, UTF16, UTF32]), edits)
@@ -114,13 +115,6 @@ def test_after_edits_the_text_equals_the_editors(
 def test_edits_can_split_and_join_surrogate_pairs(text: str, edits: list[tuple[int, int, int, int, str]]) -> None:
     # JSON joins pairs within one string, as `join_surrogates` does. Pairs across two strings remain.
     check_against_oracle(join_surrogates(text), UTF16, [(*edit[:4], join_surrogates(edit[4])) for edit in edits])
-
-
-@given(st.text("a\n\r\x0c\u2028", max_size=30))
-def test_only_lf_crlf_and_cr_end_a_line(text: str) -> None:
-    lines = split_lines(text)
-    assert "".join(lines) == text
-    assert [line.rstrip("\r\n") for line in lines] == text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 @given(st.text("a\n", max_size=12), st.integers(0, 12), edits)
@@ -202,17 +196,7 @@ def test_an_inverted_edit_makes_the_text_unknown_until_the_whole_text_is_sent() 
 
 @pytest.mark.parametrize("filling", ["a", "é"])
 def test_an_edit_in_a_very_long_line_takes_as_long_as_a_few_copies_of_it(filling: str) -> None:
-    line = filling * 5_000_000
-    document = open_document(line + "\n")
-
-    def measure_s() -> float:
-        started_s = time.perf_counter()
-        document.apply(1, [edit(0, 4_000_000, 0, 4_000_000, "x")])
-        return time.perf_counter() - started_s
-
-    def measure_copy_s() -> float:
-        started_s = time.perf_counter()
-        line.encode("utf-16-le").decode("utf-16-le")
-        return time.perf_counter() - started_s
-
-    assert min(measure_s() for _ in range(5)) < 20 * min(measure_copy_s() for _ in range(5))
+    line = filling * 1_000_000
+    document, change = open_document(line + "\n"), edit(0, 800_000, 0, 800_000, "x")
+    edit_s = min(timeit.repeat(lambda: document.apply(1, [change]), number=1))
+    assert edit_s < 20 * min(timeit.repeat(lambda: line.encode("utf-16-le").decode("utf-16-le"), number=1))

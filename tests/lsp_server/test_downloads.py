@@ -27,16 +27,18 @@ async def test_the_settings_name_the_model_and_another_one_is_connected_anew() -
         assert both.backend.is_closed
 
 
-async def test_an_editor_sees_how_far_the_download_has_got(both: InProcess) -> None:
-    async def download(on_download: OnDownload) -> None:
-        for percentage in (0, 44, 100):
-            on_download(_TEXT.format(9 * percentage // 100), percentage)
+async def _download(on_download: OnDownload) -> None:
+    for percentage in (0, 44, 100):
+        on_download(_TEXT.format(9 * percentage // 100), percentage)
 
-    both.download = download
+
+async def test_an_editor_sees_how_far_the_download_has_got(both: InProcess) -> None:
+    both.download = _download
     await both.start_with("a", build_capabilities(shows_progress=True), {"model": "owner/name"})
     assert (await both.ask_and_finish(0, 1, "b")).items
-    begun, *reported, ended, started, ready = [each for each in both.editor.progress if each != "create"]
-    assert begun == {**_progress("begin", 0, 0), "title": "midtoken", "cancellable": True}
+    created, begun, *reported, ended, created_again, started, ready = both.editor.progress
+    assert (created, created_again) == ("create", "create")
+    assert begun == _progress("begin", 0, 0) | {"title": "midtoken", "cancellable": True}
     assert reported == [_progress("report", 0, 0), _progress("report", 3, 44)]
     assert [each["kind"] for each in (ended, started, ready)] == ["end", "begin", "end"]
     assert started["cancellable"] is False
@@ -47,6 +49,13 @@ async def test_an_editor_sees_how_far_the_download_has_got(both: InProcess) -> N
 
 def _progress(kind: str, num_mb: int, percentage: int) -> dict[str, Any]:
     return {"kind": kind, "message": _TEXT.format(num_mb), "percentage": percentage}
+
+
+async def test_an_editor_without_progress_gets_the_log(both: InProcess) -> None:
+    both.download = _download
+    await both.start_with("a")
+    assert (await both.ask_and_finish(0, 1, "b")).items
+    assert (both.editor.progress, both.editor.logged[0]) == ([], _TEXT.format(0))
 
 
 async def test_a_download_that_is_cancelled_begins_again_only_when_it_is_asked_for(both: InProcess) -> None:

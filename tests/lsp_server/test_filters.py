@@ -37,35 +37,31 @@ from lsp_server.filters import Insertion, cut_at_placeholder, drop_repeated_abov
         ("def f():\n    retu|\n    return 10\n", "rn 1", "rn 1"),
         ("a = [|]\n", "1,\n    2,\n", "1,"),  # several lines in the middle of a line are cut
         ("if a:|\n", "\n    b()\n", "\n    b()"),
+        # Each filter is applied.
+        ("x = |\n", 'key = "REDACTED"', "key ="),
+        ("if a:\n\tb()\nif c:|\n", "\n    d()", "\n\td()"),
+        ("|\nx = 1\n", "x = 1", None),
+        ("x = 1\n|\n", "x = 1", None),
     ],
 )
-def test_the_text_after_the_cursor_is_not_repeated(around: str, text: str, inserted: str | None) -> None:
-    prefix, suffix = around.split("|")
-    assert fit(text, Context(prefix, suffix)) == (None if inserted is None else Insertion(inserted))
-
-
-@pytest.mark.parametrize("text", ["self):\n    pass", "self):"])
-def test_a_block_replaces_the_brackets_that_it_closes(text: str) -> None:
-    assert fit(text, Context("def f(", ")\n")) == Insertion(text, ")")
+def test_the_text_is_made_to_fit_between_what_is_around_it(around: str, text: str, inserted: str | None) -> None:
+    assert fit(text, Context(*around.split("|"))) == (None if inserted is None else Insertion(inserted))
 
 
 @pytest.mark.parametrize(
-    ("around", "text", "inserted", "replaced"),
+    ("around", "text", "replaced"),
     [
-        ("f(|) + c", "a, b)  # note", "a, b)  # note", ")"),
-        ("f(g(|)) + c", "a))  # note", "a))  # note", "))"),
-        ("f(|) + c", "a  # note", "a  # note", ""),
-        ("f(g(|) + c", "a)  # note", "a)  # note", ""),  # one of the two brackets is missing
+        ("def f(|)\n", "self):\n    pass", ")"),
+        ("def f(|)\n", "self):", ")"),
+        ("f(|) + c", "a, b)  # note", ")"),
+        ("f(g(|)) + c", "a))  # note", "))"),
+        ("f(|) + c", "a  # note", ""),
+        ("f(g(|) + c", "a)  # note", ""),  # one of the two brackets is missing
+        ("def __len__(|)\n", "self):\n    return len(self.items", ""),  # the block ends before the bracket
     ],
 )
-def test_a_bracket_that_is_closed_already_is_replaced(around: str, text: str, inserted: str, replaced: str) -> None:
-    before, after = around.split("|")
-    assert fit(text, Context(before, after)) == Insertion(inserted, replaced)
-
-
-def test_a_block_that_ends_before_the_bracket_after_the_cursor_keeps_it() -> None:
-    text = "self):\n    return len(self.items"
-    assert fit(text, Context("def __len__(", ")\n")) == Insertion(text)
+def test_a_bracket_that_is_closed_already_is_replaced(around: str, text: str, replaced: str) -> None:
+    assert fit(text, Context(*around.split("|"))) == Insertion(text, replaced)
 
 
 @pytest.mark.parametrize("char", ["\x1b", "\r", "\0", "\x7f", "\x9b", "\u202a", "\u202e", "\u2066", "\u2069", "\ufffd"])
@@ -87,31 +83,10 @@ def test_the_inserted_text_is_a_beginning_of_the_generated_text(text: str, suffi
 
 
 @given(_TEXTS.filter(str.strip))
-def test_at_the_end_of_a_line_only_trailing_white_space_is_removed(text: str) -> None:
+def test_at_the_end_of_a_line_white_space_is_removed_and_before_unrelated_text_more_than_a_line(text: str) -> None:
     assert fit(text, Context("x", "\n")) == Insertion(text.rstrip())
-
-
-@given(_TEXTS.filter(str.strip))
-def test_before_unrelated_text_the_first_line_is_kept(text: str) -> None:
     first_line = text.partition("\n")[0]
     assert fit(text, Context("", "else:\n")) == (Insertion(first_line) if first_line.strip() else None)
-
-
-@pytest.mark.parametrize(
-    ("around", "text", "left"),
-    [
-        ("x = |\n", "1\x1b", "1"),
-        ("x = |\n", 'key = "REDACTED"', "key ="),
-        ("if a:\n\tb()\nif c:|\n", "\n    d()", "\n\td()"),
-        ("|\nx = 1\n", "x = 1", ""),
-        ("x = 1\n|\n", "x = 1", ""),
-        ("f(|)\n", "a,\nb", "a,"),
-        ("f(|)\n", "a)", "a"),
-        ("x = |\n", "1 ", "1"),
-    ],
-)
-def test_each_filter_is_applied(around: str, text: str, left: str) -> None:
-    assert fit(text, Context(*around.split("|"))) == (Insertion(left) if left else None)
 
 
 @pytest.mark.parametrize(
@@ -152,18 +127,16 @@ def test_lines_right_below_are_not_repeated(around: str, text: str, is_dropped: 
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("around", "text", "kept"),
     [
-        ('password = "REDACTED"', "password = "),
-        ('"REDACTED"', ""),
-        ("f(x)\ntoken = REDACTED\ny", "f(x)\ntoken = "),
-        ('x = "redacted"', 'x = "redacted"'),
+        ("a = 1\n|", 'password = "REDACTED"', "password = "),
+        ("a = 1\n|", '"REDACTED"', ""),
+        ("a = 1\n|", "f(x)\ntoken = REDACTED\ny", "f(x)\ntoken = "),
+        ("a = 1\n|", 'x = "redacted"', 'x = "redacted"'),
+        # A word of the file itself is kept.
+        ("REDACTED = 1\nx = |", "REDACTED", "REDACTED"),
+        ("x = |\nREDACTED", "REDACTED", "REDACTED"),
     ],
 )
-def test_the_text_ends_before_the_placeholder(text: str, kept: str) -> None:
-    assert cut_at_placeholder(text, Context("a = 1\n", "")) == kept
-
-
-@pytest.mark.parametrize("context", [Context("REDACTED = 1\nx = ", ""), Context("x = ", "\nREDACTED")])
-def test_a_word_of_the_file_is_kept(context: Context) -> None:
-    assert cut_at_placeholder("REDACTED", context) == "REDACTED"
+def test_the_text_ends_before_the_placeholder(around: str, text: str, kept: str) -> None:
+    assert cut_at_placeholder(text, Context(*around.split("|"))) == kept

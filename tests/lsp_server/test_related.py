@@ -58,47 +58,44 @@ def _add(related: RelatedText, prefix: str, *others: Document, language: str = "
     return related.add(Context(prefix, ""), _document("a", "", language), others)
 
 
-def test_an_edit_under_the_same_version_changes_the_declarations() -> None:
+def test_an_edit_of_the_other_file_is_seen_also_under_the_same_version() -> None:
     """Neovim sends an undo of several edits so."""
-    related, other = RelatedText(), _document("b", "class NodeA:\n    pass\n")
-    _add(related, "y = Nod", other)
-
-    other.apply(1, [TextDocumentContentChangeWholeDocument("class NodeB:\n    pass\n")])
-
-    assert "NodeB" in _add(related, "x = 1\ny = Nod", other)
+    related, other = RelatedText(), _document("b", "old = 1")
+    assert _add(related, "new", other) == "new"
+    other.apply(1, [TextDocumentContentChangeWholeDocument("newer = 1")])
+    assert _add(related, "new", other) == "# newer\nnew"
 
 
-def test_declarations_whose_names_begin_with_the_typed_word_are_added() -> None:
-    prefix = _add(RelatedText(), "x = 1\n    y = Nod", _document("b", _NODE))
-    assert prefix == "x = 1\n    # class NodeList:\n    # class Node(Base):\n    y = Nod"
+@pytest.mark.parametrize(
+    ("prefix", "added"),
+    [
+        ("x = 1\n    y = Nod", "x = 1\n    # class NodeList:\n    # class Node(Base):\n    y = Nod"),
+        # What is called,
+        ("x = Node(f(1), ", "# class Node(Base):\nx = Node(f(1), "),
+        ("x = Node(1) + ", "x = Node(1) + "),
+        ("x = (children(", "# def children(self):\nx = (children("),
+        # what the file itself has,
+        ("Nodes = 1\nx = Nod", "Nodes = 1\nx = Nod"),
+        ("xNodes = 1\nx = Nod", "xNodes = 1\n# class NodeList:\n# class Node(Base):\nx = Nod"),
+        ("Nod = 1\nx = Nod", "Nod = 1\n# class NodeList:\n# class Node(Base):\nx = Nod"),
+        # one letter is too little to look for, and what does not match.
+        ("x = N", "x = N"),
+        ("x = foo", "x = foo"),
+    ],
+)
+def test_declarations_whose_names_begin_with_the_typed_word_and_of_what_is_called_are_added(
+    prefix: str, added: str
+) -> None:
+    assert _add(RelatedText(), prefix, _document("b", _NODE)) == added
 
 
-def test_the_declaration_of_what_is_called_is_added() -> None:
-    assert _add(RelatedText(), "x = Node(f(1), ", _document("b", _NODE)) == "# class Node(Base):\nx = Node(f(1), "
-    assert _add(RelatedText(), "x = Node(1) + ", _document("b", _NODE)) == "x = Node(1) + "
-    assert _add(RelatedText(), "x = (children(", _document("b", _NODE)) == "# def children(self):\nx = (children("
-
-
-def test_where_the_file_itself_has_a_name_that_begins_so_there_are_none() -> None:
-    assert _add(RelatedText(), "Nodes = 1\nx = Nod", _document("b", _NODE)) == "Nodes = 1\nx = Nod"
-    assert _add(RelatedText(), "xNodes = 1\nx = Nod", _document("b", _NODE)).count("#") == 2
-    assert _add(RelatedText(), "Nod = 1\nx = Nod", _document("b", _NODE)).count("#") == 2
-
-
-def test_one_letter_is_too_little_to_look_for() -> None:
-    assert _add(RelatedText(), "x = N", _document("b", _NODE)) == "x = N"
-
-
-def test_without_a_match_the_prefix_stays() -> None:
-    assert _add(RelatedText(), "x = foo", _document("b", _NODE)) == "x = foo"
-
-
-def test_files_of_another_language_and_the_file_itself_are_not_used() -> None:
-    assert _add(RelatedText(), "Nod", _document("b", _NODE, "rust"), _document("a", _NODE)) == "Nod"
-
-
-def test_a_language_without_known_comments_gets_none() -> None:
-    assert _add(RelatedText(), "Nod", _document("b", _NODE, "brainfuck"), language="brainfuck") == "Nod"
+@pytest.mark.parametrize(
+    ("other", "language"),
+    [(("b", _NODE, "rust"), "python"), (("a", _NODE), "python"), (("b", _NODE, "brainfuck"), "brainfuck")],
+    ids=["of another language", "the file itself", "of a language without known comments"],
+)
+def test_a_file_that_is_not_used(other: tuple[str, ...], language: str) -> None:
+    assert _add(RelatedText(), "Nod", _document(*other), language=language) == "Nod"
 
 
 def test_the_budget_is_kept_and_can_be_zero() -> None:
@@ -132,14 +129,6 @@ def test_another_line_has_its_own_comments() -> None:
     related, other = RelatedText(), _document("b", _NODE)
     _add(related, "children", other)
     assert _add(related, "children\nx = ", other) == "children\nx = "
-
-
-def test_an_edit_of_the_other_file_is_seen() -> None:
-    related = RelatedText()
-    assert _add(related, "new", _document("b", "old = 1")) == "new"
-    edited = _document("b", "newer = 1")
-    edited.version = 2
-    assert _add(related, "new", edited) == "# newer\nnew"
 
 
 def test_line_ends_and_lone_surrogates_of_other_files_do_not_get_into_the_prefix() -> None:

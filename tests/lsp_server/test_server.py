@@ -4,13 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from lsprotocol.types import (
-    DidChangeTextDocumentParams,
-    Position,
-    TextDocumentContentChangeWholeDocument,
-    TextDocumentItem,
-    VersionedTextDocumentIdentifier,
-)
+from lsprotocol.types import TextDocumentItem
 
 from inference.errors import ServerUnreachableError
 from lsp_server.no_suggestion import NoSuggestion, Reason
@@ -41,20 +35,19 @@ async def test_a_defect_fails_one_request_and_is_reported_without_text(opened: I
 
 
 async def test_a_request_sees_the_text_before_edits_that_came_after_it(opened: InProcess) -> None:
-    request = asyncio.ensure_future(opened.server.suggest(URI, Position(0, 6)))
-    await opened.server.settle()
-    newer = TextDocumentContentChangeWholeDocument("newer text")
-    opened.server.change(DidChangeTextDocumentParams(VersionedTextDocumentIdentifier(9, URI), [newer]))
+    answer = opened.editor.ask(0, 6)
+    await asyncio.sleep(0)  # it is sent
+    opened.editor.replace_all("newer text")
     assert (await opened.find_stream()).request.prefix == "secret"
-    request.cancel()
+    assert await answer is None
 
 
 async def test_the_document_that_was_opened_or_edited_last_is_the_last(opened: InProcess) -> None:
-    opened.server.open(TextDocumentItem("file:///other.py", "python", 0, ""))
-    assert list(opened.server.sessions) == [URI, "file:///other.py"]
-    change = TextDocumentContentChangeWholeDocument("newer text")
-    opened.server.change(DidChangeTextDocumentParams(VersionedTextDocumentIdentifier(9, URI), [change]))
-    assert list(opened.server.sessions) == ["file:///other.py", URI]
+    other = "file:///other.py"
+    opened.server.open(TextDocumentItem(other, "python", 0, ""))
+    assert list(opened.server.sessions) == [URI, other]
+    opened.editor.edit(0, 0, "x")
+    await wait_for(lambda: list(opened.server.sessions) == [other, URI])
 
 
 async def test_reconnecting_waits_for_the_retry_interval(opened: InProcess) -> None:

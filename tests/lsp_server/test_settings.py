@@ -1,5 +1,8 @@
 """The settings in an editor's configuration, right and wrong ones."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +10,8 @@ from hypothesis import strategies as st
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from lsp_server.settings import Settings, SettingsSources, read_settings
 
-_DEFAULTS = Settings()
+_TOKENS = "setting maxTokens must be a whole number from 1 to 4096, not "
+_EXTENT = "setting extent must be one of single_line, block, unlimited, auto, not "
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -17,44 +21,33 @@ _NAMES = ["enabled", "extent", "maxTokens", "healing", "deadlineMs", "maxPrefixB
 _NAMES += ["maxRelatedBytes", "prefetch", "exclude", "redactSecrets", "model", "languages"]
 
 
-def test_values_replace_the_base_and_other_settings_stay() -> None:
-    base = Settings(max_tokens=7)
-    read = read_settings({"extent": "block", "healing": "greedy", "deadlineMs": 500, "enabled": False}, base)
-    assert read.settings == Settings(False, Extent.BLOCK, 7, Healing.GREEDY, 500)
-    assert read.problems == ()
-
-
-@pytest.mark.parametrize("values", [None, {}, []])
-def test_empty_values_change_nothing(values: object) -> None:
-    base = Settings(max_tokens=7)
-    read = read_settings(values, base)
-    assert (read.settings, read.problems) == (base, ())
-
-
-def test_a_whole_float_is_accepted_as_an_integer() -> None:
-    assert read_settings({"maxTokens": 3.0}, _DEFAULTS).settings.max_tokens == 3
-
-
 @pytest.mark.parametrize(
-    ("name", "value", "problem"),
+    ("values", "changed", "problem"),
     [
-        ("maxTokens", "x", "setting maxTokens must be a whole number from 1 to 4096, not 'x'; it stays 64"),
-        ("maxTokens", True, "setting maxTokens must be a whole number from 1 to 4096, not True; it stays 64"),
-        ("maxTokens", 0, "setting maxTokens must be a whole number from 1 to 4096, not 0; it stays 64"),
-        (
-            "extent",
-            "page",
-            "setting extent must be one of single_line, block, unlimited, auto, not 'page'; it stays 'auto'",
-        ),
-        ("model", "", "setting model must be a text, not ''; it stays None"),
-        ("model", ["a"], "setting model must be a text, not ['a']; it stays None"),
-        ("extent", [], "setting extent must be one of single_line, block, unlimited, auto, not []; it stays 'auto'"),
+        ({"extent": "block", "deadlineMs": 500}, {"extent": Extent.BLOCK, "deadline_ms": 500}, None),
+        ({"healing": "greedy", "enabled": False}, {"healing": Healing.GREEDY, "enabled": False}, None),
+        ({"maxTokens": 3.0}, {"max_tokens": 3}, None),
+        (None, {}, None),
+        ({}, {}, None),
+        ([], {}, None),
+        (dict.fromkeys([*_NAMES, "unknown"]), {}, None),
+        ({"python": {"x": {}}, "pylsp": None, "trace": {"server": "off"}, "editor.tabSize": 4}, {}, None),  # of others
+        ({"maxTokens": "x", "deadlineMs": 9}, {"deadline_ms": 9}, f"{_TOKENS}'x'; it stays 7"),
+        ({"maxTokens": True}, {}, f"{_TOKENS}True; it stays 7"),
+        ({"maxTokens": 0}, {}, f"{_TOKENS}0; it stays 7"),
+        ({"extent": "page"}, {}, f"{_EXTENT}'page'; it stays 'auto'"),
+        ({"extent": []}, {}, f"{_EXTENT}[]; it stays 'auto'"),
+        ({"model": ""}, {}, "setting model must be a text, not ''; it stays None"),
+        ({"model": ["a"]}, {}, "setting model must be a text, not ['a']; it stays None"),
+        ({"maxTokenz": 1}, {}, f"unknown setting 'maxTokenz'; known are {', '.join(_NAMES)}"),
     ],
 )
-def test_a_bad_value_is_reported_and_ignored(name: str, value: object, problem: str) -> None:
-    read = read_settings({name: value, "deadlineMs": 9}, _DEFAULTS)
-    assert read.problems == (problem,)
-    assert read.settings == Settings(deadline_ms=9)
+def test_right_values_replace_the_base_and_wrong_ones_are_reported(
+    values: object, changed: dict[str, Any], problem: str | None
+) -> None:
+    base = Settings(max_tokens=7)
+    read = read_settings(values, base)
+    assert (read.settings, read.problems) == (replace(base, **changed), (problem,) if problem else ())
 
 
 @pytest.mark.parametrize(
@@ -119,15 +112,12 @@ def test_secrets_are_sent_only_where_no_source_forbids_it(values: list[bool | No
     assert SettingsSources(options, {"midtoken": pushed}, pulled).read().settings.redact_secrets is expected
 
 
-def test_an_unknown_name_is_reported_with_the_known_names() -> None:
-    assert read_settings({"maxTokenz": 1}, _DEFAULTS).problems == (
-        f"unknown setting 'maxTokenz'; known are {', '.join(_NAMES)}",
-    )
+_VALUES = _JSON | st.dictionaries(st.sampled_from(_NAMES), _JSON | st.integers(0, 5000) | st.floats(0, 5000))
 
 
-@given(_JSON | st.dictionaries(st.sampled_from(_NAMES), _JSON | st.integers(0, 5000) | st.floats(0, 5000)))
-def test_a_request_can_be_built_from_any_values(values: object) -> None:
-    read = read_settings(values, _DEFAULTS)
+@given(_VALUES, _JSON | st.dictionaries(st.just("midtoken"), _VALUES), _VALUES)
+def test_a_request_can_be_built_from_any_values(options: object, pushed: object, pulled: object) -> None:
+    read = SettingsSources(options, pushed, pulled).read()
     settings = read.settings
     CompletionRequest("x", max_tokens=settings.max_tokens, deadline_ms=settings.deadline_ms)
     assert settings.max_prefix_bytes >= 256
@@ -135,72 +125,47 @@ def test_a_request_can_be_built_from_any_values(values: object) -> None:
     assert all("\n" not in problem for problem in read.problems)
 
 
+_THREE: dict[str, object] = {"maxTokens": 3}
+_SECTION = {"midtoken": _THREE, "python": {}}
+_FIRST = {"maxTokens": 1, "deadlineMs": 1, "extent": "block"}
+
+
 @pytest.mark.parametrize(
-    "sources",
+    ("sources", "settings"),
     [
-        SettingsSources(initialization_options={"maxTokens": 3}),
-        SettingsSources(initialization_options={"midtoken": {"maxTokens": 3}, "python": {}}),
-        SettingsSources(pushed={"midtoken": {"maxTokens": 3}, "python": {}}),
-        SettingsSources(pulled={"maxTokens": 3}),
-        SettingsSources(pulled={"midtoken": {"maxTokens": 3}, "python": {}}),
+        (SettingsSources(initialization_options=_THREE), Settings(max_tokens=3)),
+        (SettingsSources(initialization_options=_SECTION), Settings(max_tokens=3)),
+        (SettingsSources(pushed=_SECTION), Settings(max_tokens=3)),
+        (SettingsSources(pulled=_THREE), Settings(max_tokens=3)),
+        (SettingsSources(pulled=_SECTION), Settings(max_tokens=3)),
+        # A later source overrides an earlier one.
+        (
+            SettingsSources(_FIRST, {"midtoken": {"maxTokens": 2, "deadlineMs": 2}}, _THREE),
+            Settings(extent=Extent.BLOCK, max_tokens=3, deadline_ms=2),
+        ),
+        # What is pushed without our section is not for us.
+        (SettingsSources(pushed=[]), Settings()),
+        (SettingsSources(pushed="text"), Settings()),
+        (SettingsSources(pushed=7), Settings()),
+        (SettingsSources(pushed={"python": {"x": 1}, "maxTokens": "bad"}), Settings()),
     ],
 )
-def test_each_source_can_set_a_setting(sources: SettingsSources) -> None:
+def test_each_source_can_set_a_setting(sources: SettingsSources, settings: Settings) -> None:
     read = sources.read()
-    assert (read.settings, read.problems) == (Settings(max_tokens=3), ())
-
-
-def test_a_later_source_overrides_an_earlier_one() -> None:
-    sources = SettingsSources(
-        {"maxTokens": 1, "deadlineMs": 1, "extent": "block"}, {"midtoken": {"maxTokens": 2, "deadlineMs": 2}}
-    )
-    sources.pulled = {"maxTokens": 3}
-    assert sources.read().settings == Settings(extent=Extent.BLOCK, max_tokens=3, deadline_ms=2)
+    assert (read.settings, read.problems) == (settings, ())
 
 
 @pytest.mark.parametrize("removed", [None, {}, [], {"maxTokens": None}])
-def test_a_setting_removed_from_the_configuration_returns_to_its_default(removed: object) -> None:
-    sources = SettingsSources({"maxTokens": 3, "extent": "block"}, pulled={"maxTokens": 3, "deadlineMs": 3})
+def test_a_setting_removed_from_the_pulled_ones_returns_to_the_pushed_one_or_its_default(removed: object) -> None:
+    pushed = {"midtoken": {"deadlineMs": 2}}
+    sources = SettingsSources({"maxTokens": 3, "extent": "block"}, pushed, {"maxTokens": 3, "deadlineMs": 3})
     assert sources.read().settings == Settings(extent=Extent.BLOCK, max_tokens=3, deadline_ms=3)
     sources.pulled = removed
-    assert sources.read().settings == Settings(extent=Extent.BLOCK)
+    assert sources.read().settings == Settings(extent=Extent.BLOCK, deadline_ms=2)
 
 
-def test_a_setting_removed_from_the_pulled_ones_returns_to_the_pushed_one() -> None:
-    sources = SettingsSources(pushed={"midtoken": {"maxTokens": 2}}, pulled={"maxTokens": 3})
-    sources.pulled = None
-    assert sources.read().settings == Settings(max_tokens=2)
-
-
-def test_null_is_no_value() -> None:
-    base = Settings(max_tokens=7, deadline_ms=7)
-    values = dict.fromkeys([*_NAMES, "unknown"])
-    read = read_settings(values, base)
-    assert (read.settings, read.problems) == (base, ())
-
-
-def test_the_sections_of_others_are_ignored() -> None:
-    others: dict[str, object] = {"python": {"x": {}}, "pylsp": None, "trace": {"server": "off"}, "editor.tabSize": 4}
-    read = read_settings(others | {"maxTokens": 3}, _DEFAULTS)
-    assert (read.settings, read.problems) == (Settings(max_tokens=3), ())
-
-
-@pytest.mark.parametrize("pushed", [None, [], "text", 7, {}, {"python": {"x": 1}, "maxTokens": "bad"}])
-def test_pushed_settings_without_our_section_are_ignored(pushed: object) -> None:
-    read = SettingsSources(pushed=pushed).read()
-    assert (read.settings, read.problems) == (_DEFAULTS, ())
-
-
-def test_our_section_must_be_an_object() -> None:
-    problem = "settings must be an object of names and values, not 7"
-    assert SettingsSources(pushed={"midtoken": 7}).read().problems == (problem,)
-
-
-def test_a_bad_value_in_two_sources_is_reported_once() -> None:
+def test_what_is_wrong_is_reported_once() -> None:
     values = {"maxTokenz": 1}
     assert len(SettingsSources(values, {"midtoken": values}, values).read().problems) == 1
-
-
-@given(_JSON, _JSON | st.dictionaries(st.just("midtoken"), _JSON), _JSON)
-def test_any_json_as_a_source_gives_valid_settings(options: object, pushed: object, pulled: object) -> None:
-    assert isinstance(SettingsSources(options, pushed, pulled).read().settings, Settings)
+    problem = "settings must be an object of names and values, not 7"
+    assert SettingsSources(pushed={"midtoken": 7}).read().problems == (problem,)

@@ -1,6 +1,9 @@
-"""The end of the language server's process."""
+"""The stream of the editor's messages: which bytes are messages, and when the server and its process end."""
 
+import asyncio
 import json
+import logging
+import os
 import signal
 import subprocess
 import sys
@@ -9,79 +12,150 @@ from typing import Any
 
 import pytest
 
+from lsp_server.errors import BrokenInputError
+from lsp_server.stdio import MAX_BODY_BYTES, open_descriptor, read_body, serve_messages
+from tests.support.lsp_in_process import InProcess, run_in_process
+
 _ROOT = Path(__file__).parents[2]
-_INITIALIZE: dict[str, Any] = {
-    "id": 1,
-    "method": "initialize",
-    "params": {"capabilities": {}, "processId": None, "rootUri": None},
-}
-_SHUTDOWN: dict[str, Any] = {"id": 2, "method": "shutdown"}
-_EXIT: dict[str, Any] = {"method": "exit"}
 
 
-def frame(message: dict[str, Any]) -> bytes:
-    body = json.dumps({"jsonrpc": "2.0"} | message).encode()
+def _frame(body: bytes) -> bytes:
     return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
+def _write(method: str, **members: Any) -> bytes:
+    return _frame(json.dumps({"jsonrpc": "2.0", "method": method, **members}).encode())
+
+
+def _initialize(process_id: int | None = None) -> bytes:
+    return _write("initialize", id=1, params={"capabilities": {}, "processId": process_id, "rootUri": None})
+
+
+_ALL = _initialize() + _write("shutdown", id=2) + _write("exit")
+
+
+def _build_reader(data: bytes) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    reader.feed_data(data)
+    reader.feed_eof()
+    return reader
+
+
 @pytest.mark.parametrize(
-    ("messages", "status"),
+    ("data", "status"),
+    [(_ALL, 0), (_initialize() + _write("exit"), 1), (_initialize(), 1), (b"", 1)],
+    ids=["shutdown", "exit", "end", "nothing"],
+)
+async def test_exit_status_is_zero_only_after_shutdown(data: bytes, status: int, both: InProcess) -> None:
+    assert await serve_messages(_build_reader(data), both.server.protocol, both.server.settle) == status
+
+
+@pytest.mark.parametrize(
+    "data",
     [
-        ([_INITIALIZE, _SHUTDOWN, _EXIT], 0),
-        ([_INITIALIZE, _EXIT], 1),
-        ([_INITIALIZE], 1),
-        ([], 1),
+        b"Content-Length: 2\r\n\r\n{}",
+        b"content-length: 2\r\nContent-Type: application/vscode-jsonrpc; charset=utf-8\r\n\r\n{}",
+        b"\r\n\r\nContent-Length: 2\r\n\r\n{}",  # empty lines after the body before
     ],
 )
-def test_exit_status_is_zero_only_after_shutdown(messages: list[dict[str, Any]], status: int, tmp_path: Path) -> None:
-    ended = run_with(b"".join(map(frame, messages)), tmp_path)
-    assert (ended.returncode, ended.stderr) == (status, b"")
+async def test_a_message_is_read_by_its_length(data: bytes) -> None:
+    reader = _build_reader(data + b"Content-Length: 0\r\n\r\n")
+    assert [await read_body(reader), await read_body(reader), await read_body(reader)] == [b"{}", b"", None]
 
 
-def test_input_that_is_not_lsp_ends_the_process_with_one_line_about_it(tmp_path: Path) -> None:
-    ended = run_with(frame(_INITIALIZE) + b"Content-Length: 100000000000\r\n\r\nsecret", tmp_path)
-    line = b"midtoken: a message has no Content-Length of at most 67108864 bytes; the language server ends\n"
-    assert (ended.returncode, ended.stderr) == (1, line)
+_NO_LENGTH = "a message has no Content-Length of at most 67108864 bytes"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_process_in_order(number: signal.Signals, tmp_path: Path) -> None:
-    with start(tmp_path) as process:
-        send_and_read(process, _INITIALIZE)
-        process.send_signal(number)
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"Content-Length:2\r\n\r\n{}", "a line of a header is not"),
+        (b"Content-Length: 2\n\n{}", "a line of a header is not"),
+        (b'{"jsonrpc": "2.0"}\n', "a line of a header is not"),
+        (b"Content-Type: x\r\n\r\n{}", _NO_LENGTH),
+        (b"Content-Length: two\r\n\r\n{}", _NO_LENGTH),
+        (b"Content-Length: -2\r\n\r\n{}", _NO_LENGTH),
+        (b"X-Content-Length: 2\r\n\r\n{}", _NO_LENGTH),
+        (b"Content-Length: %d\r\n\r\n{}" % (MAX_BODY_BYTES + 1), _NO_LENGTH),
+        (b"Content-Length: " + b"9" * 10_000 + b"\r\n\r\n{}", _NO_LENGTH),
+        (b"Content-Length: 2\r\n\r\n{", "the input ended inside a message"),
+        (b"Content-Length: 2", "a line of a header is not"),
+        (b"Content-Length: 2\r\n", "a line of a header is not"),
+        (b"x" * 100_000, "a line of a header is too long"),
+    ],
+)
+async def test_input_that_is_not_lsp_is_logged_and_ends_the_server(
+    data: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = InProcess().server
+    assert await serve_messages(_build_reader(data), server.protocol, server.settle) == 1
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.getMessage().startswith(f"midtoken: {reason}")
+    assert record.getMessage().endswith("; the language server ends")
+
+
+async def test_input_that_cannot_be_read_ends_the_server() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with pytest.raises(BrokenInputError, match="the input cannot be read: Bad file descriptor"):
+        await read_body(open_descriptor(write_end))  # not open for reading
+    os.close(write_end)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b"7", b"[" * 100_000], ids=lambda body: repr(body[:2]))
+async def test_a_message_that_is_no_json_object_is_skipped(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    server = InProcess().server
+    reader = _build_reader(_frame(body) + _write("exit"))
+    assert await serve_messages(reader, server.protocol, server.settle) == 1
+    assert [record.getMessage() for record in caplog.records] == ["midtoken: received a message that is no JSON object"]
+
+
+@pytest.mark.parametrize(("process_id", "known"), [(None, None), (2**31 - 1, None), (2**80, None), (1, 1)])
+async def test_only_an_editor_that_is_there_is_waited_for(process_id: int | None, known: int | None) -> None:
+    async with run_in_process() as both:
+        await both.exchange("initialize", {"capabilities": {}, "processId": process_id})
+        assert both.server.editor_id == known
+
+
+def _start(folder: Path) -> "subprocess.Popen[bytes]":
+    """Starts the language server's process."""
+    script = folder / "script.json"
+    script.write_text(json.dumps({"rules": [], "log": str(folder / "log")}))
+    command, pipe = [sys.executable, "-m", "tests.support.scripted_server", str(script)], subprocess.PIPE
+    return subprocess.Popen(command, cwd=_ROOT, stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "reason"),
+    [(_ALL, 0, b""), (_initialize() + b"Content-Length: 100000000000\r\n\r\nsecret", 1, _NO_LENGTH.encode())],
+    ids=["shutdown", "not LSP"],
+)
+def test_the_process_ends_with_its_input_and_says_why_in_one_line(
+    data: bytes, status: int, reason: bytes, tmp_path: Path
+) -> None:
+    with _start(tmp_path) as process:
+        _, said = process.communicate(data, timeout=60)
+    line = b"midtoken: %s; the language server ends\n" % reason if reason else b""
+    assert (process.returncode, said) == (status, line)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, None], ids=["SIGINT", "SIGTERM", "editor"])
+def test_a_signal_and_the_end_of_the_editors_process_end_the_process_in_order(
+    number: signal.Signals | None, tmp_path: Path
+) -> None:
+    with _start(tmp_path) as process, subprocess.Popen(["sleep", "60"]) as editor:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(_initialize(editor.pid))
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(b"Content-Length: ")
+        if number is not None:
+            process.send_signal(number)
+        else:
+            editor.kill()
+            editor.wait()
         assert process.wait(20) == 1
         assert process.stderr is not None
         assert process.stderr.read() == b""
-
-
-def test_the_process_ends_when_the_editors_process_has_ended(tmp_path: Path) -> None:
-    with start(tmp_path) as process, subprocess.Popen(["sleep", "60"]) as editor:
-        params = _INITIALIZE["params"] | {"processId": editor.pid}
-        send_and_read(process, _INITIALIZE | {"params": params})
         editor.kill()
-        editor.wait()
-        assert process.wait(20) == 1
-
-
-def run_with(data: bytes, folder: Path) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(build_command(folder), cwd=_ROOT, input=data, capture_output=True, timeout=60)
-
-
-def start(folder: Path) -> "subprocess.Popen[bytes]":
-    pipe = subprocess.PIPE
-    return subprocess.Popen(build_command(folder), cwd=_ROOT, stdin=pipe, stdout=pipe, stderr=pipe)
-
-
-def send_and_read(process: "subprocess.Popen[bytes]", request: dict[str, Any]) -> None:
-    """Sends a request, and reads the first line of the reply."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(frame(request))
-    process.stdin.flush()
-    assert process.stdout.readline().startswith(b"Content-Length: ")
-
-
-def build_command(folder: Path) -> list[str]:
-    script = folder / "script.json"
-    script.write_text(json.dumps({"rules": [], "log": str(folder / "log")}))
-    return [sys.executable, "-m", "tests.support.scripted_server", str(script)]

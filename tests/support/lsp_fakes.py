@@ -1,17 +1,14 @@
-"""A backend that the test feeds, a backend that follows rules, and a window that records messages."""
+"""A backend that the test feeds, and one that follows rules."""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from lsprotocol.types import MessageType
-
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from lsp_server.privacy.guard import Cleared, _Seal
-from lsp_server.status import StatusReport, Window
 
 _Value = TypeVar("_Value")
 
@@ -37,13 +34,9 @@ class FedStream:
         """Sends any chunk, or ends the stream with an error."""
         self._events.put_nowait(event)
 
-    def finish(self, text: str = "", reason: FinishReason = FinishReason.EXTENT) -> None:
+    def finish(self, text: str = "", reason: FinishReason | None = FinishReason.EXTENT) -> None:
         """Sends the last chunk of text."""
         self._events.put_nowait(CompletionChunk(text, finish_reason=reason, stats=CompletionStats()))
-
-    def end(self) -> None:
-        """Ends the stream without a finish reason."""
-        self._events.put_nowait(CompletionChunk("", stats=CompletionStats()))
 
     def fail(self, error: BaseException) -> None:
         """Ends the stream with an error."""
@@ -75,7 +68,6 @@ class FedBackend:
         self.streams: list[FedStream] = []
         self.prefetches: list[FedStream] = []  # those of requests for which nobody waits
         self.is_closed = False
-        self.close_error: Exception | None = None
 
     async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         if self.is_closed:
@@ -89,8 +81,6 @@ class FedBackend:
         self.is_closed = True
         for stream in self.streams + self.prefetches:
             stream.fail(asyncio.CancelledError())
-        if self.close_error is not None:
-            raise self.close_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,34 +126,3 @@ class ScriptedBackend:
             entry |= {"prefix": request.prefix, "suffix": request.suffix}
         with self._log.open("a") as file:
             file.write(json.dumps(entry) + "\n")
-
-
-@dataclass
-class RecordingWindow(Window):
-    """A window that records its messages."""
-
-    logs: list[str] = field(default_factory=list)
-    details: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    infos: list[str] = field(default_factory=list)
-    reports: list[StatusReport] = field(default_factory=list)
-    progress: list[str] = field(default_factory=list)
-
-    def log(self, text: str, kind: MessageType = MessageType.Info) -> None:
-        (self.details if kind is MessageType.Log else self.logs).append(text)
-
-    def show(self, text: str, kind: MessageType = MessageType.Info) -> None:
-        (self.errors if kind is MessageType.Error else self.infos).append(f"midtoken: {text}")
-
-    def report(self, report: StatusReport) -> None:
-        self.reports.append(report)
-
-    def begin_progress(self, text: str, on_cancel: Callable[[], None] | None = None) -> None:
-        self.progress.append(f"begin {text}" + (" (can be cancelled)" if on_cancel else ""))
-        self.cancel = on_cancel
-
-    def report_progress(self, text: str, percentage: int) -> None:
-        self.progress.append(f"report {text} {percentage}")
-
-    def end_progress(self, text: str) -> None:
-        self.progress.append("end " + text)

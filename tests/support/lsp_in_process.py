@@ -4,12 +4,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 from pygls.io_ import run_async
 from pygls.lsp.client import LanguageClient
+from pygls.protocol import default_converter
 
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
@@ -22,6 +25,9 @@ if TYPE_CHECKING:  # it needs what only a server needs
     from tests.support.engine_backend import EngineBackend
 
 
+_build_converter = cache(default_converter)  # one for all editors is much quicker
+
+
 class InProcess:
     """A language server, its backend, which the test feeds, and an editor."""
 
@@ -32,7 +38,8 @@ class InProcess:
         self.models: list[str | None] = []  # with which it was connected
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
         self.server: MidtokenServer = build_server(self._connect, languages, is_remote=is_remote)
-        self.editor = LspEditor(LanguageClient("editor", "1"))
+        self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))
+        self.written: list[bytes] = []  # by the server
 
     async def start(
         self, capabilities: types.ClientCapabilities | None = None, options: Any = None, name: str = "editor"
@@ -65,21 +72,23 @@ class InProcess:
         assert result is not None
         return result
 
-    async def exchange(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Sends a request as it is. Returns its response, also as it is; the editor's client does not get it."""
-        writer = self.server.protocol.writer
-        assert isinstance(writer, _Writer)
-        response: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        writer.answers[request["id"]] = response
-        self.editor.send(request)
-        return await asyncio.wait_for(response, 5)
+    async def exchange(self, method: str, params: Any, request_id: Any = "any") -> dict[str, Any]:
+        """Sends a request with these parameters as they are. Returns its response, also as it is."""
+        begin, found = len(self.written), list[dict[str, Any]]()
+
+        def has_answer() -> bool:
+            messages = (json.loads(data.partition(b"\r\n\r\n")[2]) for data in self.written[begin:])
+            found.extend(each for each in messages if "method" not in each and each["id"] == request_id)
+            return found != []
+
+        self.editor.send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+        await wait_for(has_answer)
+        return found[0]
 
     @property
     def said(self) -> list[str]:
         """The notifications and requests of the server, as they were sent."""
-        writer = self.server.protocol.writer
-        assert isinstance(writer, _Writer)
-        return [data.decode() for data in writer.written if b'"method"' in data]
+        return [data.decode() for data in self.written if b'"method"' in data]
 
     async def _connect(self, model: str | None, on_download: OnDownload) -> CompletionBackend:
         self.num_connects += 1
@@ -98,8 +107,8 @@ async def run_in_process(languages: tuple[str, ...] | None = None, is_remote: bo
     both = InProcess(languages, is_remote)
     to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
     server, editor = both.server.protocol, both.editor.client.protocol
-    server.set_writer(_Writer(to_editor))
-    editor.set_writer(_Writer(to_server))
+    server.set_writer(_Writer(to_editor, both.written))
+    editor.set_writer(_Writer(to_server, []))
     tasks = [
         asyncio.create_task(serve_messages(to_server, server, both.server.settle)),
         asyncio.create_task(run_async(Event(), to_editor, editor)),
@@ -113,21 +122,16 @@ async def run_in_process(languages: tuple[str, ...] | None = None, is_remote: bo
         await asyncio.gather(*tasks)
 
 
+@dataclass(frozen=True, slots=True)
 class _Writer:
     """The writer of one side. What it writes is the input of the other side."""
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
-        self.written: list[bytes] = []
-        self.answers: dict[Any, asyncio.Future[dict[str, Any]]] = {}  # to requests of `InProcess.exchange`, by their id
+    reader: asyncio.StreamReader
+    written: list[bytes]
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
-        message = json.loads(data.partition(b"\r\n\r\n")[2]) if self.answers else {}
-        if "method" not in message and message.get("id") in self.answers:
-            self.answers.pop(message["id"]).set_result(message)
-        else:
-            self._reader.feed_data(data)
+        self.reader.feed_data(data)
 
     def close(self) -> None:
-        self._reader.feed_eof()
+        self.reader.feed_eof()

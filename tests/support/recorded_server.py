@@ -9,90 +9,54 @@ A line of JSON is written to PATH for each of:
 - `answer`: a message of the language server
 """
 
-import asyncio
 import json
-import os
 import sys
 from pathlib import Path
-from typing import Any, NoReturn, TextIO, cast
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
-from pygls.io_ import StdoutWriter
-
-from lsp_server.errors import OutOfStepError
 from lsp_server.features import build_server
-from lsp_server.protocol import MidtokenProtocol, keep_text_out_of_logs
 from lsp_server.server import MidtokenServer
-from lsp_server.stdio import open_descriptor, serve_messages
+from lsp_server.stdio import serve_stdio
 from tests.support.scripted_server import build_connect
 
 
 def main() -> NoReturn:
     script = json.loads(Path(sys.argv[1]).read_text())
-    keep_text_out_of_logs()
-    asyncio.run(_serve(build_server(build_connect(script)), Path(script["record"])))
+    server = build_server(build_connect(script))
+    _record(server, Path(script["record"]))
+    serve_stdio(server)
 
 
-async def _serve(server: MidtokenServer, path: Path) -> NoReturn:
-    with path.open("a") as record:
-        server.protocol.set_writer(_RecordingWriter(StdoutWriter(sys.stdout.buffer), record))
-        protocol = cast(MidtokenProtocol, _RecordingProtocol(server, record))
-        status = await serve_messages(open_descriptor(sys.stdin.fileno()), protocol, server.settle)
-        await server.close_all()
-    os._exit(status)
+def _record(server: MidtokenServer, path: Path) -> None:
+    record = path.open("a", buffering=1)
+    texts: dict[str, str | None] = {}
+    receive, set_writer = server.protocol.receive, server.protocol.set_writer
 
+    def write(kind: str, **values: Any) -> None:
+        record.write(json.dumps({"kind": kind, **values}) + "\n")
 
-class _RecordingProtocol:
-    """Records what the editor sends, and the texts after it."""
-
-    def __init__(self, server: MidtokenServer, record: TextIO) -> None:
-        self._server = server
-        self._record = record
-        self._texts: dict[str, str | None] = {}
-
-    @property
-    def exit_status(self) -> int | None:
-        return self._server.protocol.exit_status
-
-    def receive(self, body: bytes) -> None:
+    def receive_recorded(body: bytes) -> None:
         message = json.loads(body)
         if "method" in message:
-            uri = _find_uri(message.get("params"))
-            _write(self._record, "ask", {"message": message, "text": self._texts.get(uri or "")})
-        self._server.protocol.receive(body)
-        for session in self._server.sessions.values():
-            document = session.document
-            try:
-                text = document.text
-            except OutOfStepError:
-                text = None
-            if document.uri not in self._texts or self._texts[document.uri] != text:
-                self._texts[document.uri] = text
-                _write(self._record, "text", {"uri": document.uri, "text": text})
+            document = (message.get("params") or {}).get("textDocument", {})
+            write("ask", message=message, text=texts.get(document.get("uri")))
+        receive(body)
+        for uri, session in server.sessions.items():
+            text = session.document.text if session.document.problem is None else None
+            if uri not in texts or texts[uri] != text:
+                texts[uri] = text
+                write("text", uri=uri, text=text)
 
+    def set_recorded(writer: Any) -> None:
+        def write_recorded(data: bytes) -> None:
+            write("answer", message=json.loads(data.partition(b"\r\n\r\n")[2]))
+            writer.write(data)
 
-class _RecordingWriter:
-    """Records what the language server sends."""
+        set_writer(SimpleNamespace(write=write_recorded, close=writer.close))
 
-    def __init__(self, writer: StdoutWriter, record: TextIO) -> None:
-        self._writer = writer
-        self._record = record
-
-    def write(self, data: bytes) -> None:
-        _write(self._record, "answer", {"message": json.loads(data.partition(b"\r\n\r\n")[2])})
-        self._writer.write(data)
-
-    def close(self) -> None:
-        self._writer.close()  # type: ignore[no-untyped-call]  # pygls
-
-
-def _write(record: TextIO, kind: str, values: dict[str, Any]) -> None:
-    record.write(json.dumps({"kind": kind, **values}) + "\n")
-    record.flush()
-
-
-def _find_uri(params: Any) -> str | None:
-    document = params.get("textDocument") if isinstance(params, dict) else None
-    return document.get("uri") if isinstance(document, dict) else None
+    server.protocol.receive = receive_recorded  # type: ignore[method-assign]
+    server.protocol.set_writer = set_recorded  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":
