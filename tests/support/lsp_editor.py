@@ -63,14 +63,21 @@ class LspEditor:
         self.answer_configuration: Callable[[], Any] = lambda: [self.settings]
         self.num_configuration_requests = 0
         self.reports: list[Any] = []  # the parameters of $/midtoken/status
-        self.language_id = "python"  # of the document
+        self.uri = URI  # of the document
+        self.language_id = "python"
         self._version = 0
         self._listen()
 
-    async def start(self, capabilities: types.ClientCapabilities, options: Any = None, name: str = "editor") -> None:
-        """Sends initialize and initialized."""
-        client = types.ClientInfo(name)
-        params = types.InitializeParams(capabilities, initialization_options=options, client_info=client)
+    async def start(
+        self, capabilities: types.ClientCapabilities, options: Any = None, name: str = "editor", *folders: Path
+    ) -> None:
+        """Sends initialize and initialized. `folders`: those of the workspace."""
+        params = types.InitializeParams(
+            capabilities,
+            initialization_options=options,
+            client_info=types.ClientInfo(name),
+            workspace_folders=[types.WorkspaceFolder(each.as_uri(), each.name) for each in folders],
+        )
         self.capabilities = (await self.client.initialize_async(params)).capabilities
         self.client.initialized(types.InitializedParams())
 
@@ -98,11 +105,11 @@ class LspEditor:
         return await self.process.wait()
 
     def open(self, text: str) -> None:
-        item = types.TextDocumentItem(URI, self.language_id, self._version, text)
+        item = types.TextDocumentItem(self.uri, self.language_id, self._version, text)
         self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
 
     def close(self) -> None:
-        document = types.TextDocumentIdentifier(URI)
+        document = types.TextDocumentIdentifier(self.uri)
         self.client.text_document_did_close(types.DidCloseTextDocumentParams(document))
 
     def edit(self, line: int, character: int, text: str, end: tuple[int, int] | None = None) -> None:
@@ -111,13 +118,13 @@ class LspEditor:
         start = types.Position(line, character)
         span = types.Range(start, types.Position(*end) if end else start)
         change = types.TextDocumentContentChangePartial(range=span, text=text)
-        document = types.VersionedTextDocumentIdentifier(self._version, URI)
+        document = types.VersionedTextDocumentIdentifier(self._version, self.uri)
         self.client.text_document_did_change(types.DidChangeTextDocumentParams(document, [change]))
 
     def replace_all(self, text: str) -> None:
         """Replaces the whole text."""
         self._version += 1
-        document = types.VersionedTextDocumentIdentifier(self._version, URI)
+        document = types.VersionedTextDocumentIdentifier(self._version, self.uri)
         change = types.TextDocumentContentChangeWholeDocument(text)
         self.client.text_document_did_change(types.DidChangeTextDocumentParams(document, [change]))
 
@@ -151,7 +158,7 @@ class LspEditor:
         """
         kinds = types.InlineCompletionTriggerKind
         context = types.InlineCompletionContext(kinds.Invoked if is_invoked else kinds.Automatic, selected)
-        document, position = types.TextDocumentIdentifier(URI), types.Position(line, character)
+        document, position = types.TextDocumentIdentifier(self.uri), types.Position(line, character)
         params = types.InlineCompletionParams(context, document, position)
         # The type in pygls also allows a sequence of items, which this server never sends.
         answer: Awaitable[Any] = self.client.text_document_inline_completion_async(params)
@@ -164,7 +171,7 @@ class LspEditor:
 
     async def menu(self, line: int, character: int) -> types.CompletionList:
         """Returns the result of textDocument/completion."""
-        params = types.CompletionParams(types.TextDocumentIdentifier(URI), types.Position(line, character))
+        params = types.CompletionParams(types.TextDocumentIdentifier(self.uri), types.Position(line, character))
         result = await self.client.text_document_completion_async(params)
         assert isinstance(result, types.CompletionList)
         return result

@@ -68,12 +68,15 @@ class FedBackend:
         self.streams: list[FedStream] = []
         self.prefetches: list[FedStream] = []  # those of requests for which nobody waits
         self.is_closed = False
+        self.answer: str | None = None  # to each request at once
 
     async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         if self.is_closed:
             raise RuntimeError("the channel is closed")
         stream = FedStream(request.value)
         (self.prefetches if request.value.is_prefetch else self.streams).append(stream)
+        if self.answer is not None:
+            stream.finish(self.answer)
         async for chunk in stream.iterate():
             yield chunk
 

@@ -41,11 +41,9 @@ class InProcess:
         self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))
         self.written: list[bytes] = []  # by the server
 
-    async def start(
-        self, capabilities: types.ClientCapabilities | None = None, options: Any = None, name: str = "editor"
-    ) -> None:
+    async def start(self, capabilities: types.ClientCapabilities | None = None, *arguments: Any, **named: Any) -> None:
         """Initializes the server. By default, the editor draws ghost text and answers workspace/configuration."""
-        await self.editor.start(capabilities or build_capabilities(), options, name)
+        await self.editor.start(capabilities or build_capabilities(), *arguments, **named)
 
     async def start_with(self, text: str, *arguments: Any, **named: Any) -> None:
         """Starts as `start` does, and opens a document."""

@@ -7,7 +7,6 @@ import pytest
 
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.patterns import UnreadableRulesError, _read_text
-from tests.support.private_files import EXCLUDED_FILES, ExcludedFile
 
 _PATH = os.environ["PATH"]
 
@@ -24,13 +23,6 @@ def _find(path: Path, exclude: Sequence[str] = (), folders: Sequence[Path] = (),
 
 def _make_repository(folder: Path) -> None:
     subprocess.run(["git", "init", "--quiet", str(folder)], check=True, env={"PATH": _PATH})
-
-
-@pytest.mark.parametrize("case", EXCLUDED_FILES, ids=lambda case: case.name)
-def test_a_private_file_is_excluded_and_the_one_beside_it_is_not(case: ExcludedFile, folder: Path) -> None:
-    document = case.build(folder / "x")
-    assert _find(document, case.setting, [folder / "x"]) is not None
-    assert _find(folder / "x" / case.harmless, case.setting, [folder / "x"]) is None
 
 
 def test_the_reason_names_the_rule(folder: Path) -> None:
@@ -76,39 +68,42 @@ def test_code_about_credentials_is_not_excluded() -> None:
     assert {name: reason for name, reason in _judge(_CODE).items() if reason is not None} == {}
 
 
-def test_a_users_own_ignore_file_counts(folder: Path) -> None:
-    _make_repository(folder / "project")
-    (folder / ".gitconfig").write_text(f"[core]\nexcludesFile = {folder}/mine\n")
-    (folder / "mine").write_text("scratch.py\n")
-    assert _find(folder / "project" / "scratch.py", home=str(folder)) == "git ignores it (`mine` line 1: `scratch.py`)"
-
-
-def test_gits_default_for_it_counts_too(folder: Path) -> None:
-    _make_repository(folder / "project")
-    (folder / ".config" / "git").mkdir(parents=True)
-    (folder / ".config" / "git" / "ignore").write_text("scratch.py\n")
-    assert _find(folder / "project" / "scratch.py", home=str(folder)) is not None
-
-
-def test_a_broken_git_configuration_excludes(folder: Path) -> None:
-    _make_repository(folder / "project")
-    (folder / ".gitconfig").write_text("[core\n")
-    reason = _find(folder / "project" / "a.py", home=str(folder))
-    assert reason is not None
-    assert reason.startswith("Git does not say whether it ignores it: fatal: bad config line 1")
-
-
-def test_an_outer_repository_has_no_say(folder: Path) -> None:
-    _make_repository(folder)
-    _make_repository(folder / "inner")
-    (folder / ".gitignore").write_text("inner/\n")
-    assert _find(folder / "inner" / "a.py") is None
-
-
-def test_rules_of_git_do_not_count_outside_a_repository(folder: Path) -> None:
-    (folder / ".gitignore").write_text("a.py\n")
-    (folder / ".git").mkdir()  # without a HEAD, Git goes on upwards
-    assert _find(folder / "a.py") is None
+@pytest.mark.parametrize(
+    ("repositories", "files", "path", "reason"),
+    [
+        (
+            ["project"],
+            {".gitconfig": "[core]\nexcludesFile = ~/mine\n", "mine": "scratch.py\n"},
+            "project/scratch.py",
+            "git ignores it (`mine` line 1: `scratch.py`)",
+        ),
+        (
+            ["project"],
+            {".config/git/ignore": "scratch.py\n"},
+            "project/scratch.py",
+            "git ignores it (`ignore` line 1: `scratch.py`)",
+        ),
+        (
+            ["project"],
+            {".gitconfig": "[core\n"},
+            "project/a.py",
+            "Git does not say whether it ignores it: fatal: bad config line 1",
+        ),
+        ([".", "inner"], {".gitignore": "inner/\n"}, "inner/a.py", None),
+        ([], {".gitignore": "a.py\n", ".git/config": ""}, "a.py", None),  # without a HEAD, Git goes on upwards
+    ],
+    ids=["the user's own file", "its default", "a broken configuration", "an outer repository", "no repository"],
+)
+def test_git_has_a_say_in_its_repositories(
+    repositories: list[str], files: dict[str, str], path: str, reason: str | None, folder: Path
+) -> None:
+    for name in repositories:
+        _make_repository(folder / name)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    found = _find(folder / path, home=str(folder))
+    assert (found and found[: len(reason or "")]) == reason
 
 
 def test_a_worktree_has_the_rules_of_its_repository(folder: Path) -> None:
@@ -152,9 +147,12 @@ def test_what_has_just_become_a_pipe_is_not_waited_for(folder: Path) -> None:
         ("file:///a%00b.py", "its path has a NUL byte, and no file has such a path"),
         ("untitled:.env", "it looks like a credentials file (`.env*`)"),
         ("vscode-notebook-cell:/nowhere/.ssh/a.ipynb#W0", "it looks like a credentials file (`.ssh/`)"),
+        ("untitled:Untitled-1", None),
+        ("file:///nowhere/new/folder/a.py", None),
+        ("xy:z", None),
     ],
 )
-def test_other_addresses_are_judged_as_far_as_they_can_be(uri: str, reason: str) -> None:
+def test_other_addresses_are_judged_as_far_as_they_can_be(uri: str, reason: str | None) -> None:
     assert Policy({}).find_exclusion(uri) == reason
 
 
@@ -208,11 +206,6 @@ def test_behind_a_link_case_counts_as_for_git(rule: str, folder: Path) -> None:
 def test_a_path_that_begins_with_two_slashes_is_the_same(folder: Path) -> None:
     (folder / ".midtokenignore").write_text("a.py\n")
     assert Policy({}).find_exclusion(f"file:///{folder}/a.py") is not None
-
-
-@pytest.mark.parametrize("uri", ["untitled:Untitled-1", "file:///nowhere/new/folder/a.py", "xy:z"])
-def test_a_document_without_a_rule_is_not_excluded(uri: str) -> None:
-    assert Policy({}).find_exclusion(uri) is None
 
 
 def test_a_pattern_of_the_setting_that_can_match_nothing_excludes_everything(folder: Path) -> None:

@@ -13,6 +13,7 @@ from lsp_server.privacy.patterns import RuleFiles
 
 _PATH = os.environ["PATH"]
 _ENVIRONMENT = {"PATH": _PATH, "HOME": "/nowhere", "GIT_CONFIG_NOSYSTEM": "1"}
+_REASON = "git ignores it (`.gitignore` line 1: `a.py`)"
 _UNANSWERED = "Git does not say whether it ignores it: it does not answer in time"
 
 
@@ -45,29 +46,31 @@ def test_all_paths_of_a_repository_are_asked_about_at_once(folder: Path, tmp_pat
     path = _install_git(tmp_path / "bin", f'echo "$@" >> {log}; PATH={_PATH} exec git "$@"')
     paths = [str(folder / name) for name in ("a.py", "b.py", "c/a.py")]
     found = GitRules(_ENVIRONMENT | {"PATH": path}).find_reasons(paths, Disk(RuleFiles()))
-    reason = "git ignores it (`.gitignore` line 1: `a.py`)"
-    assert found == {paths[0]: reason, paths[2]: reason}
+    assert found == {paths[0]: _REASON, paths[2]: _REASON}
     assert len(log.read_text().splitlines()) == 1
 
 
-def test_a_tracked_file_that_a_rule_names_is_ignored(folder: Path) -> None:
-    (folder / "a.py").touch()
-    _git(folder, "add", "a.py")
-    (folder / ".gitignore").write_text("a.py\n")
-    assert _find(folder / "a.py") is not None
+_PROGRAMS = ("core.fsmonitor", "core.pager", "core.sshCommand", "core.editor", "diff.external")
 
 
-def test_what_an_environment_says_of_another_repository_does_not_count(folder: Path) -> None:
-    (folder / ".gitignore").write_text("a.py\n")
-    assert _find(folder / "a.py", GIT_DIR="/nowhere", GIT_WORK_TREE="/", GIT_TRACE="1") is not None
-
-
-@pytest.mark.parametrize("line", ["core.fsmonitor", "core.pager", "core.sshCommand", "core.editor", "diff.external"])
-def test_no_program_of_the_repository_is_run(line: str, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "environment"),
+    [
+        (["add", "--force", "a.py"], {}),  # a tracked file
+        (["config", "core.bare", "true"], {}),
+        (["status"], {"GIT_DIR": "/nowhere", "GIT_WORK_TREE": "/", "GIT_TRACE": "1"}),  # of another repository
+        *((["config", name, "{program}"], {}) for name in _PROGRAMS),
+    ],
+    ids=["tracked", "bare", "environment", *_PROGRAMS],
+)
+def test_rules_count_whatever_a_repository_says_and_no_program_of_it_is_run(
+    command: list[str], environment: dict[str, str], folder: Path, tmp_path: Path
+) -> None:
     _install_git(tmp_path / "bin", f"touch {tmp_path}/ran")
-    _git(folder, "config", line, str(tmp_path / "bin" / "git"))
     (folder / ".gitignore").write_text("a.py\n")
-    assert _find(folder / "a.py") is not None
+    (folder / "a.py").touch()
+    _git(folder, *(argument.format(program=tmp_path / "bin" / "git") for argument in command))
+    assert [_find(folder / name, **environment) for name in ("a.py", "b.py")] == [_REASON, None]
     assert not (tmp_path / "ran").exists()
 
 
@@ -76,7 +79,7 @@ def test_the_rules_of_another_users_repository_count(folder: Path) -> None:
     (folder / ".gitignore").write_text("a.py\n")
     for path in (folder, folder / ".git"):
         os.chown(path, 12345, 12345)
-    assert (_find(folder / "a.py"), _find(folder / "b.py")) == ("git ignores it (`.gitignore` line 1: `a.py`)", None)
+    assert [_find(folder / name) for name in ("a.py", "b.py")] == [_REASON, None]
 
 
 def test_names_behind_a_symbolic_link_are_compared_with_the_rules(folder: Path, tmp_path: Path) -> None:
@@ -98,17 +101,9 @@ def test_without_git_the_ignore_files_are_read(folder: Path, tmp_path: Path) -> 
     assert [reason is not None for reason in found] == [True, True, False]
 
 
-def test_a_repository_that_is_called_bare_has_rules(folder: Path) -> None:
-    _git(folder, "config", "core.bare", "true")
-    (folder / ".gitignore").write_text("a.py\n")
-    assert (_find(folder / "a.py") is not None, _find(folder / "b.py")) == (True, None)
-
-
 def test_what_git_warns_of_excludes(folder: Path) -> None:
     (folder / ".gitignore").symlink_to("/nowhere/rules")
-    reason = _find(folder / "a.py")
-    assert reason is not None
-    assert "unable to access" in reason
+    assert "unable to access" in (_find(folder / "a.py") or "")
 
 
 def test_a_git_that_hangs_is_ended_and_not_asked_again_at_once(folder: Path, tmp_path: Path) -> None:
@@ -139,11 +134,5 @@ def _has_ended(process_id: int) -> bool:
     "answer", ["", "yes | head -c 1000", "printf '.gitignore\\0001\\0x'", "printf '\\0\\0\\0./other\\0'"]
 )
 def test_a_git_that_does_not_answer_for_each_path_excludes(answer: str, folder: Path, tmp_path: Path) -> None:
-    program = tmp_path / "programs" / "git"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\n{answer}\n")
-    program.chmod(0o755)
-
-    found = _find(folder / "a.py", PATH=f"{program.parent}:{_PATH}")
-
+    found = _find(folder / "a.py", PATH=_install_git(tmp_path / "bin", answer))
     assert found == "Git does not say whether it ignores it: its answer is not one for each path"

@@ -56,11 +56,6 @@ async def bench() -> _Bench:
     return _Bench()
 
 
-async def test_until_the_policy_has_answered_nothing_may_be_sent(bench: _Bench) -> None:
-    assert await bench.ask() == _UNKNOWN
-    assert await bench.ask_until_known() is None
-
-
 async def test_an_answer_is_valid_for_a_second_and_asked_again_after_half_of_it(bench: _Bench) -> None:
     await bench.ask_until_known()
     bench.policy.may_answer.clear()
@@ -109,24 +104,6 @@ async def test_after_a_wait_in_vain_nobody_waits_until_the_policy_has_answered_i
             assert await bench.ask() == _UNKNOWN
     assert await bench.ask_until_known() is None
     assert await bench.ask("b") is None
-
-
-async def test_who_waits_until_it_is_known_waits_for_the_settings_too(bench: _Bench) -> None:
-    guard = Guard(bench.policy)
-    bench.policy.may_answer.set()
-    waiting = asyncio.create_task(guard.wait_until_known({"a": ""}))
-    await asyncio.sleep(0.05)
-    assert (waiting.done(), guard.find_exclusion("a")) == (False, _UNKNOWN)
-    guard.configure(Settings(), [])
-    await asyncio.wait_for(waiting, 20)
-    assert guard.find_exclusion("a") is None
-
-
-async def test_settings_that_cannot_be_relied_on_exclude_everything(bench: _Bench) -> None:
-    assert await bench.ask_until_known() is None
-    for refusal in ("setting exclude must be a list", None):
-        bench.guard.configure(Settings(), [], refusal)
-        assert (bench.guard.is_known("a"), bench.guard.find_exclusion("a")) == (True, refusal)
 
 
 async def test_changed_rules_count_within_a_second(tmp_path: Path) -> None:

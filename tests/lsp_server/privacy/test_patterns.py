@@ -158,27 +158,21 @@ def test_a_line_that_can_match_nothing_is_no_pattern(line: str) -> None:
     assert parse_pattern(line) is None
 
 
-def test_a_line_end_of_windows_is_not_part_of_the_pattern() -> None:
-    pattern = parse_pattern("a/\r")
-    assert pattern is not None
-    assert pattern.matches("a", is_folder=True)
-    assert not pattern.matches("a", is_folder=False)
-
-
-def test_a_set_matches_bytes() -> None:
-    pattern = parse_pattern(to_latin1("[é]"))
-    assert pattern is not None
-    assert not pattern.matches(to_latin1("é"), is_folder=False)  # two bytes
-
-
 @pytest.mark.parametrize(
-    ("line", "path"),
-    [("*a" * 12 + "*b", "a" * 250), ("**/" + "/**/".join("abcdefgh"), "/".join("abcdefgx" * 12))],
+    ("line", "path", "is_folder", "matches"),
+    [
+        ("a/\r", "a", True, True),  # a line end of Windows
+        ("a/\r", "a", False, False),
+        (to_latin1("[é]"), to_latin1("é"), False, False),  # a set is of bytes, and these are two
+        # Without care, these take years.
+        ("*a" * 12 + "*b", "a" * 250, False, False),
+        ("**/" + "/**/".join("abcdefgh"), "/".join("abcdefgx" * 12), False, False),
+    ],
 )
-def test_a_pattern_with_many_stars_is_compared_in_time(line: str, path: str) -> None:
+def test_a_line_matches_a_path(line: str, path: str, is_folder: bool, matches: bool) -> None:
     pattern = parse_pattern(line)
     assert pattern is not None
-    assert not pattern.matches(path, is_folder=False)  # without care for this, it takes years
+    assert pattern.matches(path, is_folder) is matches
 
 
 def test_a_line_that_is_longer_than_any_path_is_refused(tmp_path: Path) -> None:
