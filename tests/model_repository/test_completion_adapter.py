@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,28 +26,13 @@ from tests.support.servers import wait_until
 _LAST = CompletionChunk("x", finish_reason=FinishReason.END, stats=CompletionStats(num_tokens=1, num_context_tokens=3))
 
 
-class _Engine:
-    """Calls the test's function for each request, at once."""
-
-    runs_as = ""
-
-    def __init__(self, act: Callable[[CompletionRequest, ChunkSink], None]) -> None:
-        self._act = act
-        self.is_closed = False
-        self.heartbeat_ms = 0.0
-
-    def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        self._act(request, sink)
-
-    def measure_heartbeat_ms(self) -> float:
-        return self.heartbeat_ms
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-def _make_model(act: Callable[[CompletionRequest, ChunkSink], None]) -> Any:
-    return load_adapter("completion", lambda _: _Engine(act))
+def _make_model(act: Callable[[CompletionRequest, ChunkSink], None], runs_as: str = "") -> Any:
+    """The adapter with an engine that calls the test's function for each request, at once."""
+    closed = threading.Event()
+    engine = SimpleNamespace(
+        runs_as=runs_as, submit=act, measure_heartbeat_ms=lambda: 12.5, closed=closed, close=closed.set
+    )
+    return load_adapter("completion", lambda _: engine)
 
 
 def _execute(act: Callable[[CompletionRequest, ChunkSink], None], request: FakeRequest) -> list[Any]:
@@ -133,7 +119,6 @@ def test_a_heartbeat_is_answered_while_a_request_runs_and_neither_counted_nor_gi
 ) -> None:
     reached: list[CompletionRequest] = []
     model = _make_model(lambda request, _: reached.append(request))  # no request ends
-    model.engine.heartbeat_ms = 12.5
     heartbeat = _heartbeat()
     model.execute([_heartbeat(asks=False), heartbeat])
     (response,) = heartbeat.sender.responses
@@ -145,9 +130,9 @@ def test_a_heartbeat_is_answered_while_a_request_runs_and_neither_counted_nor_gi
 
 
 def test_a_heartbeat_says_which_languages_the_model_knows_and_how_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Engine, "runs_as", "int8")
     monkeypatch.setenv("MIDTOKEN_MODEL_DIR", str(find_default_model()))
-    (response,) = _execute(lambda *_: None, _heartbeat())
+    _make_model(lambda *_: None, "int8").execute([heartbeat := _heartbeat()])
+    (response,) = heartbeat.sender.responses
     assert description_from_arrays(response.arrays) == (DEFAULT_MODEL_LANGUAGES, "int8")
 
 
@@ -215,4 +200,4 @@ def test_the_sink_sees_a_cancel_but_triton_is_not_asked_about_a_request_that_has
 def test_finalize_closes_the_engine() -> None:
     model = _make_model(lambda *_: None)
     model.finalize()
-    assert model.engine.is_closed
+    assert model.engine.closed.is_set()

@@ -1,7 +1,6 @@
 """Fakes of what the product talks to, one for each interface."""
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Mapping
@@ -133,11 +132,10 @@ class FakeTriton(ModuleType):
 class FakeRequest:
     """A request as Triton passes it to a model."""
 
-    def __init__(self, arrays: Mapping[str, Array], parameters: Mapping[str, int] | None = None) -> None:
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
         self.arrays = arrays
-        self.cancelled = False
         self.sender = FakeSender()
-        self.raw_parameters = json.dumps(parameters or {}).encode()
+        self.raw_parameters = b"{}"
 
     def get_response_sender(self) -> "FakeSender":
         """Returns the request's one sender."""
@@ -146,10 +144,6 @@ class FakeRequest:
     def parameters(self) -> str:
         """Returns the parameters as JSON. Raises UnicodeDecodeError for bytes that are not UTF-8, as Triton does."""
         return self.raw_parameters.decode()
-
-    def is_cancelled(self) -> bool:
-        """What the test says."""
-        return self.cancelled
 
 
 class FakeSender:

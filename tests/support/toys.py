@@ -1,6 +1,5 @@
 """Small trained tokenizers of every supported kind, tiny random models, and texts to test them with."""
 
-import itertools
 import json
 import textwrap
 import tokenize
@@ -22,6 +21,7 @@ from inference.healing.loaded_tokenizer import LoadedTokenizer, build_text_encod
 from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer_file import parse_tokenizer_file
+from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -194,7 +194,7 @@ def _train_sentencepiece(kind: str, texts: list[str], num_tokens: int, max_token
 def _read_vocabulary(spec: _Json) -> Vocabulary:
     """Reads the bytes of the tokens in the simplest way, without the product's own reader."""
     specials = {added["content"]: added["id"] for added in spec["added_tokens"]}
-    unmap = {character: byte for byte, character in _byte_level_characters().items()}
+    unmap = {character: byte for byte, character in enumerate(BYTE_LEVEL_ALPHABET)}
     tokens = {}
     for piece, token_id in spec["model"]["vocab"].items():
         if spec["model"]["byte_fallback"]:
@@ -204,19 +204,6 @@ def _read_vocabulary(spec: _Json) -> Vocabulary:
             tokens[token_id] = bytes(unmap[character] for character in piece)
     num_rows = max(*tokens, *specials.values()) + 1 + NUM_PADDING_ROWS
     return Vocabulary.from_tokens(tokens, specials, end_ids=[specials[END]], num_rows=num_rows)
-
-
-@cache
-def _byte_level_characters() -> dict[int, str]:
-    """Returns GPT-2's alphabet, by encoding one character at a time with the library."""
-    found: dict[int, str] = {}
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    for code in itertools.chain(range(0x100), range(0x800, 0x10000, 0x40), range(0x10000, 0x110000, 0x10000)):
-        if not 0xD800 <= code < 0xE000:
-            [(shown, _)] = byte_level.pre_tokenize_str(chr(code))
-            found |= dict(zip(chr(code).encode(), shown, strict=True))
-    others = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(found.values()))  # bytes that never occur in UTF-8
-    return found | dict(zip(sorted(set(range(256)) - set(found)), others, strict=True))
 
 
 @st.composite

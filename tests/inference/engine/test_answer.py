@@ -220,18 +220,6 @@ def test_however_it_ends_the_suffix_is_cut_and_the_first_reason_is_kept(
     assert (answer.finish_reason, answer.take_text(Chunks.LINES)) == (kept, text)
 
 
-def test_healed_bytes_are_not_sent_and_not_counted() -> None:
-    answer = Answer(_limits(max_tokens=1), num_healed_bytes=5)
-
-    answer.skip_healed(2)
-    answer.add(b"d", is_new=False)
-    assert answer.finish_reason is None
-    answer.add(b"es!")
-
-    assert answer.text == "!"
-    assert answer.finish_reason is FinishReason.LENGTH
-
-
 @st.composite
 def _cut_bytes(draw: st.DrawFn) -> list[bytes]:
     """Draws the bytes of a text, cut into pieces anywhere."""

@@ -248,12 +248,3 @@ def test_the_candidates_are_the_completions_of_their_own_seeds(
     assert len(set(several)) == 3
     alone = [complete(bench.engine, dataclasses.replace(request, seed=7 + index)).text for index in range(num_alike)]
     assert several[:num_alike] == alone
-
-
-def test_a_requested_explanation_is_in_the_last_chunk(bench: Bench) -> None:
-    request = CompletionRequest(_NODE, max_tokens=3)
-    asked, not_asked = (complete(bench.engine, dataclasses.replace(request, explain=each)) for each in (True, False))
-
-    assert asked.chunks[-1].explanation is not None
-    assert not_asked.chunks[-1].explanation is None
-    assert asked.text == not_asked.text

@@ -18,7 +18,7 @@ from inference.model.pytorch.scoring import Scorer, TokenRanks
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.inference.conftest import MakeModel
 from tests.support.attention_oracle import attend_plainly
-from tests.support.engine_bench import UNBOUNDED, load_model_once
+from tests.support.engine_bench import UNBOUNDED, load_model_once, open_bench
 from tests.support.kernels import interpreted
 from tests.support.pools import count_free
 from tests.support.samplers import NumpyScorer
@@ -61,22 +61,19 @@ def test_what_a_gpu_does_in_plain_torch_gives_the_same_answers(make_model: MakeM
 
 
 def test_all_slots_are_free_when_the_engine_and_its_answers_are_gone(make_model: MakeModel) -> None:
-    folder, toy, cpu = make_model("qwen"), toy_tokenizer("qwen"), torch.device("cpu")
-    runner = Runner(load_model_once(folder, "float32"), cpu)
-    model = TorchModel(runner, build_sampler(cpu, runner.dtype, toy.vocabulary, toy.trie))
-    engine = Engine(EngineConfig(folder, memory_mib=1), model, build_prompts(toy))
-    for number in range(60):
-        prefix = f"{_TEXTS[number % len(_TEXTS)]}{'x' * number}"
-        request = CompletionRequest(prefix, max_tokens=3, num_candidates=1 + number % 3, document=str(number % 7))
-        sink = submit(engine, request)
-        if number % 5 == 0:
-            sink.cancelled.set()
-        sink.wait_for_end()
-    capacity = runner._pool.capacity
-    engine.close()
-    del engine, model
+    with open_bench(make_model("qwen"), "qwen", "float32", memory_mib=1) as bench:
+        runner = bench.runner
+        for number in range(60):
+            prefix = f"{_TEXTS[number % len(_TEXTS)]}{'x' * number}"
+            request = CompletionRequest(prefix, max_tokens=3, num_candidates=1 + number % 3, document=str(number % 7))
+            sink = submit(bench.engine, request)
+            if number % 5 == 0:
+                sink.cancelled.set()
+            sink.wait_for_end()
+        capacity = runner._pool.capacity
+    del bench
+    runner.caches.clear()
     gc.collect()
-
     assert count_free(runner._pool) == capacity
 
 

@@ -12,7 +12,6 @@ from inference.healing.covering import CoveringTree, Rule
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.support.toys import (
     FIM_NAMES,
-    KINDS,
     ToyTokenizer,
     build_prompts,
     load_toy,
@@ -20,20 +19,13 @@ from tests.support.toys import (
     toy_tokenizer,
 )
 
-kinds = pytest.mark.parametrize("kind", KINDS)
 _LAYOUTS = [layout for layout in Layout if layout is not Layout.NONE]
 _PREFIX, _SUFFIX = "def walk(node):\n    return node.nex", "walk(None)\n"
 
 
-def _ids(toy: ToyTokenizer) -> tuple[int, int, int]:
-    """Returns the ids of the prefix, suffix and middle markers."""
-    prefix, middle, suffix = (toy.vocabulary.special_tokens[name] for name in FIM_NAMES)
-    return prefix, suffix, middle
-
-
 def test_without_a_middle_marker_the_suffix_comes_first_and_the_prefix_marker_last() -> None:
     toy = toy_tokenizer("qwen")
-    prefix_id, suffix_id, _ = _ids(toy)
+    prefix_id, suffix_id = (toy.vocabulary.special_tokens[name] for name in (FIM_NAMES[0], FIM_NAMES[2]))
     prompts = PromptBuilder(load_toy(toy), FillIn(FimMarkers(prefix_id, suffix_id, None), Layout.SPM))
 
     prompt = prompts.build(CompletionRequest(_PREFIX, _SUFFIX), 256)
@@ -49,18 +41,6 @@ def test_without_a_suffix_or_a_model_that_reads_it_there_are_no_markers(suffix: 
     prompt = prompts.build(CompletionRequest(_PREFIX, suffix), 256)
 
     assert prompt.context_ids[1:] == prompt.kept_ids
-
-
-@kinds
-def test_markers_in_the_text_are_encoded_as_text(kind: str) -> None:
-    toy = toy_tokenizer(kind)
-    prefix_id, suffix_id, middle_id = _ids(toy)
-    look_alikes = "".join(FIM_NAMES)
-
-    prompt = build_prompts(toy).build(CompletionRequest(look_alikes + " x", look_alikes), 512)
-
-    special = [token_id for token_id in prompt.context_ids[1:] if token_id in toy.vocabulary.special_ids]
-    assert special == [prefix_id, suffix_id, middle_id]
 
 
 def _count_tokens_that_spell(tokens: set[bytes], data: bytes) -> int:

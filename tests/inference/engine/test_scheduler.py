@@ -126,20 +126,25 @@ def test_work_that_nobody_else_waited_for_takes_nothing_from_a_share() -> None:
     assert scheduler.sort() == [newest, late, early]
 
 
-def test_a_newer_request_supersedes_the_older_one_of_its_document() -> None:
-    requests = [_Request(), _Request(), _Request(document="x"), _Request(document="y"), _Request("b", document="x")]
-    scheduler = _fill()
-
-    assert [scheduler.add(request) for request in requests] == [[]] * 5
-    assert scheduler.add(_Request(document="x")) == [requests[2]]
+_AHEAD = _Request(document="x", priority=Priority.PREFETCH)
 
 
-def test_a_key_supersedes_a_prefetch_which_supersedes_prefetches_only() -> None:
-    key, ahead, again = _Request(document="x"), *(_Request(document="x", priority=Priority.PREFETCH) for _ in range(2))
-    scheduler = _fill(key)
-
-    assert [scheduler.add(ahead), scheduler.add(again)] == [[], [ahead]]
-    assert scheduler.add(_Request(document="x")) == [key, ahead, again]  # nobody has removed them
+@pytest.mark.parametrize(
+    ("older", "newer", "is_superseded"),
+    [
+        (_Request(document="x"), _Request(document="x"), True),
+        (_Request(document="x"), _Request(document="y"), False),
+        (_Request(document="x"), _Request("b", document="x"), False),
+        (_Request(), _Request(), False),
+        (_AHEAD, _Request(document="x"), True),
+        (_AHEAD, _AHEAD, True),
+        (_Request(document="x"), _AHEAD, False),
+    ],
+)
+def test_a_request_supersedes_an_older_one_of_its_document_and_a_prefetch_supersedes_prefetches_only(
+    older: _Request, newer: _Request, is_superseded: bool
+) -> None:
+    assert _fill(_Request("b", document="y"), older).add(newer) == [older] * is_superseded
 
 
 @given(requests=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 20)), max_size=8))
@@ -172,20 +177,6 @@ def shares(clock: Clock) -> TenantShares:
 
 def _find_behind(shares: TenantShares, tenants: Iterable[str]) -> set[str]:
     return {tenant for tenant in tenants if shares.is_behind(tenant)}
-
-
-@pytest.mark.parametrize(
-    ("works", "behind"), [({"a": 0.0}, set()), ({"a": 100.0}, set()), ({"a": 100.0, "b": 95.0, "c": 60.0}, {"c"})]
-)
-def test_a_tenant_that_got_clearly_less_than_others_is_behind(
-    works: dict[str, float], behind: set[str], shares: TenantShares
-) -> None:
-    for tenant in works:
-        shares.enter(tenant)
-    for tenant, work in works.items():
-        shares.charge(tenant, work)
-
-    assert _find_behind(shares, works) == behind
 
 
 def test_work_fades(shares: TenantShares, clock: Clock) -> None:

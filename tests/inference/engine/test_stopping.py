@@ -88,21 +88,13 @@ def test_the_first_stop_string_is_found(text: str, stops: list[str]) -> None:
     more=st.text(alphabet="ab", max_size=4),
     stops=st.lists(st.text(alphabet="ab", min_size=1, max_size=4), max_size=3),
 )
-def test_stable_text_never_becomes_part_of_a_stop_string(text: str, more: str, stops: list[str]) -> None:
+def test_stable_text_never_becomes_part_of_a_stop_string_and_what_waits_could(
+    text: str, more: str, stops: list[str]
+) -> None:
     assume(find_stop(text, tuple(stops)) is None)
-
     num_stable = count_stable(text, tuple(stops))
-
     found = find_stop(text + more, tuple(stops))
     assert found is None or found >= num_stable
-
-
-@given(
-    text=st.text(alphabet="ab", max_size=8), stops=st.lists(st.text(alphabet="ab", min_size=1, max_size=4), max_size=3)
-)
-def test_text_is_held_back_only_if_a_stop_string_could_begin_there(text: str, stops: list[str]) -> None:
-    num_stable = count_stable(text, tuple(stops))
-
     assert num_stable == len(text) or any(stop.startswith(text[num_stable:]) for stop in stops)
 
 

@@ -122,6 +122,7 @@ def test_a_warm_engine_answers_as_a_fresh_one_after_any_edits_and_failures(
                 request = CompletionRequest(editor.prefix, editor.suffix, extent=UNBOUNDED, **way)  # type: ignore[arg-type]
                 with open_bench(folder, "qwen", prompts=prompts, memory_mib=0) as cold:
                     expected = complete(cold.engine, request)
+                assert (expected.chunks[-1].explanation is not None) == request.explain
                 _fail_once(bench.runner, *failure, failed)
                 sink = submit(bench.engine, request)
                 sink.wait_for_end()

@@ -12,7 +12,7 @@ from inference.healing.text_encoder import AddedTexts
 from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.healing.vocabulary_file import AddedToken
 from tests.support.tokenizer_folders import ALL_KINDS, any_tokenizer, is_judged
-from tests.support.toys import BYTE_LEVEL_KINDS, KINDS, SENTENCEPIECE_KINDS, texts, toy_tokenizer
+from tests.support.toys import KINDS, texts, toy_tokenizer
 
 all_kinds = pytest.mark.parametrize("kind", ALL_KINDS)
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -59,27 +59,7 @@ def test_only_whole_pre_tokens_are_looked_up_before_merging() -> None:
     assert len(beginning) > 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "before_letter", "before_blank"),
-    [
-        ("llama2", " ", " "),
-        ("metaspace", " ", ""),
-        ("metaspace-bare", "", ""),
-        ("metaspace-split", " ", ""),
-        ("qwen", "", ""),
-    ],
-)
-def test_the_dummy_prefix_is_the_blank_that_the_tokenizer_adds(
-    kind: str, before_letter: str, before_blank: str
-) -> None:
-    encoder = toy_tokenizer(kind).encoder
-
-    dummy_prefixes = encoder.find_dummy_prefix("a"), encoder.find_dummy_prefix(" a")
-
-    assert dummy_prefixes == (before_letter, before_blank)
-
-
-@pytest.mark.parametrize("kind", [*BYTE_LEVEL_KINDS, *SENTENCEPIECE_KINDS])
+@kinds
 def test_start_ids_are_what_the_tokenizer_puts_before_a_text(kind: str) -> None:
     toy = toy_tokenizer(kind)
 
@@ -98,7 +78,7 @@ def test_a_tokenizer_file_that_cannot_be_read_is_a_model_error(content: str | No
         read_tokenizer_file(tmp_path)
 
 
-@kinds
+@pytest.mark.parametrize("kind", ["qwen", "llama2"])
 def test_long_pre_tokens_are_not_cached(kind: str) -> None:
     encoder = toy_tokenizer(kind).encoder
     tracemalloc.start()
