@@ -45,11 +45,8 @@ async def server(options: ServerOptions, request: pytest.FixtureRequest) -> Asyn
     await server.stop()
 
 
-@pytest.fixture
-async def port_server(options: ServerOptions) -> AsyncIterator[EmbeddedServer]:
-    server = await EmbeddedServer.start(options, lambda _: None, uses_socket=False)
-    yield server
-    await server.stop()
+_on_a_socket = pytest.mark.parametrize("server", [True], indirect=True)
+_on_a_port = pytest.mark.parametrize("server", [False], indirect=True)
 
 
 async def _complete(url: str, **options: Any) -> str:
@@ -69,10 +66,10 @@ async def test_it_completes_and_is_healthy(server: EmbeddedServer) -> None:
         ("completion", "prefixes", "unknown field 'prefixes'; known are prefix, suffix, "),
     ],
 )
+@_on_a_socket
 async def test_a_request_of_another_kind_gets_one_error(
-    options: ServerOptions, model: str, name: str, text: str
+    server: EmbeddedServer, model: str, name: str, text: str
 ) -> None:
-    server = await EmbeddedServer.start(options, lambda _: None)
     tensor = InferInput(name, [1], "BYTES")
     tensor.set_data_from_numpy(np.array([b"a"], np.object_))
 
@@ -81,20 +78,20 @@ async def test_a_request_of_another_kind_gets_one_error(
 
     async with InferenceServerClient(server.url) as client:
         [(_, error)] = [answer async for answer in client.stream_infer(requests())]
-    await server.stop()
     assert text in str(error)
 
 
-async def test_the_secret_is_in_no_message(port_server: EmbeddedServer) -> None:
-    address, _, secret = port_server.url.partition("#")
-    async with Client(port_server.url) as client:
-        assert client.url == address
-    assert len(secret) == 64
+@_on_a_port
+async def test_the_secret_is_in_no_message(server: EmbeddedServer) -> None:
+    address, _, secret = server.url.partition("#")
+    async with Client(server.url) as client:
+        assert (client.url, len(secret)) == (address, 64)
 
 
+@_on_a_port
 @pytest.mark.parametrize("secret", ["", "#", f"#{64 * '0'}"])
-async def test_on_a_port_only_clients_with_the_secret_are_answered(port_server: EmbeddedServer, secret: str) -> None:
-    url = port_server.url.partition("#")[0] + secret
+async def test_on_a_port_only_clients_with_the_secret_are_answered(server: EmbeddedServer, secret: str) -> None:
+    url = server.url.partition("#")[0] + secret
     refusal = "has another secret" if secret else "the secret of this server is missing or wrong"
     with pytest.raises(ServerError, match=refusal):
         await _complete(url)
@@ -109,8 +106,9 @@ async def test_a_program_without_the_secret_that_took_the_port_gets_no_text(answ
         assert stranger.calls == []
 
 
-async def test_the_answer_of_a_server_at_another_port_is_not_taken(port_server: EmbeddedServer) -> None:
-    real = Secret.read(port_server.url)
+@_on_a_port
+async def test_the_answer_of_a_server_at_another_port_is_not_taken(server: EmbeddedServer) -> None:
+    real = Secret.read(server.url)
     assert real is not None
     moved = Secret("127.0.0.1:9", real.text)
     given, passed_on = moved.begin("1"), real.begin("1")

@@ -2,13 +2,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from inference.serving import process_guard
+from tests.support.servers import wait_until
 
 # A stand-in for tritonserver. It starts a child, as tritonserver starts stubs, and reports a SIGTERM.
 _SERVER = """
@@ -37,27 +37,17 @@ def _read_child(running: "subprocess.Popen[str]") -> Path:
     return Path("/proc", running.stdout.readline().strip())
 
 
-def _has_ended(process: Path) -> bool:
-    end = time.monotonic() + 30
-    while process.exists() and "\nState:\tZ" not in (process / "status").read_text():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
+def _runs(process: Path) -> bool:
+    return process.exists() and "\nState:\tZ" not in (process / "status").read_text()
 
 
-def test_closing_the_pipe_drains_the_server_and_kills_its_children(running: "subprocess.Popen[str]") -> None:
+@pytest.mark.parametrize(("sent", "said"), [(None, "drained\n"), ("k", "")], ids=["closed", "a byte"])
+def test_closing_the_pipe_drains_the_server_a_byte_kills_it_and_both_end_its_children(
+    running: "subprocess.Popen[str]", sent: str | None, said: str
+) -> None:
     child = _read_child(running)
-    output, _ = running.communicate()
-    assert output == "drained\n"
-    assert _has_ended(child)
-
-
-def test_a_byte_in_the_pipe_kills_the_server_at_once(running: "subprocess.Popen[str]") -> None:
-    child = _read_child(running)
-    output, _ = running.communicate("k")
-    assert output == ""
-    assert _has_ended(child)
+    assert running.communicate(sent)[0] == said
+    wait_until(lambda: not _runs(child))
 
 
 def test_a_server_that_crashes_leaves_no_children(running: "subprocess.Popen[str]") -> None:
@@ -65,7 +55,7 @@ def test_a_server_that_crashes_leaves_no_children(running: "subprocess.Popen[str
     server = int((child / "stat").read_text().split()[3])
     os.kill(server, signal.SIGKILL)
     running.wait(30)
-    assert _has_ended(child)
+    wait_until(lambda: not _runs(child))
 
 
 def test_shared_memory_of_a_killed_guard_is_removed_by_the_next_one() -> None:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.serving.shared_server import Registration, ServerEntry, ServerLease, lease_server
 from inference.serving.triton_installation import IMPORT_ROOT
-from tests.support.servers import wait_until
+from tests.support.servers import find_processes, wait_until
 
 _URL = "unix:/a folder \udcff/grpc"
 
@@ -34,24 +34,20 @@ async def registration(entry: ServerEntry) -> AsyncIterator[Registration]:
 
 
 async def _lease(entry: ServerEntry, *command: str) -> ServerLease:
-    return await lease_server(entry, command or ["false"], lambda _: None)
+    return await lease_server(entry, command or ["false"], print)
 
 
-async def test_a_server_is_found_while_it_is_registered(entry: ServerEntry, registration: Registration) -> None:
+async def test_a_server_is_found_while_it_is_registered_and_no_other_process_serves_the_model(
+    entry: ServerEntry, registration: Registration
+) -> None:
+    path = entry.folder / "server.url"
+    path.touch()  # as after a crash of the machine
+    assert (entry.find(), await entry.register()) == (None, None)
     registration.publish(_URL)
     assert entry.find() == _URL
     registration.close()
+    path.write_bytes(os.fsencode(_URL))  # as a killed server leaves it
     assert entry.find() is None
-
-
-async def test_the_file_of_a_killed_server_is_ignored(entry: ServerEntry) -> None:
-    (entry.folder / "server.url").write_bytes(os.fsencode(_URL))
-    assert entry.find() is None
-
-
-@pytest.mark.usefixtures("registration")
-async def test_only_one_process_serves_a_model(entry: ServerEntry) -> None:
-    assert await entry.register() is None
 
 
 @pytest.mark.parametrize(
@@ -77,18 +73,6 @@ def test_a_model_folder_may_have_the_longest_name_that_there_is(character: str, 
     assert first.folder != second.folder
 
 
-def test_an_entry_is_accessible_to_its_owner_only(entry: ServerEntry) -> None:
-    assert entry.folder.stat().st_mode & 0o777 == 0o700
-
-
-async def test_clients_share_the_running_server(entry: ServerEntry, registration: Registration) -> None:
-    registration.publish(_URL)
-    leases = [await _lease(entry) for _ in range(2)]
-    assert [lease.url for lease in leases] == [_URL, _URL]
-    for lease in leases:
-        lease.close()
-
-
 async def test_a_client_waits_for_a_starting_server(entry: ServerEntry, registration: Registration) -> None:
     waiting = asyncio.create_task(_lease(entry))
     await asyncio.sleep(0.3)
@@ -97,36 +81,35 @@ async def test_a_client_waits_for_a_starting_server(entry: ServerEntry, registra
     (await waiting).close()
 
 
-async def test_a_server_is_withdrawn_after_its_last_client_closes(
+async def test_clients_share_a_server_that_is_withdrawn_after_the_last_one_closes(
     entry: ServerEntry, registration: Registration
 ) -> None:
     registration.publish(_URL)
-    lease = await _lease(entry)
+    first, last = await _lease(entry), await _lease(entry)
+    first.close()
     idle = asyncio.create_task(registration.withdraw_when_idle(0.1))
     await asyncio.sleep(0.5)
-    assert not idle.done()
-    lease.close()
+    assert (first.url, last.url, idle.done()) == (_URL, _URL, False)
+    last.close()
     await idle
     assert entry.find() is None
 
 
 @pytest.mark.parametrize(
-    ("script", "message"),
+    ("command", "message"),
     [
-        ("echo no room; exit 1", "^the server ended while starting:\nno room$"),
-        ("exit 1", "^the server ended while starting, and its log is empty, as on a full disk"),
-        ("echo loading; echo 'midtoken: no room'; echo 'try later'; exit 1", "^no room\ntry later$"),
+        (("sh", "-c", "echo no room; exit 1"), "^the server ended while starting:\nno room$"),
+        (("false",), "^the server ended while starting, and its log is empty, as on a full disk"),
+        (
+            ("sh", "-c", "echo loading; echo 'midtoken: no room'; echo 'try later'; exit 1"),
+            "^no room\ntry later$",
+        ),
+        (("/no/such/program",), r"cannot run /no/such/program with a log in .*: No such file"),
     ],
 )
-async def test_a_failed_start_says_why(entry: ServerEntry, script: str, message: str) -> None:
+async def test_a_failed_start_says_why(entry: ServerEntry, command: Sequence[str], message: str) -> None:
     with pytest.raises(LaunchError, match=message):
-        await _lease(entry, "sh", "-c", script)
-
-
-@pytest.mark.usefixtures("registration")
-async def test_an_empty_address_file_is_ignored(entry: ServerEntry) -> None:
-    (entry.folder / "server.url").touch()
-    assert entry.find() is None
+        await _lease(entry, *command)
 
 
 async def test_an_address_file_that_cannot_be_written_is_a_launch_error(registration: Registration) -> None:
@@ -137,11 +120,6 @@ async def test_an_address_file_that_cannot_be_written_is_a_launch_error(registra
             registration.publish(_URL)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-async def test_a_missing_program_is_a_launch_error(entry: ServerEntry) -> None:
-    with pytest.raises(LaunchError, match=r"cannot run /no/such/program with a log in .*: No such file"):
-        await _lease(entry, "/no/such/program")
 
 
 # A server for `lease_server` to start. It registers, publishes an address and runs until the file `end` exists.
@@ -201,29 +179,13 @@ def test_a_server_outlives_the_process_that_started_it(entry: ServerEntry, numbe
 
 async def test_an_ended_server_leaves_no_zombie_in_the_process_that_started_it(entry: ServerEntry) -> None:
     (await _lease(entry, sys.executable, "-c", _SERVER, str(entry.folder))).close()
-    assert _find_children(entry.folder) != []
+    assert find_processes(entry.folder) != {}
     (entry.folder / "end").touch()
-    wait_until(lambda: _find_children(entry.folder) == [])  # it has ended: a zombie has no command line
-    wait_until(lambda: _find_zombies() == [])
+    wait_until(lambda: find_processes(entry.folder) == {})  # it has ended: a zombie has no command line
+    wait_until(lambda: not _has_zombie())
 
 
-def _find_children(folder: Path) -> list[Path]:
-    """The children of this process whose command line contains the folder."""
-    return [each for each in _find_all_children() if str(folder) in _read(each / "cmdline")]
-
-
-def _find_zombies() -> list[Path]:
-    """The zombies among the children of this process."""
-    return [each for each in _find_all_children() if "\nState:\tZ" in _read(each / "status")]
-
-
-def _find_all_children() -> list[Path]:
-    pids = Path("/proc/self/task").glob("*/children")
-    return [Path("/proc", pid) for children in pids for pid in _read(children).split()]
-
-
-def _read(path: Path) -> str:
-    """Returns nothing for a process that has ended meanwhile."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return path.read_text()
-    return ""
+def _has_zombie() -> bool:
+    with contextlib.suppress(ChildProcessError):  # this process has no children
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return False

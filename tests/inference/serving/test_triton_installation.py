@@ -15,7 +15,6 @@ from inference.serving.triton_installation import (
     build_environment,
     find_installation,
     find_obstacle,
-    is_checkout,
     link_bundled_installation,
     to_shell_path,
 )
@@ -33,30 +32,16 @@ def test_bundled_backend_and_the_stub_of_this_interpreter_are_in_one_folder(tmp_
 
 
 @needs_triton
-def test_linking_twice_gives_the_same_installation(tmp_path: Path) -> None:
-    assert link_bundled_installation(tmp_path) == link_bundled_installation(tmp_path)
-
-
-@needs_triton
-def test_the_stub_belongs_to_the_user_who_runs_it(tmp_path: Path) -> None:
-    stub = _make_stub(tmp_path)
-    assert stub.stat().st_uid == os.getuid()
-    assert stub.stat().st_mode & 0o777 == 0o700
-
-
-@needs_triton
-def test_a_stub_that_the_backend_has_made_unreadable_is_used_again(tmp_path: Path) -> None:
-    stub = _make_stub(tmp_path)
-    stub.chmod(0o100)
-    used = stub.stat().st_ino
-    link_bundled_installation(tmp_path)
-    assert stub.stat().st_ino == used
-
-
-@needs_triton
-def test_a_stub_of_another_version_is_replaced(tmp_path: Path) -> None:
-    stub = _make_stub(tmp_path)
-    content = stub.read_bytes()
+def test_the_stub_is_its_users_and_used_again_until_it_is_of_another_version(tmp_path: Path) -> None:
+    first = link_bundled_installation(tmp_path)
+    stub = first.backends_dir / "python" / "triton_python_backend_stub"
+    assert not stub.is_symlink()  # a test that changes it must not change the installation, which may be another user's
+    content, status = stub.read_bytes(), stub.stat()
+    assert (status.st_uid, status.st_mode & 0o777) == (os.getuid(), 0o700)
+    stub.chmod(0o100)  # as the backend does
+    assert link_bundled_installation(tmp_path) == first
+    assert stub.stat().st_ino == status.st_ino
+    stub.chmod(0o700)
     stub.write_bytes(b"old")
     link_bundled_installation(tmp_path)
     assert stub.read_bytes() == content
@@ -77,12 +62,6 @@ def test_a_copy_that_fails_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None
     assert set(backend_dir.iterdir()) == kept
 
 
-def _make_stub(links_dir: Path) -> Path:
-    stub = link_bundled_installation(links_dir).backends_dir / "python" / "triton_python_backend_stub"
-    assert not stub.is_symlink()  # a test that changes it must not change the installation, which may be another user's
-    return stub
-
-
 @pytest.fixture
 def binary(tmp_path: Path) -> Path:
     path = tmp_path / "bin" / "tritonserver"
@@ -96,14 +75,10 @@ def test_a_given_binary_uses_its_own_backends(binary: Path, tmp_path: Path) -> N
     assert find_installation(binary, tmp_path).backends_dir == tmp_path / "backends"
 
 
-def test_a_binary_without_the_python_backend_is_refused(binary: Path, tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="has no Python backend"):
-        find_installation(binary, tmp_path)
-
-
-def test_a_path_that_is_not_executable_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="is not an executable file"):
-        find_installation(tmp_path, tmp_path)
+def test_what_is_no_program_or_has_no_python_backend_is_refused(binary: Path, tmp_path: Path) -> None:
+    for path, reason in ((binary, "has no Python backend"), (tmp_path, "is not an executable file")):
+        with pytest.raises(LaunchError, match=f"{path} {reason}"):
+            find_installation(path, tmp_path)
 
 
 def test_the_header_that_opens_closed_apis_cannot_be_sent() -> None:
@@ -152,10 +127,6 @@ def test_a_process_that_starts_in_the_import_root_imports_the_same_code() -> Non
         [sys.executable, "-c", script], cwd=IMPORT_ROOT, check=True, capture_output=True, text=True
     )
     assert printed.stdout.strip() == str(IMPORT_ROOT)
-
-
-def test_a_source_tree_is_a_checkout() -> None:
-    assert is_checkout()
 
 
 @pytest.mark.parametrize(
