@@ -10,18 +10,8 @@ import pytest
 from midtoken.cli import main
 from midtoken.commands import __path__ as _commands_path
 
-_SUBCOMMANDS = (
-    "demo",
-    "complete",
-    "explain",
-    "playground",
-    "surprisal",
-    "next-byte",
-    "models",
-    "doctor",
-    "lsp",
-    "serve",
-)
+(_FOLDER,) = map(Path, _commands_path)
+_MODULES = sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
 
 
 def _help(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -31,22 +21,16 @@ def _help(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("name", _SUBCOMMANDS)
-def test_the_help_lists_each_subcommand_with_the_first_line_of_its_module(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize("module", _MODULES)
+def test_every_module_of_commands_is_a_subcommand_that_the_help_lists_with_its_first_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    module = import_module(f"midtoken.commands.{name.replace('-', '_')}")
-    summary = (module.__doc__ or "").partition("\n")[0]
+    name, text = module.replace("_", "-"), import_module(f"midtoken.commands.{module}").__doc__ or ""
+    summary = text.partition("\n")[0]
     assert summary
     assert f" {name} {summary}" in _help(capsys)
     assert summary in _help(capsys, name)
-
-
-def test_every_module_of_commands_is_a_subcommand() -> None:
-    (folder,) = map(Path, _commands_path)
-    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    assert modules == {name.replace("-", "_") for name in _SUBCOMMANDS}
 
 
 def _find_imports(*arguments: str) -> set[str]:
@@ -64,22 +48,23 @@ main({list(arguments)})
 _SLOW_TO_IMPORT = {"rich", "pygls", "lsprotocol", "matplotlib", "torch", "transformers", "tokenizers"}
 
 
-def test_the_help_imports_no_subcommand_and_no_slow_package() -> None:
-    imports = _find_imports("--help")
-    assert "midtoken.cli" in imports
-    assert imports.isdisjoint({"midtoken.commands", "numpy", "grpc", "tritonclient", "asyncio", *_SLOW_TO_IMPORT})
-
-
-def test_complete_imports_only_what_it_needs() -> None:
-    imports = _find_imports("complete", "nowhere.py:1")
-    assert "midtoken.commands.complete" in imports
-    assert imports.isdisjoint({*_SLOW_TO_IMPORT, "midtoken.commands.demo", "lsp_server.documents"})
-
-
-def test_the_language_server_imports_nothing_for_its_connection() -> None:
-    imports = _find_imports("lsp", "--help")
-    assert "lsp_server.stdio" in imports
-    assert imports.isdisjoint({"numpy", "grpc", "tritonclient", "midtoken.connection", "rich"})
+@pytest.mark.parametrize(
+    ("arguments", "imported", "others"),
+    [
+        (["--help"], "midtoken.cli", {"midtoken.commands", "numpy", "grpc", "tritonclient", "asyncio"}),
+        (
+            ["complete", "nowhere.py:1"],
+            "midtoken.commands.complete",
+            {"midtoken.commands.demo", "lsp_server.documents"},
+        ),
+        (["lsp", "--help"], "lsp_server.stdio", {"numpy", "grpc", "tritonclient", "midtoken.connection"}),
+    ],
+    ids=["help", "complete", "lsp"],
+)
+def test_a_command_imports_only_what_it_needs(arguments: list[str], imported: str, others: set[str]) -> None:
+    found = _find_imports(*arguments)
+    assert imported in found
+    assert found.isdisjoint(others | (_SLOW_TO_IMPORT - ({"pygls", "lsprotocol"} if "lsp" in arguments else set())))
 
 
 @pytest.mark.parametrize(

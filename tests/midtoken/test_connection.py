@@ -47,25 +47,19 @@ async def test_a_server_with_a_certificate_of_ones_own_is_used_over_tls(authorit
     assert chunks == ["done"]
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "another.example"])
-async def test_a_certificate_that_is_unknown_or_of_another_name_is_refused(
-    name: str, authority: trustme.CA, ca_file: Path
+@pytest.mark.parametrize(
+    ("name", "is_trusted"),
+    [("127.0.0.1", False), ("another.example", True), (None, True)],
+    ids=["unknown", "of another name", "missing"],
+)
+async def test_nothing_is_sent_to_a_server_without_a_certificate_that_is_its_own_and_trusted(
+    name: str | None, is_trusted: bool, authority: trustme.CA, ca_file: Path
 ) -> None:
-    trusted = () if name == "127.0.0.1" else ("--tls-ca", str(ca_file))
-    async with run_fake_triton(_SAY_DONE, credentials=_build_credentials(authority, name)) as server:
+    credentials = _build_credentials(authority, name) if name else None
+    async with run_fake_triton(_SAY_DONE, credentials=credentials) as server:
+        arguments = ("--server", f"grpcs://{server.url}", *(("--tls-ca", str(ca_file)) if is_trusted else ()))
         with pytest.raises(ServerUnreachableError, match="no server answers at"):
-            await Connection.open(
-                parse_options(add_connection_arguments, "--server", f"grpcs://{server.url}", *trusted)
-            )
-    assert server.calls == []
-
-
-async def test_nothing_is_sent_in_plain_text_to_a_server_that_should_use_tls(ca_file: Path) -> None:
-    async with run_fake_triton(_SAY_DONE) as server:
-        with pytest.raises(ServerUnreachableError, match="no server answers at"):
-            await Connection.open(
-                parse_options(add_connection_arguments, "--server", server.url, "--tls-ca", str(ca_file))
-            )
+            await Connection.open(parse_options(add_connection_arguments, *arguments))
     assert server.calls == []
 
 

@@ -10,6 +10,7 @@ from midtoken.cli import main
 from midtoken.server import ServerAddress, ServerArguments
 from midtoken.server_arguments import UsageError, add_connection_arguments
 from tests.support.options import parse_options
+from tests.support.servers import write_model_files
 
 _NAMES = {"here": ["127.0.0.1", "::1"], "both": ["127.0.0.1", "192.0.2.7"], "there": ["192.0.2.7"]}
 
@@ -24,41 +25,33 @@ def _read(*arguments: str) -> ServerAddress | None:
     return ServerAddress.from_options(parse_options(add_connection_arguments, *arguments), _resolve)
 
 
-def test_without_a_server_there_is_no_address() -> None:
-    assert _read() is None
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]", "here"])
-def test_plain_text_goes_to_a_loopback_address(host: str) -> None:
-    assert _read("--server", f"{host}:8001") == ServerAddress(f"{host}:8001", None)
-
-
-def test_a_socket_is_used_as_it_is() -> None:
-    assert _read("--server", "unix:/a/grpc:8001") == ServerAddress("unix:/a/grpc:8001", None)
-
-
-@pytest.mark.parametrize("host", ["192.0.2.7", "there", "both", "0.0.0.0", "[2001:db8::1]", "[::ffff:192.0.2.7]"])
-def test_another_machine_is_refused_without_tls(host: str) -> None:
-    with pytest.raises(UsageError, match="is not this machine, and text would go there unencrypted: add --tls"):
-        _read("--server", f"{host}:8001")
-
-
-def test_another_machine_is_used_over_tls(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "address"),
+    [
+        ((), None),
+        *(
+            (("--server", f"{host}:8001"), ServerAddress(f"{host}:8001", None))
+            for host in ("127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]", "here", "unix:/a/grpc")
+        ),
+        (("--server", "there:1", "--tls"), ServerAddress("there:1", Tls())),
+        (("--server", "grpcs://there:1", "--tls-ca", "{ca}"), ServerAddress("there:1", Tls(b"certificates"))),
+        (("--server", "there:1", "--insecure"), ServerAddress("there:1", None, is_insecure=True)),
+    ],
+)
+def test_text_goes_to_this_machine_over_tls_or_where_the_user_says_so(
+    arguments: Sequence[str], address: ServerAddress | None, tmp_path: Path
+) -> None:
     (tmp_path / "ca.pem").write_bytes(b"certificates")
-    trusted = Tls(b"certificates")
-    assert _read("--server", "there:1", "--tls") == ServerAddress("there:1", Tls())
-    assert _read("--server", "grpcs://there:1", "--tls-ca", str(tmp_path / "ca.pem")) == ServerAddress(
-        "there:1", trusted
-    )
-
-
-def test_another_machine_is_used_unencrypted_where_the_user_says_so() -> None:
-    assert _read("--server", "there:1", "--insecure") == ServerAddress("there:1", None, is_insecure=True)
+    assert _read(*(each.format(ca=tmp_path / "ca.pem") for each in arguments)) == address
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
+        *(
+            (("--server", f"{host}:1"), "is not this machine, and text would go there unencrypted: add --tls")
+            for host in ("192.0.2.7", "there", "both", "0.0.0.0", "[2001:db8::1]", "[::ffff:192.0.2.7]")
+        ),
         (("--tls",), "--tls is about a running server"),
         (("--insecure",), "--insecure is about a running server"),
         (("--server", "there:1", "--insecure", "--tls"), "--insecure and TLS exclude each other"),
@@ -96,8 +89,7 @@ def _parse(*arguments: str) -> ServerArguments:
 def model_dir(tmp_path: Path) -> Path:
     folder = tmp_path / "a model"
     folder.mkdir()
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
-        (folder / name).write_text("{}")
+    write_model_files(folder)
     return folder
 
 
@@ -120,15 +112,13 @@ def test_each_model_and_setting_has_an_entry_of_its_own(model_dir: Path, tmp_pat
 def test_the_layout_of_fill_in_prompts_is_taken_from_the_environment(
     model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ("--model", str(model_dir), "--state-dir", str(tmp_path))
-    default = _parse(*options)
-
-    monkeypatch.setenv("MIDTOKEN_FILL_IN_LAYOUT", "psm")
-
-    assert _parse(*options).model.fill_in_layout == "psm"
-    assert _parse(*options).entry != default.entry
-    monkeypatch.setenv("MIDTOKEN_FILL_IN_LAYOUT", "")
-    assert _parse(*options) == default
+    found = []
+    for layout in ("psm", ""):
+        monkeypatch.setenv("MIDTOKEN_FILL_IN_LAYOUT", layout)
+        found.append(_parse("--model", str(model_dir), "--state-dir", str(tmp_path)))
+    monkeypatch.delenv("MIDTOKEN_FILL_IN_LAYOUT")
+    assert found[1] == _parse("--model", str(model_dir), "--state-dir", str(tmp_path))
+    assert (found[0].model.fill_in_layout, found[0].entry == found[1].entry) == ("psm", False)
 
 
 @pytest.mark.parametrize("threads", ["0", "1000000"])
@@ -147,43 +137,29 @@ def test_a_wrong_model_folder_is_one_sentence_on_the_command_line(
     assert line == f"midtoken: {tmp_path} is not a model folder: it has no config.json"
 
 
-@pytest.fixture
-def arguments() -> ServerArguments:
-    return _parse()
-
-
-@pytest.fixture
-def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state"
-
-
-@pytest.mark.parametrize("value", ["{tmp_path}", "", "relative", "/no/such/folder"])
-def test_servers_are_found_in_the_runtime_folder_if_there_is_one(
-    value: str, arguments: ServerArguments, state_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("value", "owner", "is_used"),
+    [("{0}", 0, True), ("{0}", 65534, False), ("", 0, False), ("relative", 0, False), ("/no/such/folder", 0, False)],
+    ids=["the user's", "another user's", "empty", "relative", "missing"],
+)
+def test_servers_are_found_in_the_runtime_folder_if_the_user_has_one(
+    value: str, owner: int, is_used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", value.format(tmp_path=tmp_path))
-
-    assert arguments.entry.folder.parent == (tmp_path if value == "{tmp_path}" else state_home) / "midtoken"
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
-def test_the_runtime_folder_of_another_user_is_not_used(
-    arguments: ServerArguments, state_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "theirs"))
-    (tmp_path / "theirs").mkdir()
-    os.chown(tmp_path / "theirs", 65534, 65534)
-
-    assert arguments.entry.folder.parent == state_home / "midtoken"
+    runtime, state = tmp_path / "runtime", tmp_path / "state"
+    runtime.mkdir()
+    if owner and os.getuid():
+        pytest.skip("only root can make a folder of another user")
+    if owner:
+        os.chown(runtime, owner, owner)
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", value.format(runtime))
+    assert _parse().entry.folder.parent == (runtime if is_used else state) / "midtoken"
 
 
-def test_a_user_without_a_home_folder_is_told_what_to_do(
-    arguments: ServerArguments, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_without_a_home_folder_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = _parse()
     for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 2**31)  # a user that the system does not know
-
     with pytest.raises(LaunchError, match="this user has no home folder: set HOME"):
         _ = arguments.entry

@@ -83,11 +83,6 @@ async def test_an_incomplete_model_is_wrong_and_no_server_is_started(tmp_path: P
     assert not (tmp_path / "state").exists() or not list((tmp_path / "state").rglob("serve.log"))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path.resolve()
-
-
 @pytest.mark.parametrize(
     ("name", "content", "languages", "mark", "what"),
     [
@@ -96,6 +91,8 @@ def folder(tmp_path: Path) -> Path:
         ("a.rs", b"fn main() {}\n", ("python",), Mark.WRONG, "the model knows only python"),
         ("a.py", b"x" * (MAX_CHARS + 1), ("python",), Mark.WRONG, "a.py gets no suggestions (too_large)"),
         ("a.py", b"\xff\xfe", ("python",), Mark.WRONG, "a.py is not UTF-8"),
+        (".", None, ("python",), Mark.WRONG, "cannot be read: Is a directory"),
+        ("missing.py", None, ("python",), Mark.NOTE, "missing.py"),
         (
             "excluded.py",
             b"x = 1\n",
@@ -107,18 +104,10 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_a_file_gets_suggestions_or_there_is_a_reason(
-    name: str, content: bytes, languages: tuple[str, ...] | None, mark: Mark, what: str, folder: Path
+    name: str, content: bytes | None, languages: tuple[str, ...] | None, mark: Mark, what: str, tmp_path: Path
 ) -> None:
-    (folder / ".midtokenignore").write_text("excluded.py\n")
-    (folder / name).write_bytes(content)
-    check = check_document(folder / name, {}, languages)
+    (tmp_path / ".midtokenignore").write_text("excluded.py\n")
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    check = check_document(tmp_path / name, {}, languages)
     assert (check.mark, what in check.what) == (mark, True)
-
-
-def test_a_folder_cannot_be_completed(folder: Path) -> None:
-    check = check_document(folder, {}, ("python",))
-    assert (check.mark, check.what) == (Mark.WRONG, f"{folder} cannot be read: Is a directory")
-
-
-def test_a_file_that_does_not_exist_yet_is_a_note(folder: Path) -> None:
-    assert check_document(folder / "a.py", {}, ("python",)).mark is Mark.NOTE
