@@ -60,12 +60,10 @@ class CharacterWorker:
     def __init__(
         self,
         load: Callable[[PassWatch], Answerer],
-        max_waiting: int = _MAX_WAITING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Starts the thread. The first request loads what answers, which enters the given watch for each pass."""
         self._load = load
-        self._max_waiting = max_waiting
         self._clock = clock
         self._changed = threading.Condition()  # guards the next two attributes
         self._waiting: deque[_QueuedRequest] = deque()
@@ -82,8 +80,8 @@ class CharacterWorker:
         with self._changed:
             if self._is_closed:
                 raise OverloadedError(_CLOSED)
-            if len(self._waiting) >= self._max_waiting:
-                raise OverloadedError(f"{self._max_waiting} requests wait already; try again in a moment")
+            if len(self._waiting) >= _MAX_WAITING:
+                raise OverloadedError(f"{_MAX_WAITING} requests wait already; try again in a moment")
             self._waiting.append(_QueuedRequest(request, sink, ends_at))
             self._changed.notify()
 

@@ -11,14 +11,6 @@ import numpy.typing as npt
 import torch
 import transformers
 
-from inference.config import EngineConfig
-from inference.model.numpy_sampler import NumpySampler
-from inference.model.onnx.conversion import load_decoder
-from inference.model.onnx.decoder_config import read_decoder_config
-from inference.model.onnx.model import OnnxModel
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
-
 VOCAB_SIZE = 96
 MAX_TOKENS = 128
 _SHAPE: dict[str, Any] = {
@@ -161,21 +153,12 @@ def change_config(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps({name: value for name, value in content.items() if value is not ...}))
 
 
-def load_folder(folder: Path, **settings: Any) -> OnnxModel:
-    """The decoder in a folder, on onnxruntime. All rows of its head are tokens."""
-    decoder = read_decoder_config(json.loads((folder / "config.json").read_text()))
-    vocabulary = Vocabulary.from_tokens({row: row.to_bytes(2) for row in range(decoder.vocab_size)}, {})
-    trie = Trie.build(vocabulary)
-    sampler = NumpySampler(vocabulary, trie)
-    return load_decoder(EngineConfig(folder, **{"dtype": "float32"} | settings), decoder, sampler)
-
-
 class DecoderOracle:
-    """transformers, in float64: one text at a time, with its own attention."""
+    """transformers: one text at a time, with its own attention."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, dtype: str = "float64") -> None:
         model = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype="float64", attn_implementation="eager", local_files_only=True
+            folder, dtype=dtype, attn_implementation="eager", local_files_only=True
         )
         self._model = model.eval()
 

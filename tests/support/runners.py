@@ -1,22 +1,26 @@
 """Each runner with the same tiny decoder, for the tests of what the engine asks of every one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
 from inference.config import EngineConfig
-from inference.model.language_model import LanguageModel
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import LanguageModel, Part, SequenceCache
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.runner import TorchModel
 from inference.model.pytorch.sampler import build_sampler
-from tests.support.decoder_folders import VOCAB_SIZE, load_folder
+from tests.support.decoder_folders import VOCAB_SIZE
+from tests.support.onnx_folder import load_folder
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -47,14 +51,19 @@ def _load_onnx(folder: Path) -> RunnerCase:
     return RunnerCase(model, 1e-4, lambda: patch.object(model, "_session", Full()))
 
 
+def load_torch(folder: Path, dtype: str = "float32") -> TorchModel:
+    """A decoder on torch. All rows of its head are tokens."""
+    runner = load_torch_runner(EngineConfig(folder, dtype=dtype))
+    vocabulary, trie = _build_vocabulary(runner.vocab_size)
+    return TorchModel(runner, build_sampler(runner.device, runner.dtype, vocabulary, trie))
+
+
 def _load_torch(folder: Path) -> RunnerCase:
-    runner = load_torch_runner(EngineConfig(folder, dtype="float32"))
-    vocabulary, trie = _build_vocabulary()
-    model = TorchModel(runner, build_sampler(runner.device, runner.dtype, vocabulary, trie))
+    model = load_torch(folder)
 
     @contextmanager
     def without_memory() -> Iterator[None]:
-        hook = runner._model.register_forward_hook(_raise_out_of_memory)
+        hook = model.runner._model.register_forward_hook(_raise_out_of_memory)
         yield
         hook.remove()
 
@@ -75,7 +84,7 @@ def _load_gguf(folder: Path) -> RunnerCase:
     write_gguf(folder, folder / "model.gguf", Precision.F32)
     llama = Llama(folder / "model.gguf", "cpu")
     llama.open_context(2048, 1)
-    vocabulary, trie = _build_vocabulary()
+    vocabulary, trie = _build_vocabulary(VOCAB_SIZE)
     model = GgufModel(CellPool(llama, 2048, 4), NumpySampler(vocabulary, trie))
     decode = llama_cpp.llama_decode
 
@@ -86,7 +95,73 @@ def _load_gguf(folder: Path) -> RunnerCase:
     return RunnerCase(model, 1e-2, lambda: patch.object(llama_cpp, "llama_decode", fail))
 
 
-def _build_vocabulary() -> tuple[Vocabulary, Trie]:
+FindLogits = Callable[[tuple[int, ...]], npt.NDArray[np.float64]]  # the logits of an oracle after a text
+
+
+class CheckedSequence:
+    """A sequence of a model, whose logits are compared with those of an oracle, and the tokens that it must have."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        find_logits: FindLogits,
+        gap: float,
+        cache: SequenceCache | None = None,
+        kept: tuple[int, ...] = (),
+    ) -> None:
+        self.model, self._find_logits, self._gap = model, find_logits, gap
+        self.cache, self.kept = model.new_cache(8) if cache is None else cache, kept
+
+    def fork(self, num_tokens: int | None = None, capacity: int = 0) -> "CheckedSequence":
+        cache = self.cache.fork(num_tokens, capacity)
+        return CheckedSequence(self.model, self._find_logits, self._gap, cache, self.kept[:num_tokens])
+
+    def find_paths(self, tree: TokenTree) -> list[tuple[int, ...]]:
+        """All tokens up to each branch."""
+        return [(*self.kept, *tree.chain_ids, *_spell(tree, node)) for node in range(len(tree.branch_ids))]
+
+    def check(self, part: Part, rows: Sequence[Any]) -> None:
+        """The rows are those of the new nodes of a part."""
+        paths = self.find_paths(part.tree)[len(part.stored) :]
+        if part.tree.chain_ids:
+            paths.insert(0, (*self.kept, *part.tree.chain_ids))
+        assert len(rows) == part.num_logit_rows == len(paths)
+        if rows:
+            expected = np.stack([self._find_logits(path) for path in paths])
+            np.testing.assert_allclose(self.model.copy_logits(rows), expected, atol=self._gap, rtol=0)
+
+    def forward(self, tree: TokenTree) -> None:
+        """Forwards a tree, and checks its rows."""
+        part = Part(self.cache, tree)
+        self.check(part, self.model.forward([part])[0])
+
+    def keep(self, tree: TokenTree, node: int | None = None) -> None:
+        """Keeps the chain, and the path to a node."""
+        branches = [] if node is None else self.cache.copy_branches(tree)
+        self.cache.keep(tree)
+        self.cache.append([branches[branch] for branch in tree.find_path(node)])
+        self.kept = (*self.kept, *tree.chain_ids, *_spell(tree, node))
+        assert self.cache.num_tokens == len(self.kept) <= self.cache.capacity
+
+    def read(self, *token_ids: int) -> None:
+        """Reads further tokens, and checks the logits after them."""
+        tree = TokenTree(token_ids)
+        self.forward(tree)
+        self.keep(tree)
+
+    def skim(self, token_ids: Sequence[int], num_at_once: int = 1000) -> None:
+        """Reads further tokens in pieces, without logits."""
+        for start in range(0, len(token_ids), num_at_once):
+            tree = TokenTree(tuple(token_ids[start : start + num_at_once]))
+            assert self.model.forward([Part(self.cache, tree, wants_logits=False)]) == [[]]
+            self.keep(tree)
+
+
+def _spell(tree: TokenTree, node: int | None) -> tuple[int, ...]:
+    return tuple(tree.branch_ids[branch] for branch in tree.find_path(node))
+
+
+def _build_vocabulary(num_rows: int) -> tuple[Vocabulary, Trie]:
     """Every row of the head is a token."""
-    vocabulary = Vocabulary.from_tokens({row: row.to_bytes(2) for row in range(VOCAB_SIZE)}, {})
+    vocabulary = Vocabulary.from_tokens({row: row.to_bytes(2) for row in range(num_rows)}, {})
     return vocabulary, Trie.build(vocabulary)

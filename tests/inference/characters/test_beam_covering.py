@@ -1,12 +1,14 @@
 """The coverings `enumerate` and `beam`, compared with an enumeration of all token strings."""
 
 from functools import partial
+from itertools import accumulate
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from inference.characters.beam_covering import read_characters
 from inference.characters.model import CoveringSettings
 from inference.characters.state import State
 from inference.errors import InvalidRequestError
@@ -16,7 +18,6 @@ from tests.support.character_toys import (
     START,
     RandomModel,
     SmallVocabulary,
-    TokenModel,
     ToyReader,
     random_models,
     small_vocabularies,
@@ -38,60 +39,22 @@ def _cases(
     return small, model, text
 
 
-def _every_string(small: SmallVocabulary, model: TokenModel) -> EveryString:
-    return EveryString(model, small.trie, (START,))
-
-
-@given(case=_cases())
-def test_enumerate_gives_the_mass_of_the_whole_covering(case: tuple[SmallVocabulary, RandomModel, bytes]) -> None:
-    small, model, text = case
-
-    state = small.open_model(model).open(b"", _ALL).advance(text)
-
-    expected = _every_string(small, model).log_prefix(text)
-    _assert_close([state.log_mass, state.log_probability], [expected, expected])
-
-
-@given(case=_cases())
-def test_enumerate_gives_ratios_of_prefix_probabilities(case: tuple[SmallVocabulary, RandomModel, bytes]) -> None:
-    small, model, text = case
-    every = _every_string(small, model)
-    assume(every.log_prefix(text) > -np.inf)
-
-    for state in (
-        small.open_model(model).open(b"", _ALL).advance(text),
-        small.open_model(model).open(text, _ALL),
-    ):
-        _assert_close(state.next_log_probs, every.find_next(text))
-
-
 @given(case=_cases(), cut=st.integers(0, 5))
-def test_a_context_conditions_the_probability_of_the_text(
+def test_enumerate_gives_ratios_of_prefix_probabilities_after_any_context(
     case: tuple[SmallVocabulary, RandomModel, bytes], cut: int
 ) -> None:
     small, model, whole = case
-    every = _every_string(small, model)
+    every, characters = EveryString(model, small.trie, (START,)), small.open_model(model)
     context, text = whole[:cut], whole[cut:]
-    assume(every.log_prefix(whole) > -np.inf)
-
-    score = small.open_model(model).score(text, context, _ALL)
-
-    log_context = every.log_prefix(context)
-    _assert_close(score.log_probability, every.log_prefix(whole) - log_context)
-    _assert_close(score.log_probability_with_end, every.log_whole(whole) - log_context)
-
-
-@given(case=_cases())
-def test_surprisals_are_the_conditional_bits_of_each_byte(
-    case: tuple[SmallVocabulary, RandomModel, bytes],
-) -> None:
-    small, model, text = case
-    every = _every_string(small, model)
-    sums = np.array([every.log_prefix(text[:end]) for end in range(len(text) + 1)])
+    sums = np.array([every.log_prefix(whole[:end]) for end in range(len(context), len(whole) + 1)])
     assume(sums[-1] > -np.inf)
 
-    bits = small.open_model(model).find_surprisals(text, b"", _ALL)
+    state = characters.open(context, _ALL).advance(text)
+    score, bits = characters.score(text, context, _ALL), characters.find_surprisals(text, context, _ALL)
 
+    _assert_close(state.next_log_probs, every.find_next(whole))
+    _assert_close([score.log_mass, score.log_probability], [sums[-1], sums[-1] - sums[0]])
+    _assert_close(score.log_probability_with_end, every.log_whole(whole) - sums[0])
     _assert_close(bits, -np.diff(sums) / np.log(2))
 
 
@@ -122,45 +85,22 @@ def test_a_wide_beam_equals_the_enumeration(case: tuple[SmallVocabulary, RandomM
         _assert_close(ours.log_mass, exact.log_mass)
 
 
-@given(
-    case=_cases(max_bytes=6, max_tokens=3),
-    width=st.integers(1, 4),
-)
-def test_the_exact_mass_is_at_least_that_of_the_beam(
-    case: tuple[SmallVocabulary, RandomModel, bytes], width: int
-) -> None:
-    small, model, text = case
-    characters = small.open_model(model)
-
-    walks = (characters.open(b"", settings).walk(text) for settings in (_beam(width), _ALL))
-    for narrow, exact in zip(*walks, strict=True):
-        assert narrow.log_mass <= exact.log_mass + 1e-9
-
-
 def _beam(width: int) -> CoveringSettings:
     return CoveringSettings(CoveringKind.BEAM, width)
 
 
-@given(
-    case=_cases(max_bytes=12, share_impossible=0.0),
-    width=st.integers(1, 2),
-)
-def test_a_beam_is_never_empty(case: tuple[SmallVocabulary, RandomModel, bytes], width: int) -> None:
+@given(case=_cases(max_bytes=8, max_tokens=3), width=st.integers(1, 4))
+def test_a_beam_follows_a_part_of_the_mass_and_never_nothing_and_its_outcomes_sum_to_one(
+    case: tuple[SmallVocabulary, RandomModel, bytes], width: int
+) -> None:
     small, model, text = case
-    start = small.open_model(model).open(b"", _beam(width))
-    alphabet = sorted(set(small.alphabet))
+    narrow, exact = (small.open_model(model).open(b"", settings) for settings in (_beam(width), _ALL))
 
-    for state in (start, *start.walk(text)):
-        assert np.isfinite(state.next_log_probs[[*alphabet, END]]).all()
-
-
-@given(case=_cases(max_bytes=6, max_tokens=3), width=st.integers(1, 3))
-def test_the_next_bytes_and_the_end_sum_to_one(case: tuple[SmallVocabulary, RandomModel, bytes], width: int) -> None:
-    small, model, text = case
-    characters = small.open_model(model)
-    for settings in (_ALL, _beam(width)):
-        start = characters.open(b"", settings)
-        for state in (start, *start.walk(text)):
+    for ours, whole in zip((narrow, *narrow.walk(text)), (exact, *exact.walk(text)), strict=True):
+        assert ours.log_mass <= whole.log_mass + 1e-9
+        if not model.share_impossible:
+            assert np.isfinite(ours.next_log_probs[[*small.alphabet, END]]).all()
+        for state in (ours, whole):
             if state.log_mass > -np.inf:
                 _assert_close(np.exp(state.next_log_probs).sum(), 1)
 
@@ -173,17 +113,13 @@ def test_walking_at_once_byte_by_byte_and_from_a_kept_state_agree(
     small, model, text = case
     start = small.open_model(model).open(b"", settings)
     at_once = list(start.walk(text))
-    byte_by_byte = [start]
-    for byte in text:
-        byte_by_byte.append(byte_by_byte[-1].advance(bytes([byte])))
+    byte_by_byte = list(accumulate(text, lambda state, byte: state.advance(bytes([byte])), initial=start))
 
     for ours, other in zip(at_once, byte_by_byte[1:], strict=True):
         _assert_same(ours, other)
     for cut in cuts:
         kept = byte_by_byte[min(cut, len(text))]
-        kept.advance(
-            text[cut:][::-1]
-        )  # a branch that is dropped; it is short, because `enumerate` accepts only short texts
+        kept.advance(text[cut:][::-1])  # a branch that is dropped; `enumerate` accepts only short texts
         if cut < len(text):
             _assert_same(kept.advance(text[cut:]), at_once[-1])
 
@@ -245,12 +181,9 @@ def test_known_text_is_read_ahead() -> None:
     assert 2 * known.reader.num_passes < unknown.reader.num_passes
 
 
-_ONE_LETTER = Vocabulary.from_tokens({1: b"a", 2: b"aa", 3: b"aaa"}, {"<start>": 0, "<end>": 4}, [4])
-
-
 def test_enumerate_refuses_a_text_that_is_too_long() -> None:
-    small = SmallVocabulary(b"a", _ONE_LETTER)
-    state = small.open_model(RandomModel(3, num_tokens_seen=1)).open(b"", _ALL)
+    vocabulary = Vocabulary.from_tokens({1: b"a", 2: b"aa", 3: b"aaa"}, {"<start>": 0, "<end>": 4}, [4])
+    state = SmallVocabulary(b"a", vocabulary).open_model(RandomModel(3, num_tokens_seen=1)).open(b"", _ALL)
 
     with pytest.raises(InvalidRequestError, match="short texts"):
         state.advance(b"a" * 40)
@@ -263,4 +196,8 @@ def test_a_beam_accepts_bytes_that_are_not_utf8() -> None:
 
     state = small.open_model(model).open(b"\xff\x80", _WIDE)
 
-    _assert_close(state.next_log_probs, _every_string(small, model).find_next(b"\xff\x80"))
+    _assert_close(state.next_log_probs, EveryString(model, small.trie, (START,)).find_next(b"\xff\x80"))
+
+
+def test_the_characters_of_a_text_end_before_the_first_bytes_that_are_not_utf8() -> None:
+    assert [read_characters(data) for data in (b"a\xffb", "aé".encode()[:-1], b"ab")] == ["a", "a", "ab"]

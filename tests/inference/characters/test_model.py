@@ -28,9 +28,8 @@ from tests.support.character_toys import (
     random_models,
     small_vocabularies,
     spell_out,
-    train_on,
 )
-from tests.support.toys import KINDS, ToyTokenizer, narrow_tokenizer, toy_tokenizer, train, wrap
+from tests.support.toys import ToyTokenizer, narrow_tokenizer, toy_tokenizer, train, wrap
 from trie_cache.vocabulary import Vocabulary
 
 _CANONICAL = CoveringSettings()
@@ -147,11 +146,11 @@ _VOCABULARY = SmallVocabulary(
         {1: b"a", 2: b"b", 3: b"ab", 4: b"aba", 5: b"ba", 6: b"ab"}, {"<start>": START, "<end>": 7}, [7]
     ),
 )
-_NUM_TOKENS = 4  # the start token and three more; then the text ends
+_NUM_TOKENS = 3  # the start token and two more; then the text ends
 _SHORT = RandomModel(6, seed=5, sharpness=1.0, num_tokens_at_most=_NUM_TOKENS)
 
 
-@pytest.mark.parametrize("prefix", [b"", b"a", b"ab", b"abb", b"abab"])
+@pytest.mark.parametrize("prefix", [b"", b"ab"])
 def test_samples_follow_the_probabilities_of_the_texts(prefix: bytes) -> None:
     """All texts are known."""
     exact = find_all_texts(_SHORT, _VOCABULARY.trie, (START,), _NUM_TOKENS)
@@ -193,26 +192,6 @@ def test_the_empty_prefix_has_probability_one(covering: CoveringSettings) -> Non
     assert list(state.walk(b"")) == []
 
 
-@pytest.mark.parametrize("covering", _EVERY_KIND, ids=list(CoveringKind))
-def test_surprisals_add_up_to_the_score(covering: CoveringSettings) -> None:
-    toy = narrow_tokenizer("llama2")
-    characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
-
-    bits = characters.find_surprisals(b"sas1", b"as a", covering)
-
-    score = characters.score(b"sas1", b"as a", covering)
-    _assert_close(-bits.sum() * np.log(2), score.log_probability)
-
-
-def test_greedy_text_takes_the_most_likely_byte_until_the_end() -> None:
-    toy = narrow_tokenizer("qwen")
-    characters = open_toy(toy, train_on(toy, {"as": 1.0, "a1": 1.5, "s": 2.0}))
-
-    for covering in (_CANONICAL, _BEAM, _ALL):
-        assert characters.sample(characters.open(b"", covering), None, 9) == b"a1"
-        assert characters.sample(characters.open(b"", covering), None, 1) == b"a"
-
-
 _MAX_TOKENS = 64
 _WORDS = ["as", "a1", "s", "'s", "\n", "1", "é", "as\n  ", "sas1"]
 _window_coverings = pytest.mark.parametrize(
@@ -242,7 +221,7 @@ def test_of_a_long_context_little_is_tokenized_and_nothing_stays_in_memory(
 
 
 @_window_coverings
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["qwen", "llama2"])
 @settings(max_examples=10)
 @given(words=st.lists(st.sampled_from(_WORDS), min_size=1, max_size=8), count=st.integers(1, 300))
 def test_cutting_a_context_first_gives_the_same_state(

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
 
 from inference.characters.assembly import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
@@ -30,19 +28,14 @@ from inference.protocol.characters import Ask, CharacterRequest, CoveringKind
 from tests.inference.conftest import MakeModel
 from tests.support.answer_sink import AnswerSink, wait_until_soon
 from tests.support.character_toys import LogProbs, TokenIds, open_toy, spell_out
-from tests.support.tiny_families import KV, LATENT, LAYER_TYPES
+from tests.support.decoder_folders import DecoderOracle
+from tests.support.tiny_families import KV, LAYER_TYPES
 from tests.support.toys import END, toy_tokenizer
 
 _WIDE_HEADS = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}  # for onnxruntime
 _FAMILIES: dict[str, dict[str, object]] = {
     "llama": {},
-    "mistral": {"sliding_window": 5},
-    "starcoder2": {"num_key_value_heads": 2, "sliding_window": 3},
-    "gpt2": {},
-    "qwen3": {"num_key_value_heads": 2, "head_dim": 16},
-    "gemma2": {**KV, "sliding_window": 5, "attn_logit_softcapping": 2.0},
     "gemma4_text": {**KV, **LAYER_TYPES, "sliding_window": 5, "global_head_dim": 16, "hidden_size_per_layer_input": 8},
-    "minicpm3": LATENT,
 }
 _TOY = toy_tokenizer("qwen")
 _END_IDS = sorted(_TOY.vocabulary.end_ids)
@@ -52,15 +45,11 @@ class PlainModel:
     """The same model, run by transformers over the whole string each time."""
 
     def __init__(self, folder: Path, end_ids: Sequence[int] = _END_IDS) -> None:
-        self._end_ids = end_ids
-        self._model = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float64, attn_implementation="eager"
-        ).eval()
+        self._end_ids, self._oracle = end_ids, DecoderOracle(folder)
 
     def find_log_probs(self, token_ids: TokenIds) -> LogProbs:
         """Returns log probabilities by rank. The end of the text is last."""
-        with torch.inference_mode():
-            logits = self._model(input_ids=torch.tensor([list(token_ids)]), use_cache=False).logits[0, -1].numpy()
+        logits = self._oracle.forward(token_ids)
         texts, end = logits[_TOY.trie.order], np.logaddexp.reduce(logits[list(self._end_ids)])
         log_probs: LogProbs = np.append(texts, end) - np.logaddexp.reduce([*texts, end])
         return log_probs
@@ -82,11 +71,12 @@ def _assert_read(strings: Sequence[TokenString], plain: PlainModel) -> None:
         np.testing.assert_allclose(string.log_end, expected[-1], rtol=0, atol=2e-4)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     ("load", "family", "changes"),
     [(_load, family, changes) for family, changes in _FAMILIES.items()]
-    + [(lambda folder: load_model(EngineConfig(folder)).model, family, _WIDE_HEADS) for family in ("llama", "qwen2")],
+    + [(lambda folder: load_model(EngineConfig(folder)).model, "llama", _WIDE_HEADS)],
+    ids=["torch", "torch, windows", "onnxruntime"],
 )
 def test_each_string_of_a_growing_tree_gets_the_row_of_a_plain_forward_pass(
     load: Callable[[Path], LanguageModel], family: str, changes: dict[str, Any], seed: int, make_model: MakeModel
@@ -121,19 +111,6 @@ def test_several_end_tokens_are_summed_to_one_end(make_model: MakeModel) -> None
     ModelReader(_load(folder), _TOY.trie, end_ids, 512).read([string])
 
     _assert_read([string], PlainModel(folder, end_ids))
-
-
-def test_rows_of_dropped_strings_are_reused(make_model: MakeModel) -> None:
-    """Reads twenty times as many tokens as there are rows."""
-    folder = make_model()
-    plain, reader = PlainModel(folder), _new_reader(_load(folder))
-    root, random = TokenString((0,)), Random(5)
-
-    for _ in range(80):
-        string = root.extend(random.choices(range(5, 600), k=100))
-        reader.read([string])
-
-    _assert_read([string], plain)
 
 
 def test_more_strings_than_there_is_memory_for_their_rows_are_refused(make_model: MakeModel) -> None:
@@ -172,7 +149,7 @@ def test_a_walk_can_continue_far_beyond_the_window(kind: CoveringKind, make_mode
     model = _load_small(make_model(max_position_embeddings=64))
     state = model.open(b"", CoveringSettings(kind, width=2))
 
-    for _ in range(60):
+    for _ in range(20):
         state = state.advance(b"x = self.add(1)\n")
 
     assert np.isfinite(state.log_mass)
@@ -210,8 +187,7 @@ class _StoppedWatch:
         return self._watch()
 
 
-@pytest.mark.parametrize("covering", ["canonical", "single", "beam"])
-@pytest.mark.parametrize("ask", [Ask.SURPRISAL, Ask.SAMPLE])
+@pytest.mark.parametrize(("covering", "ask"), [("canonical", Ask.SURPRISAL), ("beam", Ask.SAMPLE)])
 def test_a_real_question_stops_between_two_forward_passes_and_its_states_are_freed(
     covering: str, ask: Ask, make_model: MakeModel
 ) -> None:

@@ -1,6 +1,3 @@
-import gc
-import weakref
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,14 +26,6 @@ def test_a_moved_window_keeps_the_root_and_the_last_tokens(token_ids: list[int],
 
     assert spell_out(moved) == (0, *token_ids[-(num_tokens - 1) :])
     assert moved.log_mass == -1.5
-
-
-def test_a_string_is_gone_with_the_last_reference_to_it() -> None:
-    root = TokenString((0,))
-    child = weakref.ref(root.extend([1]))
-    gc.collect()
-
-    assert child() is None
 
 
 def test_only_strings_without_a_row_are_read() -> None:

@@ -1,26 +1,24 @@
 """What the engine asks of every runner: the logits of each node's own path, whatever was kept, stored or cut before."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LanguageModel, Part, SequenceCache
+from inference.model.language_model import Part
 from tests.support.decoder_folders import DecoderOracle, write_decoder
-from tests.support.runners import RUNNERS, RunnerCase, load_runner
+from tests.support.runners import RUNNERS, CheckedSequence, RunnerCase, load_runner
 
 _NUM_IDS = 4  # few, so that sequences have common beginnings
 _TREE = TokenTree((3, 4, 5), (6, 7, 6, 8, 9), (None, 0, None, 2, 2))
-_FindLogits = Callable[[tuple[int, ...]], npt.NDArray[np.float64]]
 
 
 @pytest.fixture(scope="module")
@@ -28,57 +26,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_decoder(tmp_path_factory.mktemp("models") / "llama")
 
 
-@pytest.fixture(scope="module")
-def find_logits(folder: Path) -> _FindLogits:
-    """The logits of transformers after a text."""
-    oracle = DecoderOracle(folder)
-    return cache(oracle.forward)
-
-
 @pytest.fixture(scope="module", params=RUNNERS)
 def runner(request: pytest.FixtureRequest, folder: Path) -> RunnerCase:
     return load_runner(request.param, folder)
 
 
-class _Sequence:
-    """A cache, and the tokens that it must have."""
-
-    def __init__(self, case: RunnerCase, find_logits: _FindLogits, cache: SequenceCache, kept: Sequence[int]) -> None:
-        self._case, self._find_logits = case, find_logits
-        self.cache, self.kept = cache, tuple(kept)
-
-    def find_paths(self, tree: TokenTree) -> list[tuple[int, ...]]:
-        """All tokens up to each branch."""
-        base = (*self.kept, *tree.chain_ids)
-        return [
-            (*base, *(tree.branch_ids[branch] for branch in tree.find_path(node)))
-            for node in range(len(tree.branch_ids))
-        ]
-
-    def check(self, part: Part, rows: Sequence[Any]) -> None:
-        """The rows are those of the new nodes of a part."""
-        paths = self.find_paths(part.tree)[len(part.stored) :]
-        if part.tree.chain_ids:
-            paths.insert(0, (*self.kept, *part.tree.chain_ids))
-        assert len(rows) == part.num_logit_rows == len(paths)
-        if rows:
-            expected = np.stack([self._find_logits(path) for path in paths])
-            np.testing.assert_allclose(self._case.model.copy_logits(rows), expected, atol=self._case.gap, rtol=0)
-
-    def keep(self, tree: TokenTree) -> None:
-        self.cache.keep(tree)
-        self.kept = (*self.kept, *tree.chain_ids)
-        assert self.cache.num_tokens == len(self.kept) <= self.cache.capacity
-
-    def read(self, *token_ids: int) -> None:
-        part = Part(self.cache, TokenTree(token_ids))
-        self.check(part, self._case.model.forward([part])[0])
-        self.keep(part.tree)
+@pytest.fixture(scope="module")
+def new(runner: RunnerCase, folder: Path) -> Callable[[], CheckedSequence]:
+    """Makes empty sequences."""
+    find_logits = cache(DecoderOracle(folder).forward)
+    return lambda: CheckedSequence(runner.model, find_logits, runner.gap)
 
 
 @pytest.fixture
-def sequence(runner: RunnerCase, find_logits: _FindLogits) -> _Sequence:
-    sequence = _Sequence(runner, find_logits, runner.model.new_cache(4), ())
+def sequence(new: Callable[[], CheckedSequence]) -> CheckedSequence:
+    sequence = new()
     sequence.read(1, 2)
     return sequence
 
@@ -100,10 +62,10 @@ _ACTIONS = ("append", "store", "cut", "fork", "drop", "forget", "nothing")
 @settings(max_examples=max(12, settings().max_examples // 2))
 @given(data=st.data())
 def test_steps_of_any_kind_give_each_node_the_logits_of_its_path(
-    data: st.DataObject, runner: RunnerCase, find_logits: _FindLogits
+    data: st.DataObject, runner: RunnerCase, new: Callable[[], CheckedSequence]
 ) -> None:
     """Several sequences, together in a pass or not. What was stored beside one is used by all that begin alike."""
-    sequences = [_Sequence(runner, find_logits, runner.model.new_cache(data.draw(st.integers(1, 9))), ())]
+    sequences = [new()]
     sequences[0].read(0)
     stored: dict[tuple[int, ...], Any] = {}
     for _ in range(data.draw(st.integers(3, 7))):
@@ -121,7 +83,7 @@ def test_steps_of_any_kind_give_each_node_the_logits_of_its_path(
         each.read(1)
 
 
-def _build_part(sequence: _Sequence, tree: TokenTree, stored: dict[tuple[int, ...], Any]) -> Part:
+def _build_part(sequence: CheckedSequence, tree: TokenTree, stored: dict[tuple[int, ...], Any]) -> Part:
     """A pass over the tree. If it has no chain, all that is stored below the sequence is above its branches."""
     known: list[tuple[int, ...]] = []
     for path in [] if tree.chain_ids else sorted(stored, key=len):
@@ -137,8 +99,8 @@ def _build_part(sequence: _Sequence, tree: TokenTree, stored: dict[tuple[int, ..
 
 def _act(
     action: str,
-    sequence: _Sequence,
-    sequences: list[_Sequence],
+    sequence: CheckedSequence,
+    sequences: list[CheckedSequence],
     stored: dict[tuple[int, ...], Any],
     data: st.DataObject,
 ) -> None:
@@ -158,9 +120,7 @@ def _act(
         sequence.cache.cut(count)
         sequence.kept = kept[:count]
     elif action == "fork":
-        num_tokens = data.draw(st.sampled_from([None, count]))
-        other = sequence.cache.fork(num_tokens)
-        sequences.append(_Sequence(sequence._case, sequence._find_logits, other, kept[:num_tokens]))
+        sequences.append(sequence.fork(data.draw(st.sampled_from([None, count]))))
     elif action == "drop" and len(sequences) > 1:
         sequences.remove(sequence)
     elif action == "forget" and stored:
@@ -168,10 +128,10 @@ def _act(
 
 
 def test_rows_are_in_the_order_of_the_parts_and_only_for_those_that_want_them(
-    runner: RunnerCase, find_logits: _FindLogits
+    runner: RunnerCase, new: Callable[[], CheckedSequence]
 ) -> None:
     ids = [(0, 1), (2,), (3, 1)]
-    sequences = [_Sequence(runner, find_logits, runner.model.new_cache(4), ()) for _ in ids]
+    sequences = [new() for _ in ids]
     trees = [TokenTree(each) for each in ids]
     parts = [
         Part(each.cache, tree, wants_logits=tree.num_rows > 1) for each, tree in zip(sequences, trees, strict=True)
@@ -185,9 +145,9 @@ def test_rows_are_in_the_order_of_the_parts_and_only_for_those_that_want_them(
 
 
 def test_a_pass_without_memory_says_so_leaves_all_caches_and_can_be_tried_again(
-    runner: RunnerCase, sequence: _Sequence
+    runner: RunnerCase, sequence: CheckedSequence
 ) -> None:
-    other = _Sequence(runner, sequence._find_logits, sequence.cache.fork(), sequence.kept)
+    other = sequence.fork()
     parts = [Part(each.cache, _TREE) for each in (sequence, other)]
     with runner.without_memory(), pytest.raises(OverloadedError, match=r"a forward pass over [0-9]+ tokens"):
         runner.model.forward(parts)
@@ -199,7 +159,7 @@ def test_a_pass_without_memory_says_so_leaves_all_caches_and_can_be_tried_again(
         each.read(1)
 
 
-def test_a_cache_that_gets_no_room_says_so_and_is_unchanged(runner: RunnerCase, sequence: _Sequence) -> None:
+def test_a_cache_that_gets_no_room_says_so_and_is_unchanged(runner: RunnerCase, sequence: CheckedSequence) -> None:
     refused: list[Callable[[], object]] = [
         lambda: sequence.cache.reserve(1 << 45),
         lambda: sequence.cache.fork(None, 1 << 45),
@@ -213,36 +173,28 @@ def test_a_cache_that_gets_no_room_says_so_and_is_unchanged(runner: RunnerCase, 
 
 @pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
 def test_a_copy_has_the_room_that_is_asked_for(
-    num_tokens: int | None, capacity: int, expected: int, runner: RunnerCase, sequence: _Sequence
+    num_tokens: int | None, capacity: int, expected: int, sequence: CheckedSequence
 ) -> None:
     sequence.cache.reserve(100)
 
-    copy = sequence.cache.fork(num_tokens, capacity)
+    copy = sequence.fork(num_tokens, capacity)
 
-    assert copy.num_tokens == (num_tokens or 2)
-    assert expected <= copy.capacity <= 2 * expected
-    assert copy.nbytes < sequence.cache.nbytes / 5
-    _Sequence(runner, sequence._find_logits, copy, sequence.kept[:num_tokens]).read(1)
+    assert copy.cache.num_tokens == (num_tokens or 2)
+    assert expected <= copy.cache.capacity <= 2 * expected
+    assert copy.cache.nbytes < sequence.cache.nbytes / 5
+    copy.read(1)
 
 
-def test_a_long_text_is_read_in_pieces_of_any_size(runner: RunnerCase, find_logits: _FindLogits) -> None:
-    random = Random(0)
-    text = [random.randrange(_NUM_IDS) for _ in range(120)]
-    sequence = _Sequence(runner, find_logits, runner.model.new_cache(8), ())
-    for start, stop in ((0, 1), (1, 60), (60, 61), (61, 120)):
-        tree = TokenTree(tuple(text[start:stop]))
-        assert runner.model.forward([Part(sequence.cache, tree, wants_logits=False)]) == [[]]
-        sequence.keep(tree)
+def test_a_long_text_is_read_in_pieces_of_any_size(new: Callable[[], CheckedSequence]) -> None:
+    random, sequence = Random(0), new()
+    for size in (1, 59, 1, 59):
+        sequence.skim([random.randrange(_NUM_IDS) for _ in range(size)])
     sequence.read(2)
 
 
-def _neighbours(model: LanguageModel) -> list[list[Any]]:
-    trees = [_TREE, TokenTree((1,)), TokenTree((7, 8, 9, 1, 2, 3), (4, 5), (None, None))]
-    return model.forward([Part(model.new_cache(9), tree) for tree in trees])
-
-
 def test_a_row_depends_on_its_neighbours_by_less_than_the_gap(runner: RunnerCase) -> None:
-    together = _neighbours(runner.model)
+    trees = [_TREE, TokenTree((1,)), TokenTree((7, 8, 9, 1, 2, 3), (4, 5), (None, None))]
+    together = runner.model.forward([Part(runner.model.new_cache(9), tree) for tree in trees])
     alone = runner.model.forward([Part(runner.model.new_cache(9), _TREE)])
     ours, theirs = (runner.model.copy_logits(rows) for rows in (together[0], alone[0]))
     np.testing.assert_allclose(ours, theirs, atol=runner.gap, rtol=0)

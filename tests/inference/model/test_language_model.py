@@ -97,28 +97,20 @@ def _find_best(case: _Case, crossing: Crossing) -> float:
 @both_samplers
 @given(case=_cases())
 def test_the_greedy_choice_is_that_of_all_rows_once_nothing_more_is_needed(name: str, case: _Case) -> None:
+    """Branches that are needed are named once, and after their missing ancestors."""
     sampler = build_sampler(name, _TOY)
     expected = _choose(sampler, case, frozenset(range(len(case.tree.branch_ids))))
     forwarded = case.forwarded
     result = _choose(sampler, case, forwarded)
     while result.missing:
         assert result.choices == ()
-        assert forwarded.isdisjoint(result.missing)
-        forwarded |= set(result.missing)
+        for branch in result.missing:
+            assert branch not in forwarded
+            forwarded |= {branch}
+            assert forwarded.issuperset(case.tree.iter_path(branch))
         result = _choose(sampler, case, forwarded)
 
     assert result.choices == expected.choices
-
-
-@both_samplers
-@given(case=_cases())
-def test_needed_branches_are_named_once_and_after_their_missing_ancestors(name: str, case: _Case) -> None:
-    missing = _choose(build_sampler(name, _TOY), case, case.forwarded).missing
-
-    for index, branch in enumerate(missing):
-        above = set(case.tree.iter_path(branch)) - case.forwarded - {branch}
-        assert above <= set(missing[:index])
-        assert branch not in missing[:index]
 
 
 @both_samplers
@@ -157,27 +149,3 @@ def test_what_needs_all_masses_needs_every_branch_below_which_a_token_may_follow
 
     assert result.missing == tuple(sorted(paths - case.forwarded))
     assert bool(result.choices) == (paths <= case.forwarded)
-
-
-@both_samplers
-def test_nothing_is_needed_while_a_known_token_is_more_likely_than_the_missing_path(name: str) -> None:
-    """The case of one more typed letter: the new path is unlikely, so no pass is needed."""
-    first, second, third = _TEXT_IDS[300:303]
-    tree = TokenTree((1,), (second,), (None,))
-    crossings = (Crossing(None, b"", Rule.EXTEND), Crossing(0, b"", Rule.EXTEND))
-    likely, unlikely = torch.zeros(2, _TOY.num_rows), torch.zeros(2, _TOY.num_rows)
-    likely[0, first], unlikely[0, second] = 9.0, 9.0
-    likely[1, third] = unlikely[1, third] = 9.0
-
-    results = [
-        _choose(build_sampler(name, _TOY), _Case(tree, crossings, logits, frozenset()), frozenset())
-        for logits in (likely, unlikely)
-    ]
-
-    assert [choice.token_id for choice in results[0].choices] == [first]
-    assert (results[0].missing, results[1].missing) == ((), (0,))
-
-
-@pytest.mark.parametrize(("temperature", "is_greedy"), [(0.0, True), (0.01, False), (1.0, False)])
-def test_only_temperature_zero_is_greedy(temperature: float, is_greedy: bool) -> None:
-    assert Sampling(temperature, top_p=0.5).is_greedy is is_greedy

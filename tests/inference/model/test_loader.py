@@ -7,12 +7,9 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.errors import ModelError
-from inference.healing.token_tree import TokenTree
 from inference.model import loader
-from inference.model.language_model import Part
 from inference.model.loader import load_model
 from inference.model.onnx.model import OnnxModel
-from inference.model.pytorch.loader import load_torch_model
 from inference.model.pytorch.runner import TorchModel
 from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import change_config, write_decoder
@@ -88,21 +85,6 @@ def test_where_8_bits_cannot_be_had_the_reason_and_what_would_work_are_said(
 def test_a_folder_without_a_model_is_a_model_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no config\.json"):
         load_model(EngineConfig(tmp_path))
-
-
-def test_both_runners_give_the_same_logits() -> None:
-    config = EngineConfig(_DEFAULT, dtype="float32")
-    tree = TokenTree(tuple(range(10, 40)), (50, 51, 52), (None, 0, None))
-    models = [load_model(config).model, load_torch_model(config).model]
-    assert [type(model) for model in models] == [OnnxModel, TorchModel]
-
-    rows = []
-    for model in models:
-        [own] = model.forward([Part(model.new_cache(64), tree)])
-        rows.append([row.logits for row in own])
-
-    for ours, theirs in zip(*rows, strict=True):
-        assert ours == pytest.approx(theirs, abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from inference.engine.fill_in import choose_fill_in
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.onnx.conversion import find_folder_obstacle
-from tests.support.decoder_folders import VOCAB_SIZE, DecoderOracle, load_folder, write_published
+from tests.support.decoder_folders import VOCAB_SIZE, DecoderOracle, write_published
+from tests.support.onnx_folder import load_folder
 from trie_cache.vocabulary import Vocabulary
 
 _FOLDERS = json.loads((Path(__file__).parents[2] / "support/published_folders.json").read_text(encoding="utf-8"))

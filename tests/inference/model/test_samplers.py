@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-import transformers
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from inference.config import EngineConfig
@@ -18,6 +17,7 @@ from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.sampler import Sampler
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel
+from tests.support.decoder_folders import DecoderOracle
 from tests.support.samplers import (
     GREEDY,
     SAMPLERS,
@@ -30,6 +30,7 @@ from tests.support.toys import END, KINDS, ToyTokenizer, build_prompts, texts, t
 
 _EXACT = Sampling(temperature=1.0, top_p=1.0)
 _ANY = Crossing(None, b"", Rule.EXTEND)
+_dtypes = st.sampled_from([torch.bfloat16, torch.float16, torch.float32, torch.float64])
 _PREFIXES = (
     "class Node:\n    def next(self) -> Nod",
     "x = text.expandt",
@@ -129,53 +130,49 @@ def _assert_agrees(result: SampleResult, members: list[_Member], crossings: tupl
 
 @both_samplers
 @pytest.mark.parametrize("kind", KINDS)
-@given(prefix=texts, seed=st.integers(0, 1000))
+@settings(max_examples=settings().max_examples // 2)
+@given(prefix=texts, dtype=_dtypes, seed=st.integers(0, 1000))
 def test_masses_and_the_best_choice_equal_those_of_members_scored_alone(
-    name: str, kind: str, prefix: str, seed: int
+    name: str, kind: str, prefix: str, dtype: torch.dtype, seed: int
 ) -> None:
+    """Rounded logits are often equal."""
     toy = toy_tokenizer(kind)
     tree, crossings = _covering(toy, prefix)
-    logits = _random_logits(toy, tree, seed)
+    logits = _random_logits(toy, tree, seed).to(dtype)
 
     result = _choose(build_sampler(name, toy), (tree, crossings), logits)
 
     _assert_agrees(result, _score_all(toy, tree, crossings, logits), crossings)
 
 
-@both_samplers
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("prefix", _PREFIXES)
-def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(
-    name: str, kind: str, prefix: str, make_model: MakeModel
-) -> None:
+@pytest.mark.parametrize("kind", ["qwen", "llama2"])
+def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(kind: str, make_model: MakeModel) -> None:
     """Compares one forward pass over the tree with one plain pass of transformers for each path."""
     toy, folder = toy_tokenizer(kind), make_model(kind)
-    runner = load_torch_runner(EngineConfig(folder, dtype="float64"))
-    plain = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float64, attn_implementation="eager"
-    ).eval()
-    tree, crossings = _covering(toy, prefix)
+    runner, oracle = load_torch_runner(EngineConfig(folder, dtype="float64")), DecoderOracle(folder)
+    for prefix in _PREFIXES:
+        tree, crossings = _covering(toy, prefix)
+        rows = []
+        for node in (None, *range(len(tree.branch_ids))):
+            ids = [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
+            rows.append(torch.from_numpy(oracle.forward(ids)))
 
-    result = _choose(build_sampler(name, toy), (tree, crossings), runner.forward([Part(runner.new_cache(), tree)]))
+        logits = runner.forward([Part(runner.new_cache(), tree)])
 
-    rows = []
-    for node in (None, *range(len(tree.branch_ids))):
-        ids = [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
-        with torch.inference_mode():
-            rows.append(plain(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1])
-    _assert_agrees(result, _score_all(toy, tree, crossings, torch.stack(rows)), crossings)
+        members = _score_all(toy, tree, crossings, torch.stack(rows))
+        for name in SAMPLERS:
+            _assert_agrees(_choose(build_sampler(name, toy), (tree, crossings), logits), members, crossings)
 
 
 @both_samplers
-@pytest.mark.parametrize("rule", Rule)
 @pytest.mark.parametrize(
     ("scale", "end_shift", "allowed_shift"),
     [(1.0, 0.0, 0.0), (0.0, 0.0, 0.0), (1.0, 50.0, 0.0), (1.0, 0.0, -60.0)],
     ids=["random", "equal", "likely end", "rare"],
 )
-@given(data=st.data(), seed=st.integers(0, 1000))
+@given(rule=st.sampled_from(Rule), data=st.data(), seed=st.integers(0, 1000))
 def test_under_every_rule_the_choice_is_the_best_allowed_token(
-    name: str, rule: Rule, scale: float, end_shift: float, allowed_shift: float, data: st.DataObject, seed: int
+    name: str, scale: float, end_shift: float, allowed_shift: float, rule: Rule, data: st.DataObject, seed: int
 ) -> None:
     """Of equally likely ones the smallest id. A difference of cumulative sums would lose the mass of rare ones."""
     toy = toy_tokenizer("qwen")
@@ -243,8 +240,15 @@ def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[
 
 
 @both_samplers
-@pytest.mark.parametrize("sampling", [_EXACT, Sampling(0.5, 1.0), Sampling(1.0, 0.7), Sampling(2.0, 0.9)])
-@pytest.mark.parametrize("prefix", ["", "return s", "x = \n  "])
+@pytest.mark.parametrize(
+    ("sampling", "prefix"),
+    [
+        (_EXACT, "x = \n  "),
+        (Sampling(0.5, 1.0), "return s"),
+        (Sampling(1.0, 0.7), "return s"),
+        (Sampling(2.0, 0.9), ""),
+    ],
+)
 def test_samples_follow_the_members_probabilities(name: str, sampling: Sampling, prefix: str) -> None:
     """A seeded chi-squared test over the likelier members. A correct sampler fails once in 100,000 seeds."""
     toy = toy_tokenizer("qwen")
@@ -306,27 +310,6 @@ def test_greedy_candidates_are_the_most_likely_members_then_the_first(
     assert [(crossings.index(choice.crossing), choice.token_id) for choice in result.choices] == [
         (member.crossing, member.token_id) for member in members[:num_choices]
     ]
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("num_choices", [1, 4])
-@given(prefix=texts, seed=st.integers(0, 1000))
-def test_both_samplers_have_the_same_masses_and_choices(
-    dtype: torch.dtype, num_choices: int, prefix: str, seed: int
-) -> None:
-    """Rounded logits are often equal."""
-    toy = toy_tokenizer("qwen")
-    tree, crossings = _covering(toy, prefix)
-    logits = _random_logits(toy, tree, seed).to(dtype)
-
-    numpy, torchs = (
-        _choose(build_sampler(name, toy), (tree, crossings), logits, num_choices=num_choices) for name in SAMPLERS
-    )
-
-    assert numpy.choices == torchs.choices
-    assert _get_scores(numpy).best_ids.tolist() == _get_scores(torchs).best_ids.tolist()
-    assert _get_scores(torchs).log_masses == pytest.approx(_get_scores(numpy).log_masses, abs=1e-4)
-    assert _get_scores(torchs).best_log_probs == pytest.approx(_get_scores(numpy).best_log_probs, abs=1e-4)
 
 
 @both_samplers

@@ -177,7 +177,9 @@ def test_what_is_known_equals_a_plain_pass_after_any_steps(max_nodes: int, monke
     for name, value in (("_MAX_ANCHOR_DISTANCE", 6), ("_MIN_ANCHOR_DISTANCE", 2), ("_MAX_NODES", max_nodes)):
         monkeypatch.setattr(token_sequence, name, value)
 
-    run_state_machine_as_test(TokenSequences, settings=settings(stateful_step_count=25))
+    run_state_machine_as_test(
+        TokenSequences, settings=settings(stateful_step_count=25, max_examples=settings().max_examples // 2)
+    )
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from safetensors.numpy import load_file, save_file
 
 from inference.errors import ModelError
 from inference.model.onnx.conversion import find_folder_obstacle
-from tests.support.decoder_folders import change_config, load_folder, write_decoder
+from tests.support.decoder_folders import change_config, write_decoder
+from tests.support.onnx_folder import load_folder
 
 _DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
 

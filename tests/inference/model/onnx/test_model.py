@@ -1,5 +1,4 @@
 import tracemalloc
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -8,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.corpora.tiny_folder import write_folder
@@ -18,7 +17,7 @@ from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.numpy_sampler import NumpyRow
 from inference.model.onnx.conversion import find_folder_obstacle
-from inference.model.onnx.kv_cache import OnnxSequenceCache, StoredRow
+from inference.model.onnx.kv_cache import OnnxSequenceCache
 from inference.model.onnx.model import OnnxModel
 from tests.support.decoder_folders import (
     LONG_ROPE,
@@ -27,9 +26,10 @@ from tests.support.decoder_folders import (
     VOCAB_SIZE,
     DecoderOracle,
     change_config,
-    load_folder,
     write_decoder,
 )
+from tests.support.onnx_folder import load_folder
+from tests.support.runners import CheckedSequence
 
 _DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
 _TOLERANCE = 1e-4
@@ -46,51 +46,23 @@ def model(folder: Path) -> OnnxModel:
     return load_folder(folder)
 
 
-@pytest.fixture(scope="module")
-def oracle(folder: Path) -> DecoderOracle:
-    return DecoderOracle(folder)
+def _forward(model: OnnxModel, cache: OnnxSequenceCache, tree: TokenTree) -> list[NumpyRow]:
+    return model.forward([Part(cache, tree)])[0]
 
 
-def _read(model: OnnxModel, text: Sequence[int], piece: int = 1000) -> OnnxSequenceCache:
-    cache = model.new_cache(8)
-    for first in range(0, len(text), piece):
-        tree = TokenTree(tuple(text[first : first + piece]))
-        assert model.forward([Part(cache, tree, wants_logits=False)]) == [[]]
-        cache.keep(tree)
-    return cache
-
-
-def _forward(model: OnnxModel, cache: OnnxSequenceCache, tree: TokenTree, *stored: StoredRow) -> list[NumpyRow]:
-    return model.forward([Part(cache, tree, stored)])[0]
-
-
-def _list_paths(tree: TokenTree, num_stored: int = 0) -> list[list[int]]:
-    """The tokens of each node that gives a row of logits: the chain's end, then the branches that are not stored."""
-    paths = [list(tree.chain_ids)] if tree.chain_ids else []
-    return paths + [
-        [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
-        for node in range(num_stored, len(tree.branch_ids))
-    ]
-
-
-def _check(oracle: DecoderOracle, kept: Sequence[int], paths: list[list[int]], rows: list[NumpyRow]) -> None:
-    assert len(rows) == len(paths)
-    for path, row in zip(paths, rows, strict=True):
-        np.testing.assert_allclose(row.logits, oracle.forward([*kept, *path]), atol=_TOLERANCE)
+def _new_sequence(folder: Path) -> CheckedSequence:
+    return CheckedSequence(load_folder(folder), DecoderOracle(folder).forward, _TOLERANCE)
 
 
 @pytest.mark.parametrize("name", SERVED)
 def test_logits_after_all_nodes_of_a_tree_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     family, changes = SERVED[name]
     write_decoder(tmp_path, family, **changes)
-    model, oracle = load_folder(tmp_path), DecoderOracle(tmp_path)
-    kept = [Random(0).randrange(VOCAB_SIZE) for _ in range(50)]
-    cache = _read(model, kept, 20)
-    _check(oracle, kept, _list_paths(_TREE), _forward(model, cache, _TREE))
-    branches = cache.copy_branches(_TREE)
-    cache.keep(_TREE)
-    cache.append([branches[branch] for branch in _TREE.find_path(4)])
-    _check(oracle, [*kept, 3, 4, 5, 6, 9], [[1]], _forward(model, cache, TokenTree((1,))))
+    sequence = _new_sequence(tmp_path)
+    sequence.skim([Random(0).randrange(VOCAB_SIZE) for _ in range(50)], 20)
+    sequence.forward(_TREE)
+    sequence.keep(_TREE, node=4)
+    sequence.read(1)
 
 
 # What stands in files that were written by other versions of transformers.
@@ -116,8 +88,7 @@ _OTHER_SPELLINGS: dict[str, dict[str, Any]] = {
 def test_files_of_other_versions_of_transformers_are_read_as_it_reads_them(name: str, tmp_path: Path) -> None:
     family, changes = SERVED[name]
     change_config(write_decoder(tmp_path, family, **changes), **_OTHER_SPELLINGS[name])
-    model = load_folder(tmp_path)
-    _check(DecoderOracle(tmp_path), [], _list_paths(_TREE), _forward(model, model.new_cache(), _TREE))
+    _new_sequence(tmp_path).forward(_TREE)
 
 
 _VARIANTS = [
@@ -144,11 +115,9 @@ def test_variants_of_the_families_are_run_rightly_or_refused(variant: TinyModel,
     assert is_served == (variant.variant not in _REFUSED_VARIANTS and not has_window)
     if not is_served:
         return
-    model, oracle = load_folder(tmp_path), DecoderOracle(tmp_path)
-    length = min(model.max_tokens - 20, 60)
-    kept = [Random(0).randrange(model.config.vocab_size) for _ in range(length)]
-    cache = _read(model, kept, 20)
-    _check(oracle, kept, _list_paths(_TREE), _forward(model, cache, _TREE))
+    sequence = _new_sequence(tmp_path)
+    sequence.skim([Random(0).randrange(320) for _ in range(min(sequence.model.max_tokens - 20, 60))], 20)
+    sequence.forward(_TREE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -160,8 +129,7 @@ def test_weights_of_each_type_are_read_from_one_file_or_several(
     family, changes = SERVED[name]
     write_decoder(tmp_path, family, dtype, shard_size, **changes)
     assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard_size == "9KB")
-    model = load_folder(tmp_path)
-    _check(DecoderOracle(tmp_path), [], _list_paths(_TREE), _forward(model, model.new_cache(), _TREE))
+    _new_sequence(tmp_path).forward(_TREE)
 
 
 @st.composite
@@ -181,6 +149,7 @@ def default_models(request: pytest.FixtureRequest) -> list[OnnxModel]:
 
 @example(sizes=[129, 1])  # attention takes rows in tiles
 @example(sizes=[257])
+@settings(max_examples=settings().max_examples // 3)
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5))
 def test_bits_do_not_depend_on_how_a_text_is_divided_into_passes_or_on_threads(
     sizes: list[int], default_models: list[OnnxModel]
@@ -235,14 +204,12 @@ def test_bits_do_not_depend_on_the_neighbours_in_a_pass(trees: list[TokenTree], 
             np.testing.assert_array_equal(one.logits, other.logits)
 
 
-def test_the_last_position_of_the_model_is_right_and_the_next_one_is_refused(
-    model: OnnxModel, oracle: DecoderOracle
-) -> None:
-    text = [Random(2).randrange(VOCAB_SIZE) for _ in range(MAX_TOKENS - 1)]
-    cache = _read(model, text)
-    _check(oracle, text, [[1]], _forward(model, cache, TokenTree((1,))))
+def test_the_last_position_of_the_model_is_right_and_the_next_one_is_refused(folder: Path) -> None:
+    sequence = _new_sequence(folder)
+    sequence.skim([Random(2).randrange(VOCAB_SIZE) for _ in range(MAX_TOKENS - 1)])
+    sequence.forward(TokenTree((1,)))
     with pytest.raises(InvalidRequestError, match="129 tokens is longer than the 128 tokens"):
-        _forward(model, cache, TokenTree((1,), (2,), (None,)))
+        sequence.forward(TokenTree((1,), (2,), (None,)))
 
 
 def test_long_texts_are_read_with_little_memory_and_get_the_same_bits_and_the_logits_of_transformers(
@@ -260,14 +227,18 @@ def test_long_texts_are_read_with_little_memory_and_get_the_same_bits_and_the_lo
 
     np.testing.assert_array_equal(at_once, in_pieces)
     assert num_bytes < 15_000_000  # a bias of all rows and keys takes 25 million
-    _check(oracle, [], [text], rows)
+    np.testing.assert_allclose(rows[-1].logits, oracle.forward(text), atol=_TOLERANCE)
     tree = TokenTree(tuple(text[500:]), (3, 4, 5), (None, None, 0))
-    _check(oracle, text[:500], _list_paths(tree), _forward(model, _read(model, text[:500]), tree))
+    sequence = CheckedSequence(model, oracle.forward, _TOLERANCE)
+    sequence.skim(text[:500])
+    sequence.forward(tree)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_logits_that_are_no_numbers_are_refused(value: float, model: OnnxModel) -> None:
-    cache = _read(model, [1, 2])
+    cache, tree = model.new_cache(8), TokenTree((1, 2))
+    _forward(model, cache, tree)
+    cache.keep(tree)
     cache.planes[0, 0, 0, 0] = value
     with pytest.raises(ModelError, match="infinite or no numbers"):
         _forward(model, cache, TokenTree((3,)))

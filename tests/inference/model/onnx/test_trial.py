@@ -13,7 +13,8 @@ from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.trial import StoredWeights, check_model
 from inference.model.onnx.weights import Precision, Weights
-from tests.support.decoder_folders import load_folder, write_decoder
+from tests.support.decoder_folders import write_decoder
+from tests.support.onnx_folder import load_folder
 
 _SEVERAL_BLOCKS = "model.layers.1.mlp.down_proj.weight"
 _BETWEEN_OTHERS = "model.layers.0.self_attn.k_proj.weight"

@@ -1,4 +1,6 @@
 from collections.abc import Callable
+from functools import partial
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -18,24 +20,21 @@ def test_arrays_arrive_as_they_are_in_one_piece_of_memory_where_kernels_like_it(
     assert [8 * tensor.storage_offset() % 16 for tensor in found] == [0] * 4
 
 
-def _fill_the_host() -> None:
-    torch.empty(1 << 50)
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
-def _fill_the_gpu() -> None:
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-
-
-def _fail_in_cublas() -> None:
-    raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
-
-
-def _fill_python() -> None:
-    raise MemoryError
-
-
-@pytest.mark.parametrize("allocate", [_fill_the_host, _fill_the_gpu, _fail_in_cublas, _fill_python])
-def test_a_failed_allocation_is_an_overloaded_error_that_names_its_purpose(allocate: Callable[[], None]) -> None:
+@pytest.mark.parametrize(
+    "allocate",
+    [
+        partial(torch.empty, 1 << 50),
+        partial(_raise, torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")),
+        partial(_raise, RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")),
+        partial(_raise, MemoryError()),
+    ],
+    ids=["torch on the CPU", "GPU", "cuBLAS", "Python"],
+)
+def test_a_failed_allocation_is_an_overloaded_error_that_names_its_purpose(allocate: Callable[[], object]) -> None:
     with (
         pytest.raises(OverloadedError, match="no memory left for the keys of 5 tokens"),
         refusing_when_out_of_memory("the keys of 5 tokens"),

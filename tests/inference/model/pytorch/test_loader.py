@@ -121,13 +121,12 @@ def test_an_unknown_device_is_a_model_error(make_model: MakeModel) -> None:
     [
         ("mamba", "layer 0 is of the type linear_attention"),
         ("bloom", "'bloom' cannot be run: its code in transformers has attention of its own"),
-        ("gptj", "'gptj' cannot be run: its code in transformers has attention of its own"),
     ],
 )
 def test_a_model_with_unsupported_layers_is_refused_by_every_loader(
     family: str, reason: str, make_model: MakeModel
 ) -> None:
-    folder = make_model(family=family, **({"rotary_dim": 4} if family == "gptj" else {}))
+    folder = make_model(family=family)
 
     for load in (load_engine, load_character_model):
         with pytest.raises(ModelError, match=f"cannot load the model in {folder}: .*{reason}"):

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.pytorch.pool import (
     LayerShape,
@@ -19,7 +18,6 @@ from inference.model.pytorch.pool import (
     StoredToken,
     TokenPool,
     TorchSequenceCache,
-    build_lone_segment,
 )
 from tests.support.pools import count_free
 from tests.support.toys import token_trees
@@ -52,13 +50,6 @@ def _write(
     segment = cache.build_segment(tree, stored)
     assert segment.pool is not None
     _name(segment.pool, segment.new_slots, names)
-
-
-def _keep(cache: TorchSequenceCache, *names: float) -> None:
-    """Reads further tokens with these names."""
-    tree = TokenTree((0,) * len(names))
-    _write(cache, tree, [*names])
-    cache.keep(tree)
 
 
 _ACTIONS = ["allocate", "allocate", "hold", "release", "release"]
@@ -147,19 +138,6 @@ def test_slots_that_another_thread_releases_are_free_again() -> None:
     assert count_free(pool) == 8
 
 
-def test_a_pool_that_cannot_grow_raises_overloaded_and_is_unchanged() -> None:
-    pool = _build_pool(4)
-    slots = pool.allocate(3)
-    _name(pool, slots, [1.0, 2.0, 3.0])
-    for refuse in (lambda: pool.allocate(1 << 48), lambda: _build_pool(1 << 48)):
-        with pytest.raises(OverloadedError, match="keys and values of"):
-            refuse()
-
-    assert (count_free(pool), pool.capacity) == (1, 4)
-    assert pool.allocate(1).tolist() == [3]
-    assert _read(pool, slots) == [1.0, 2.0, 3.0]
-
-
 def test_a_pool_that_cannot_double_grows_by_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though some planes have been doubled already."""
     pool, new_empty = TokenPool(_LAYERS, torch.float32, _CPU, 100), torch.Tensor.new_empty
@@ -179,7 +157,7 @@ def test_a_pool_that_cannot_double_grows_by_what_is_missing(monkeypatch: pytest.
 @settings(max_examples=max(12, settings().max_examples // 3))
 @given(
     data=st.data(),
-    actions=st.lists(st.sampled_from(["step", "fork", "cut", "copy", "append", "drop", "forget"]), max_size=25),
+    actions=st.lists(st.sampled_from(["step", "fork", "cut", "copy", "append", "drop", "forget"]), max_size=18),
 )
 def test_sequences_that_share_slots_never_change_each_other(data: st.DataObject, actions: list[str]) -> None:
     """The model of each sequence is the list of its names; of a stored token, its name."""
@@ -199,6 +177,7 @@ def test_sequences_that_share_slots_never_change_each_other(data: st.DataObject,
             names += new[: len(tree.chain_ids)]
         elif action == "fork":
             caches.append((cache.fork(count), names[:count]))
+            assert np.array_equal(caches[-1][0]._kept, cache._kept[:count])
         elif action == "cut":
             cache.cut(count)
             del names[count:]
@@ -225,39 +204,9 @@ def test_sequences_that_share_slots_never_change_each_other(data: st.DataObject,
     assert count_free(pool) == pool.capacity
 
 
-def test_the_room_of_a_cache_is_taken_at_once_and_free_again_without_it() -> None:
-    pool = _build_pool(10)
-    cache = TorchSequenceCache(pool, 7)
-    assert (cache.capacity, cache.num_tokens, count_free(pool)) == (7, 0, 3)
-    del cache
-    assert count_free(pool) == 10
-
-
 def test_branches_that_are_discarded_leave_their_room_to_the_next_tokens() -> None:
     pool = _build_pool(9)
     cache, tree = TorchSequenceCache(pool, 9), TokenTree((1,), (2, 3, 4), (None, None, None))
     _write(cache, tree, [1.0, 2.0, 3.0, 4.0])
     cache.keep(tree)
     assert (cache.num_tokens, cache.capacity, count_free(pool)) == (1, 9, 0)
-
-
-@pytest.mark.parametrize(("num_tokens", "capacity", "expected"), [(1, 3, 3), (None, 1, 2), (2, 0, 2), (1, 9, 9)])
-def test_a_copy_has_the_room_that_is_asked_for_and_takes_no_other_slots(
-    num_tokens: int | None, capacity: int, expected: int
-) -> None:
-    pool = _build_pool(100)
-    cache = TorchSequenceCache(pool, 64)
-    _keep(cache, 1.0, 2.0)
-    copy = cache.fork(num_tokens, capacity)
-    assert (cache.capacity, copy.capacity) == (64, expected)
-    assert copy.nbytes == expected * 2 * 4
-    assert count_free(pool) == 36 - (expected - copy.num_tokens)
-
-
-def test_a_lone_segment_sees_its_own_rows_at_any_positions() -> None:
-    segment = build_lone_segment(range(5, 8))
-    assert segment.pool is None
-    assert segment.positions.tolist() == segment.key_positions.tolist() == [5, 6, 7]
-    assert segment.visible is not None
-    assert segment.visible.tolist() == [[True, False, False], [True, True, False], [True, True, True]]
-    assert (segment.num_rows, segment.num_open) == (3, 0)

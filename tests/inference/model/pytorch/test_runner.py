@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,15 +10,14 @@ from safetensors.torch import load_file, save_file
 from inference.config import EngineConfig
 from inference.engine.sequence_memory import SequenceMemory
 from inference.errors import ModelError, OverloadedError
-from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Part, SampleRequest, SampleResult, Sampling
+from inference.model.language_model import Part
 from inference.model.pytorch.loader import load_torch_runner
-from inference.model.pytorch.pool import TorchSequenceCache
-from inference.model.pytorch.runner import Runner, TorchModel
-from inference.model.pytorch.sampler import build_sampler
+from inference.model.pytorch.runner import Runner
 from tests.inference.conftest import MakeModel
+from tests.support.decoder_folders import DecoderOracle
 from tests.support.pools import count_free
+from tests.support.runners import CheckedSequence, load_torch
 from tests.support.sequences import count_idle_bytes
 from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
 from tests.support.toys import toy_tokenizer, write_model
@@ -54,96 +52,43 @@ _EXPERT_FAMILIES: dict[str, dict[str, object]] = {  # in float32: experts have n
 }
 
 
-def _load(folder: Path, dtype: str = "float64") -> tuple[Runner, transformers.PreTrainedModel]:
-    """Loads the runner and the same model for transformers, both in float64, so that only mistakes differ."""
-    runner = load_torch_runner(EngineConfig(folder, dtype=dtype))
-    plain = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
-    return runner, plain.eval()
-
-
-def _plain_logits(plain: transformers.PreTrainedModel, ids: Sequence[int]) -> torch.Tensor:
-    with torch.inference_mode():
-        logits: torch.Tensor = plain(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1].float()
-    return logits
-
-
-def _random_tree(random: Random, vocab_size: int) -> TokenTree:
-    chain = tuple(random.choices(range(vocab_size), k=random.choice([1, 1, 2, 9])))
-    branches = random.choices(range(vocab_size), k=random.choice([0, 0, 1, 4, 7]))
+def _random_tree(random: Random) -> TokenTree:
+    chain = tuple(random.choices(range(600), k=random.choice([1, 1, 2, 9])))
+    branches = random.choices(range(600), k=random.choice([0, 0, 1, 4, 7]))
     parents = [random.choice([None, *range(index)]) for index in range(len(branches))]
     return TokenTree(chain, tuple(branches), tuple(parents))
+
+
+def _new_sequence(folder: Path, dtype: str = "float64") -> CheckedSequence:
+    """A sequence of the model in a folder. In float64, only mistakes differ from transformers."""
+    return CheckedSequence(load_torch(folder, dtype), DecoderOracle(folder, dtype).forward, 1e-3)
 
 
 @pytest.mark.parametrize("family", [*_FAMILIES, *_EXPERT_FAMILIES])
 def test_each_node_gets_the_logits_of_its_own_path(family: str, make_model: MakeModel) -> None:
     """Several sequences in one pass, over several steps. Each step keeps some path. transformers is the oracle."""
-    dtype = "float64" if family in _FAMILIES else "float32"
-    runner, plain = _load(make_model(family=family, **(_FAMILIES | _EXPERT_FAMILIES)[family]), dtype)
-    random = Random(11)
-    caches = [runner.new_cache() for _ in range(3)]
-    kept: list[list[int]] = [[] for _ in caches]
+    folder = make_model(family=family, **(_FAMILIES | _EXPERT_FAMILIES)[family])
+    first = _new_sequence(folder, "float64" if family in _FAMILIES else "float32")
+    random, sequences = Random(11), [first, first.fork(), first.fork()]
     for _ in range(5):
-        here = random.sample(range(3), k=random.randint(1, 3))
-        trees = [_random_tree(random, runner.vocab_size) for _ in here]
+        here = random.sample(sequences, k=random.randint(1, 3))
+        parts = [Part(each.cache, _random_tree(random)) for each in here]
 
-        logits = runner.forward([Part(caches[index], tree) for index, tree in zip(here, trees, strict=True)])
-
-        row = 0
-        for index, tree in zip(here, trees, strict=True):
-            for node in (None, *range(len(tree.branch_ids))):
-                path = [tree.branch_ids[branch] for branch in tree.find_path(node)]
-                expected = _plain_logits(plain, [*kept[index], *tree.chain_ids, *path])
-                torch.testing.assert_close(logits[row], expected, rtol=1e-3, atol=1e-3)
-                row += 1
-            node = random.choice([None, *range(len(tree.branch_ids))])
-            branches = caches[index].copy_branches(tree)
-            caches[index].keep(tree)
-            caches[index].append([branches[branch] for branch in tree.find_path(node)])
-            kept[index] += [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
-        assert row == len(logits)
+        for each, part, rows in zip(here, parts, first.model.forward(parts), strict=True):
+            each.check(part, rows)
+            each.keep(part.tree, random.choice([None, *range(len(part.tree.branch_ids))]))
 
 
-class _Reader:
-    """Forward passes of one model, with logits in float64 as the model computes them."""
-
-    def __init__(self) -> None:
-        self._model = build_model(build_config("gemma3_text", _FAMILIES["gemma3_text"]), torch.float64)
-        self._found: list[torch.Tensor] = []
-        self._model.register_forward_hook(lambda _model, _inputs, output: self._found.append(output.logits[0]))
-        self.runner = Runner(self._model, torch.device("cpu"))
-
-    def forward(self, *parts: Part) -> torch.Tensor:
-        self.runner.forward(parts)
-        return self._found[-1]
-
-    def read_plainly(self, *token_ids: int) -> torch.Tensor:
-        return self.forward(Part(self.runner.new_cache(), TokenTree(token_ids)))[-1]
-
-    def check(self, cache: TorchSequenceCache, *token_ids: int) -> None:
-        """The cache has these tokens, and a further one gets the logits of a plain pass."""
-        assert cache.num_tokens == len(token_ids)
-        for token_id in (7, 8):
-            logits = self.forward(Part(cache, TokenTree((token_id,))))[-1]
-            torch.testing.assert_close(logits, self.read_plainly(*token_ids, token_id), rtol=0, atol=1e-9)
-
-
-@pytest.fixture
-def reader() -> _Reader:
-    return _Reader()
-
-
-def test_a_window_counts_from_the_positions_of_stored_branches(reader: _Reader) -> None:
+def test_a_window_counts_from_the_positions_of_stored_branches(make_model: MakeModel) -> None:
     """Half of the layers see five tokens only."""
-    cache, tree = reader.runner.new_cache(4), TokenTree((1, 2), (3, 4), (None, 0))
-    reader.forward(Part(cache, tree))
-    further = TokenTree((), (3, 4, 5, 6, 7, 8, 9), (None, 0, 1, 2, 3, 4, 5))
-    part = Part(cache, further, tuple(cache.copy_branches(tree)))
-    cache.keep(tree)
+    sequence = _new_sequence(make_model(family="gemma3_text", **_FAMILIES["gemma3_text"]))
+    tree = TokenTree((1, 2), (3, 4), (None, 0))
+    sequence.forward(tree)
+    stored = sequence.cache.copy_branches(tree)
+    sequence.keep(tree)
+    part = Part(sequence.cache, TokenTree((), (3, 4, 5, 6, 7, 8, 9), (None, 0, 1, 2, 3, 4, 5)), tuple(stored))
 
-    logits = reader.forward(part)
-
-    for row, end in zip(logits, range(5, 10), strict=True):
-        torch.testing.assert_close(row, reader.read_plainly(*range(1, end + 1)), rtol=0, atol=1e-9)
+    sequence.check(part, sequence.model.forward([part])[0])
 
 
 @pytest.mark.parametrize(("dtype", "of_logits"), [("bfloat16", torch.bfloat16), ("float64", torch.float32)])
@@ -195,36 +140,13 @@ def test_a_text_whose_logits_are_no_numbers_is_an_error_and_the_next_text_is_not
     assert runner.forward([Part(runner.new_cache(), TokenTree((5, 6)))]).isfinite().all()
 
 
-_GREEDY = Sampling(temperature=0.0, top_p=1.0)
-
-
-@pytest.fixture
-def runner(make_model: MakeModel) -> Runner:
-    return load_torch_runner(EngineConfig(make_model("qwen"), dtype="float64"))
-
-
-@pytest.fixture
-def model(runner: Runner) -> TorchModel:
-    toy = toy_tokenizer("qwen")
-    return TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie))
-
-
-def _build_part(model: TorchModel, token_ids: tuple[int, ...], wants_logits: bool = True) -> Part:
-    return Part(model.new_cache(), TokenTree(token_ids), wants_logits=wants_logits)
-
-
-def _choose(model: TorchModel, part: Part, rows: list[Any]) -> SampleResult:
-    return model.choose([SampleRequest(part.tree, (Crossing(None, b"", Rule.EXTEND),), rows, _GREEDY)])[0]
-
-
 def _fill_memory(*_args: Any, **_named: Any) -> None:
     raise torch.OutOfMemoryError("CUDA out of memory")
 
 
-def test_idle_sequences_make_room_for_a_new_one(
-    model: TorchModel, runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory, room = SequenceMemory(model.new_cache, max_bytes=1 << 30), count_free(runner._pool)
+def test_idle_sequences_make_room_for_a_new_one(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = load_torch_runner(EngineConfig(make_model("qwen"), dtype="float64"))
+    memory, room = SequenceMemory(runner.new_cache, max_bytes=1 << 30), count_free(runner._pool)
     idle = [memory.take("tenant", (), room // 4) for _ in range(4)]
     for sequence in idle:
         memory.give_back(sequence)

@@ -9,7 +9,7 @@ from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleRequest, SampleResult, Sampling
 from inference.model.pytorch.sampler import TorchSampler
 from inference.model.pytorch.scoring import Batch, TokenRanks
-from tests.support.counting_device import Counts, DeviceTensor, counting, register_device, run_kernel
+from tests.support.counting_device import DeviceTensor, counting, register_device, run_kernel
 from tests.support.samplers import NumpyScorer
 from tests.support.toys import toy_tokenizer
 
@@ -54,52 +54,36 @@ def _build_request(
     return SampleRequest(_TREE, _CROSSINGS, rows, sampling, sources)
 
 
-def _choose_and_count(samplings: list[tuple[Sampling, int]]) -> tuple[list[SampleResult], Counts]:
-    """The results of some requests of one choice on a device, and what it had to do for them."""
+def _choose(sampler: TorchSampler, logits: list[torch.Tensor], asked: list[tuple[Sampling, int]]) -> list[SampleResult]:
+    """The results of some requests of one choice."""
+    return sampler.choose(
+        [
+            _build_request(sampler, sampler.build_rows(own), sampling, num_choices)
+            for own, (sampling, num_choices) in zip(logits, asked, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "num_copies_back"),
+    [
+        ([(_GREEDY, 1), (_EXACT, 1), (_EXACT, 5), (_GREEDY, 1)] * 3, 1),
+        ([(_GREEDY, 1), (_GREEDY, 4), (_HEAD, 3), (_HEAD, 1), (_EXACT, 1)], 7),  # three need sorted tokens
+    ],
+)
+def test_a_choice_copies_once_to_the_device_and_once_back_and_twice_more_for_each_that_needs_sorted_tokens(
+    asked: list[tuple[Sampling, int]], num_copies_back: int
+) -> None:
+    """Its results are those on the CPU."""
+    logits = [_make_logits(seed=index) for index in range(len(asked))]
     with torch.inference_mode():
         sampler = _build_sampler(register_device())
-        rows = [sampler.build_rows(DeviceTensor(_make_logits(seed=index))) for index in range(len(samplings))]
-        requests = [
-            _build_request(sampler, own, sampling, num_choices)
-            for own, (sampling, num_choices) in zip(rows, samplings, strict=True)
-        ]
         with counting() as counts:
-            return sampler.choose(requests), counts
+            results = _choose(sampler, [DeviceTensor(each) for each in logits], asked)
 
-
-def test_a_choice_copies_once_to_the_device_and_once_back_whatever_it_asks() -> None:
-    samplings = [(_GREEDY, 1), (_EXACT, 1), (_EXACT, 5), (_GREEDY, 1)] * 3
-
-    results, counts = _choose_and_count(samplings)
-
-    assert [len(result.choices) for result in results] == [1, 1, 5, 1] * 3
-    assert (counts.num_copies_in, counts.num_waits) == (1, 1)
-
-
-def test_each_choice_that_needs_sorted_tokens_copies_twice_more_to_the_host() -> None:
-    _, counts = _choose_and_count([(_GREEDY, 1), (_GREEDY, 4), (_HEAD, 3), (_HEAD, 1), (_EXACT, 1)])
-
-    assert (counts.num_copies_in, counts.num_waits) == (1, 7)
-
-
-def test_rows_are_built_without_a_copy_between_host_and_device() -> None:
-    with torch.inference_mode(), counting() as counts:
-        sampler, logits = _build_sampler(), DeviceTensor(_make_logits())
-        sampler.build_rows(logits)
-
-    assert (counts.num_copies_in, counts.num_waits) == (0, 0)
-
-
-def test_results_on_another_device_are_those_on_the_cpu() -> None:
-    samplings = [(_GREEDY, 1), (_GREEDY, 4), (_EXACT, 3), (_HEAD, 3)]
-    sampler = _build_sampler()
-
-    counted, _ = _choose_and_count(samplings)
-
-    for index, (sampling, num_choices) in enumerate(samplings):
-        rows = sampler.build_rows(_make_logits(seed=index))
-        [result] = sampler.choose([_build_request(sampler, rows, sampling, num_choices)])
-        assert result.choices == counted[index].choices
+    assert (counts.num_copies_in, counts.num_waits) == (1, num_copies_back)
+    assert [len(result.choices) for result in results] == [num_choices for _, num_choices in asked]
+    assert [each.choices for each in results] == [each.choices for each in _choose(_build_sampler(), logits, asked)]
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 5])
