@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,19 +122,13 @@ def test_two_processes_make_one_folder_and_a_killed_one_leaves_none(tmp_path: Pa
     assert [each.name for each in cache.glob("*/*") if each.is_dir()] == [make_folder(path).name]
 
 
-def test_what_is_wrong_names_the_file(tmp_path: Path, cache: Path) -> None:
-    path = write_tokenizer_gguf(tmp_path / "m.gguf", _SPEC, "kimi-k2")
-    with pytest.raises(ModelError, match=f"^{path}: its pre-tokenizer .tokenizer.ggml.pre. is 'kimi-k2'"):
+def test_without_a_place_for_it_no_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_tokenizer_gguf(tmp_path / "m.gguf", _SPEC, "qwen2", **_END)
+    folder = make_folder(path)
+    shutil.rmtree(folder)
+    folder.with_name("new").write_text("in the way")
+    with pytest.raises(LaunchError, match=f"cannot write {folder.parent}/new: File exists"):
         make_folder(path)
-    write_tokenizer_gguf(path, _SPEC, "qwen2")
-    home = next(cache.iterdir())
-    (home / "new").write_text("in the way")
-    with pytest.raises(LaunchError, match=f"cannot write {home}/new: File exists"):
-        make_folder(path)
-
-
-def test_without_a_home_folder_there_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_tokenizer_gguf(tmp_path / "m.gguf", _SPEC, "qwen2")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("os.path.expanduser", lambda path: path)

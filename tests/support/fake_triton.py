@@ -15,13 +15,12 @@ from itertools import chain, repeat
 from typing import Any  # tritonclient has no types
 
 import grpc
-import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
-from tritonclient.utils import deserialize_bytes_tensor, np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 
 from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import chunk_to_arrays
+from inference.serving.calls import add_tensors, read_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,34 +90,22 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         request = await anext(aiter(requests), None)
         if request is None:
             return
-        call = ModelCall(request.model_name, _read_inputs(request))
+        call = ModelCall(request.model_name, read_tensors(request.inputs, request.raw_input_contents))
         self.calls.append(call)
         try:
             async for response in self._answer(call):
-                yield _to_response(response)
+                yield _to_message(response)
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
 
 
-def _read_inputs(request: Any) -> dict[str, Array]:
-    arrays: dict[str, Array] = {}
-    for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True):
-        is_text = tensor.datatype == "BYTES"
-        values = deserialize_bytes_tensor(raw) if is_text else np.frombuffer(raw, triton_to_np_dtype(tensor.datatype))
-        arrays[tensor.name] = values.reshape(list(tensor.shape))
-    return arrays
-
-
-def _to_response(response: Mapping[str, Array] | str) -> Any:
+def _to_message(response: Mapping[str, Array] | str) -> Any:
     if isinstance(response, str):
         return service_pb2.ModelStreamInferResponse(error_message=response)
-    inner = service_pb2.ModelInferResponse()
-    for name, array in response.items():
-        inner.outputs.add(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
-        is_text = array.dtype == np.object_
-        inner.raw_output_contents.append(serialize_byte_tensor(array).item() if is_text else array.tobytes())
-    return service_pb2.ModelStreamInferResponse(infer_response=inner)
+    message = service_pb2.ModelStreamInferResponse()
+    add_tensors(message.infer_response.outputs, message.infer_response.raw_output_contents, response)
+    return message
 
 
 async def _serve_as_a_program(arguments: list[str]) -> None:

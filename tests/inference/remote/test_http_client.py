@@ -113,19 +113,9 @@ def test_a_name_that_is_not_known_and_a_port_without_a_server_are_told_apart() -
 
 
 async def test_what_runs_beside_work_that_fails_is_ended() -> None:
-    ended = []
-
-    async def wait() -> None:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            await asyncio.sleep(0)
-            ended.append(True)
-
-    async def fail() -> None:
-        await asyncio.sleep(0)
-        raise ServerError("no")
-
+    waiting = [asyncio.ensure_future(asyncio.Event().wait()) for _ in range(2)]
+    failed = asyncio.get_running_loop().create_future()
+    failed.set_exception(ServerError("no"))
     with pytest.raises(ServerError, match="no"):
-        await ask_all([wait(), fail(), wait()])
-    assert ended == [True, True]
+        await ask_all([waiting[0], failed, waiting[1]])
+    assert all(each.cancelled() for each in waiting)

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from inference.config import EngineConfig
 from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
 from inference.serving.client import Client
-from inference.serving.launcher import ServerOptions, TritonServer
+from inference.serving.launcher import RestartPolicy, ServerOptions, TritonServer, keep_running
 from inference.serving.triton_installation import IMPORT_ROOT
+from tests.support.fakes import FakeServer
 from tests.support.servers import find_processes, wait_until
 
 _FAKE = f"exec {sys.executable} -m tests.support.fake_triton"
@@ -111,3 +113,53 @@ async def test_a_log_that_cannot_be_written_is_a_launch_error(options: ServerOpt
     options.log_path.with_suffix(".log.1").touch()
     with pytest.raises(LaunchError, match=r"cannot start tritonserver with its files in .*: Not a directory"):
         await _start(options)
+
+
+_POLICY = RestartPolicy(probe_interval_s=0.001, first_backoff_s=0.001, max_failed_starts=3)
+
+
+async def _keep_running(*servers: FakeServer | LaunchError, policy: RestartPolicy = _POLICY) -> list[str]:
+    """Watches the first server and restarts with the others, until the last is probed. Returns the reported lines."""
+    first, *others = servers
+    outcomes, said = iter(others), list[str]()
+
+    async def restart() -> FakeServer:
+        outcome = next(outcomes)
+        if isinstance(outcome, LaunchError):
+            raise outcome
+        return outcome
+
+    assert isinstance(first, FakeServer)
+    task = asyncio.ensure_future(keep_running(first, restart, said.append, policy))
+    if isinstance(servers[-1], FakeServer):
+        await servers[-1].probed.wait()
+        task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    return said
+
+
+@pytest.mark.parametrize("num_probes", [0, 2])
+async def test_a_server_that_stops_answering_is_not_drained_and_replaced_by_one_that_is(num_probes: int) -> None:
+    dead, fresh = FakeServer(num_probes), FakeServer()
+    said = await _keep_running(dead, LaunchError("one"), LaunchError("two"), fresh)
+    assert said == ["the server has failed: no completion; starting it again", "one", "two"]
+    assert (dead.stops, fresh.stops) == ([False], [True])
+
+
+async def test_an_ended_server_is_replaced_at_once() -> None:
+    ended, fresh = FakeServer(), FakeServer()
+    ended.ended.set()
+    assert await _keep_running(ended, fresh) == ["the server has ended; starting it again"]
+
+
+async def test_after_many_failed_starts_the_last_error_is_raised() -> None:
+    with pytest.raises(LaunchError, match="three"):
+        await _keep_running(FakeServer(num_probes=0), *map(LaunchError, ("one", "two", "three")))
+
+
+async def test_no_backoff_follows_the_last_attempt() -> None:
+    once = RestartPolicy(probe_interval_s=0.001, first_backoff_s=3600.0, max_failed_starts=1)
+    with pytest.raises(LaunchError, match="one"):
+        async with asyncio.timeout(30):
+            await _keep_running(FakeServer(num_probes=0), LaunchError("one"), policy=once)
