@@ -42,6 +42,18 @@ def test_only_a_question_loads_the_model_and_gets_one_answer() -> None:
     model.finalize()
 
 
+def test_too_many_requests_are_refused_and_finalize_ends_the_others() -> None:
+    model = load_adapter(
+        "characters", lambda _, watch: build_scripted_service(ScriptedCharacterModel(watch=watch)).answer
+    )
+    endless = characters.request_to_arrays(CharacterRequest(b"a", b"endless"))
+    model.execute(requests := [FakeRequest(endless) for _ in range(70)])
+    model.finalize()
+    first, *_, last = [request.sender.responses[0].error for request in requests]
+    assert first == ("the server is shutting down", "INTERNAL")
+    assert last == ("overloaded: 64 requests wait already; try again in a moment", "UNAVAILABLE")
+
+
 def test_torch_is_not_imported_before_the_first_request() -> None:
     script = f"""
 import runpy, sys, unittest.mock
