@@ -57,9 +57,3 @@ async def test_an_edit_ends_the_request_for_others(both: InProcess) -> None:
     both.editor.edit(0, 7, "x")
     assert await again is None
     await wait_for(lambda: others.is_cancelled)
-
-
-async def test_after_typing_there_is_one(both: InProcess) -> None:
-    await both.start_with("return ")
-    assert [item.insert_text for item in (await both.ask_and_finish(0, 7, "best")).items] == ["best"]
-    assert len(both.backend.streams) == 1

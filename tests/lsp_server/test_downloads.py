@@ -58,30 +58,24 @@ async def test_an_editor_without_progress_gets_the_log(both: InProcess) -> None:
     assert (both.editor.progress, both.editor.logged[0]) == ([], _TEXT.format(0))
 
 
+async def _stall(on_download: OnDownload) -> None:
+    on_download(_TEXT.format(0), 0)
+    await asyncio.Event().wait()
+
+
 async def test_a_download_that_is_cancelled_begins_again_only_when_it_is_asked_for(both: InProcess) -> None:
-    is_over = False
-
-    async def download(on_download: OnDownload) -> None:
-        nonlocal is_over
-        on_download(_TEXT.format(0), 0)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            is_over = True
-
-    both.download = download
+    both.download = _stall
     both.server._starter._retry_s = 0
     await both.start_with("a", build_capabilities(shows_progress=True), {"model": "owner/name"})
     await wait_for(lambda: "create" in both.editor.progress)
     (token,) = both.editor.progress_tokens
     both.editor.client.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(token))
-    await wait_for(lambda: is_over)
+    await wait_for(lambda: both.editor.reports[-1][1:3] == ("off", "unreachable"))
     for _ in range(3):
         assert await both.editor.ask(0, 1) is None
     assert both.num_connects == 1
     assert any("the download of the model was cancelled" in text for text in both.editor.logged)
     assert both.editor.shown == []
-    assert both.editor.reports[-1][1:3] == ("off", "unreachable")
     both.download = None
     both.editor.settings = {"model": "owner/other"}
     both.editor.push_settings(None)

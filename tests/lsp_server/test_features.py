@@ -24,7 +24,7 @@ async def find_request(both: InProcess) -> CompletionRequest:
 async def wait_for_configuration(both: InProcess, number: int) -> None:
     """Waits until the server has handled this number of answers to workspace/configuration."""
     await wait_for(lambda: both.editor.num_configuration_requests >= number)
-    await both.editor.ask(0, 0)  # any message after the answer; the document is not open
+    await both.exchange("unknown", {})  # any message after the answer
 
 
 # initialize
@@ -159,14 +159,6 @@ async def test_settings_are_used_in_the_request(both: InProcess) -> None:
     assert 0 < len(request.prefix.encode()) <= 256
 
 
-async def test_settings_are_pulled_after_the_handshake(both: InProcess) -> None:
-    both.editor.settings = {"maxTokens": 9}
-    await both.start(options={"maxTokens": 5, "deadlineMs": 500})
-    await wait_for_configuration(both, 1)
-    request = await find_request(both)
-    assert (request.max_tokens, request.deadline_ms) == (9, 500)
-
-
 async def test_settings_are_not_pulled_from_editors_without_support(both: InProcess) -> None:
     await both.start(build_capabilities(answers_configuration=False), {"maxTokens": 5})
     both.editor.push_settings({"midtoken": {"deadlineMs": 500}})
@@ -189,12 +181,14 @@ def _refuse() -> Any:
 
 
 @pytest.mark.parametrize(("answer", "max_tokens"), [(lambda: [None], 64), (_refuse, 9)], ids=["null", "error"])
-async def test_a_deleted_pulled_setting_returns_to_its_default_and_an_error_changes_nothing(
+async def test_a_pulled_setting_that_is_deleted_returns_to_its_default_and_an_error_changes_nothing(
     both: InProcess, answer: Any, max_tokens: int
 ) -> None:
     both.editor.settings = {"maxTokens": 9}
-    await both.start()
+    await both.start(options={"maxTokens": 5, "deadlineMs": 500})
     await wait_for_configuration(both, 1)
+    request = await find_request(both)
+    assert (request.max_tokens, request.deadline_ms) == (9, 500)
     both.editor.answer_configuration = answer
     both.editor.push_settings(None)
     await wait_for_configuration(both, 2)

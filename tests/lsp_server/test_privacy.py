@@ -13,17 +13,30 @@ from tests.support.lsp_in_process import InProcess, run_in_process
 from tests.support.secret_forms import SECRETS, fill
 
 _NOTHING = InlineCompletionList(())
+_WRONG_KIND = "setting exclude must be a list of texts, not 'secret.py'"
+_RANDOM = fill("{A24}", "")
 _SECRET = next(secret for secret in SECRETS if secret.form == "GitHub")
 
 
-async def test_an_excluded_document_is_logged_once_and_gets_suggestions_when_the_rule_is_gone(both: InProcess) -> None:
+@pytest.mark.parametrize(
+    ("exclude", "reason", "shown"),
+    [
+        (["/project/*.py"], "setting exclude: `/project/*.py`", []),
+        ("secret.py", _WRONG_KIND, [f"midtoken: {_WRONG_KIND}; nothing is sent"]),
+    ],
+    ids=["rule", "setting of the wrong kind"],
+)
+async def test_an_excluded_document_is_logged_once_and_gets_suggestions_when_the_rule_is_gone(
+    exclude: object, reason: str, shown: list[str], both: InProcess
+) -> None:
     await both.start_with("x")
-    both.editor.push_settings({"midtoken": {"exclude": ["/project/*.py"]}})
+    both.editor.push_settings({"midtoken": {"exclude": exclude}})
     assert [await both.editor.ask(0, 1) for _ in range(3)] == [_NOTHING] * 3
-    told = "excluded: file.py gets no suggestions: nothing of this file is sent: setting exclude: `/project/*.py`"
-    assert (both.editor.logged.count(told), both.editor.shown) == (1, [])
+    why = f"nothing of this file is sent: {reason}"
+    assert both.editor.logged.count(f"excluded: file.py gets no suggestions: {why}") == 1
+    assert (both.editor.reports[-1], both.editor.shown) == ((URI, "off", "excluded", why), shown)
     assert both.backend.streams == []
-    both.editor.push_settings({"midtoken": {"exclude": []}})
+    both.editor.push_settings({"midtoken": {"exclude": ["secret.py"]}})
     assert (await both.ask_and_finish(0, 1, "y")).items
 
 
@@ -49,10 +62,23 @@ async def test_with_the_cursor_in_a_secret_there_is_no_suggestion_and_a_reason(b
     assert not any(_SECRET.secret in line for line in both.editor.logged)
 
 
-async def test_secrets_are_sent_where_the_setting_says_so(both: InProcess) -> None:
-    await both.start_with(f"{_SECRET.text}x", options={"redactSecrets": False})
-    both.editor.ask(1, 1)
-    assert (await both.find_stream()).request.prefix == f"{_SECRET.text}x"
+@pytest.mark.parametrize(
+    ("secret", "redacts", "is_remote", "sent"),
+    [
+        (_SECRET.secret, True, False, PLACEHOLDER),
+        (_SECRET.secret, False, False, _SECRET.secret),
+        (_RANDOM, True, False, _RANDOM),
+        (_RANDOM, True, True, PLACEHOLDER),
+    ],
+    ids=["secret", "by the setting", "random", "random, to another machine"],
+)
+async def test_secrets_are_replaced_and_random_texts_where_they_go_to_another_machine(
+    secret: str, redacts: bool, is_remote: bool, sent: str
+) -> None:
+    async with run_in_process(is_remote=is_remote) as both:
+        await both.start_with(f'x = "{secret}"\ny', options={"redactSecrets": redacts})
+        both.editor.ask(1, 1)
+        assert (await both.find_stream()).request.prefix == f'x = "{sent}"\ny'
 
 
 async def test_a_key_that_follows_the_suggestion_asks_about_no_other_file_and_reads_no_other_text(
@@ -94,23 +120,3 @@ async def test_a_document_has_an_id_that_its_path_does_not_tell(both: InProcess)
             each.editor.ask(0, 1)
             ids.append((await each.find_stream()).request.document)
     assert len({*ids, ""}) == 3
-
-
-@pytest.mark.parametrize("is_remote", [False, True])
-async def test_a_string_that_looks_random_is_not_sent_to_another_machine(is_remote: bool) -> None:
-    random = fill("{A24}", "")
-    async with run_in_process(is_remote=is_remote) as both:
-        await both.start_with(f'x = "{random}"\ny')
-        both.editor.ask(1, 1)
-        assert (await both.find_stream()).request.prefix == f'x = "{PLACEHOLDER if is_remote else random}"\ny'
-
-
-async def test_a_setting_of_the_wrong_kind_sends_nothing_and_the_status_says_which(both: InProcess) -> None:
-    await both.start_with("x")
-    both.editor.push_settings({"midtoken": {"exclude": "secret.py"}})
-    assert await both.editor.ask(0, 1) == _NOTHING
-    assert both.backend.streams == []
-    reason = "nothing of this file is sent: setting exclude must be a list of texts, not 'secret.py'"
-    assert both.editor.reports[-1] == (URI, "off", "excluded", reason)
-    both.editor.push_settings({"midtoken": {"exclude": ["secret.py"]}})
-    assert (await both.ask_and_finish(0, 1, "y")).items

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from lsp_server.errors import EditorError
 from lsp_server.protocol import keep_text_out_of_logs
 from tests.support.lsp_editor import URI, build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess
@@ -16,10 +15,8 @@ async def wait_for_text(both: InProcess, text: str) -> None:
 
 
 def _find_text(both: InProcess) -> str | None:
-    try:
-        return both.server.sessions[URI].document.text
-    except (KeyError, EditorError):
-        return None
+    session = both.server.sessions.get(URI)
+    return None if session is None or session.document.problem else session.document.text
 
 
 async def test_edits_leave_no_copy_of_the_text_and_no_future_in_pygls(both: InProcess) -> None:

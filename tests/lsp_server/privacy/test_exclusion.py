@@ -25,16 +25,6 @@ def _make_repository(folder: Path) -> None:
     subprocess.run(["git", "init", "--quiet", str(folder)], check=True, env={"PATH": _PATH})
 
 
-def test_the_reason_names_the_rule(folder: Path) -> None:
-    _make_repository(folder)
-    (folder / ".gitignore").write_text("\nlocal.py\n")
-    (folder / ".midtokenignore").write_text("# ours\n\nsecrets/\n")
-    assert _find(folder / "local.py") == "git ignores it (`.gitignore` line 2: `local.py`)"
-    assert _find(folder / "secrets" / "x.py") == "`.midtokenignore` line 3: `secrets/`"
-    assert _find(folder / ".env.local") == "it looks like a credentials file (`.env*`)"
-    assert _find(folder / "private" / "x.py", ["**/private/**"]) == "setting exclude: `**/private/**`"
-
-
 # In the order of `lsp_server.privacy.credentials`, then copies of such files.
 _CREDENTIALS = """
     prod.env docker.env secrets.env prod.env.local .env credentials application_default_credentials.json .secrets.toml
@@ -204,8 +194,8 @@ def test_behind_a_link_case_counts_as_for_git(rule: str, folder: Path) -> None:
 
 
 def test_a_path_that_begins_with_two_slashes_is_the_same(folder: Path) -> None:
-    (folder / ".midtokenignore").write_text("a.py\n")
-    assert Policy({}).find_exclusion(f"file:///{folder}/a.py") is not None
+    (folder / ".midtokenignore").write_text("# ours\n\na.py\n")
+    assert Policy({}).find_exclusion(f"file:///{folder}/a.py") == "`.midtokenignore` line 3: `a.py`"
 
 
 def test_a_pattern_of_the_setting_that_can_match_nothing_excludes_everything(folder: Path) -> None:
