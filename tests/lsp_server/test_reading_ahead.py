@@ -1,6 +1,7 @@
 """The language server and an engine with the default model in one process: what keys find read."""
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -9,13 +10,41 @@ import pytest
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
-from inference.protocol.completion import CompletionRequest, CompletionStats
-from tests.support.engine_backend import EngineBackend
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
+from lsp_server.privacy.guard import Cleared
 from tests.support.lsp_editor import wait_for
-from tests.support.lsp_in_process import InProcess, run_in_process
+from tests.support.lsp_fakes import FedBackend
+from tests.support.lsp_in_process import InProcess
+from tests.support.sinks import CollectingSink
 
 _LINE = "    values[{0}] = read(path, {0})\n"
 _LINES = "def f(values, path):\n" + "".join(map(_LINE.format, range(600)))  # twice as much as is sent
+
+
+class _EngineBackend(FedBackend):
+    """Asks an engine, whose requests do not fail, and notes what those have cost that were not cancelled."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self.answered: list[tuple[CompletionRequest, CompletionStats]] = []
+        self._engine = engine
+
+    async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
+        events: asyncio.Queue[CompletionChunk] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def take() -> None:
+            loop.call_soon_threadsafe(events.put_nowait, sink.chunks[-1])
+
+        sink = CollectingSink(take)
+        self._engine.submit(request.value, sink)
+        try:
+            while not (chunk := await events.get()).is_last:
+                yield chunk
+            self.answered.append((request.value, sink.stats))
+            yield chunk
+        finally:
+            sink.cancelled.set()
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +54,14 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture
-async def both(engine: Engine) -> AsyncIterator[InProcess]:
-    async with run_in_process() as both:
-        both.engine = EngineBackend(engine)
-        yield both
+def both(both: InProcess, engine: Engine) -> InProcess:
+    both.backend = _EngineBackend(engine)
+    return both
 
 
 def _list_answered(both: InProcess) -> list[tuple[CompletionRequest, CompletionStats]]:
-    assert both.engine is not None
-    return both.engine.answered
+    assert isinstance(both.backend, _EngineBackend)
+    return both.backend.answered
 
 
 async def _press(both: InProcess, line: int, character: int, text: str) -> int:

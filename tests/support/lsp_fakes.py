@@ -3,9 +3,8 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from lsp_server.privacy.guard import Cleared, _Seal
@@ -86,19 +85,13 @@ class FedBackend:
             stream.fail(asyncio.CancelledError())
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """The answer to prefixes that end with `ends_with`: texts, each sent after a delay."""
-
-    ends_with: str
-    texts: Sequence[str]
-    delay_s: float = 0.0
-
-
 class ScriptedBackend:
-    """A backend that answers by the first matching rule, and writes each event to a file as a line of JSON."""
+    """A backend that answers by the first matching rule, and writes each event to a file as a line of JSON.
 
-    def __init__(self, rules: Sequence[Rule], log: Path) -> None:
+    A rule has the texts that answer prefixes that end with `ends_with`, and the delay before each.
+    """
+
+    def __init__(self, rules: Sequence[dict[str, Any]], log: Path) -> None:
         self.languages: tuple[str, ...] | None = None
         self.runs_as = "int8, 2 threads (1,544 million weights)"
         self._rules = rules
@@ -111,9 +104,10 @@ class ScriptedBackend:
         self._write("started", request.value)
         outcome = "cancelled"
         try:
-            rule = next((rule for rule in self._rules if request.value.prefix.endswith(rule.ends_with)), Rule("", ()))
-            for text in rule.texts:
-                await asyncio.sleep(rule.delay_s)
+            matching = (rule for rule in self._rules if request.value.prefix.endswith(rule["ends_with"]))
+            rule: dict[str, Any] = next(matching, {"texts": ()})
+            for text in rule["texts"]:
+                await asyncio.sleep(rule.get("delay_s", 0))
                 yield CompletionChunk(text)
             yield CompletionChunk("", finish_reason=FinishReason.EXTENT, stats=CompletionStats())
             outcome = "finished"

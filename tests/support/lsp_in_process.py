@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lsprotocol import types
 from pygls.io_ import run_async
@@ -21,10 +21,6 @@ from lsp_server.stdio import serve_messages
 from tests.support.lsp_editor import LspEditor, build_capabilities, wait_for
 from tests.support.lsp_fakes import FedBackend, FedStream
 
-if TYPE_CHECKING:  # it needs what only a server needs
-    from tests.support.engine_backend import EngineBackend
-
-
 _build_converter = cache(default_converter)  # one for all editors is much quicker
 
 
@@ -33,7 +29,6 @@ class InProcess:
 
     def __init__(self, languages: tuple[str, ...] | None = None, is_remote: bool = False) -> None:
         self.backend = FedBackend(languages)
-        self.engine: EngineBackend | None = None  # instead of the one that the test feeds
         self.num_connects = 0
         self.models: list[str | None] = []  # with which it was connected
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
@@ -93,7 +88,7 @@ class InProcess:
         self.models.append(model)
         if self.download is not None:
             await self.download(on_download)
-        return self.engine or self.backend
+        return self.backend
 
 
 @asynccontextmanager

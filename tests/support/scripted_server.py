@@ -15,7 +15,7 @@ from lsp_server.backend import BackendFactory, CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.stdio import serve_stdio
-from tests.support.lsp_fakes import Rule, ScriptedBackend
+from tests.support.lsp_fakes import ScriptedBackend
 
 
 def main() -> NoReturn:
@@ -30,7 +30,7 @@ def build_connect(script: dict[str, Any]) -> BackendFactory:
         await asyncio.sleep(script.get("start_s", 0))
         if script.get("start_error"):
             raise LaunchError(script["start_error"])
-        return ScriptedBackend([Rule(**rule) for rule in script["rules"]], Path(script["log"]))
+        return ScriptedBackend(script["rules"], Path(script["log"]))
 
     return connect
 

@@ -106,6 +106,17 @@ async def test_after_a_wait_in_vain_nobody_waits_until_the_policy_has_answered_i
     assert await bench.ask("b") is None
 
 
+async def test_who_waits_until_it_is_known_waits_for_the_settings_too(bench: _Bench) -> None:
+    guard = Guard(bench.policy)
+    bench.policy.may_answer.set()
+    waiting = asyncio.create_task(guard.wait_until_known({"a": ""}))
+    await asyncio.sleep(0.05)
+    assert (waiting.done(), guard.find_exclusion("a")) == (False, _UNKNOWN)
+    guard.configure(Settings(), [])
+    await asyncio.wait_for(waiting, 20)
+    assert guard.find_exclusion("a") is None
+
+
 async def test_changed_rules_count_within_a_second(tmp_path: Path) -> None:
     now_s = [0.0]
     guard = Guard(Policy({"PATH": os.environ["PATH"]}), lambda: now_s[0], wait_s=20)
