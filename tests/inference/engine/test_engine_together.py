@@ -27,10 +27,17 @@ from tests.support.toys import build_prompts, toy_tokenizer
 
 BuildScorer = Callable[[TokenRanks], Scorer]
 
-_TEXTS = ["return Nod", "x = ", "def read(self, pa", "for i in ran", "    if not sel", "\n"]
-
-_HEALING = [Healing.EXACT, Healing.EXACT, Healing.GREEDY, Healing.SINGLE, Healing.NONE, Healing.EXACT]
-_NUM_CANDIDATES = [1, 3, 1, 2, 1, 1]
+_REQUESTS = [
+    CompletionRequest(text, "", 6, healing, num_candidates=num_candidates, extent=UNBOUNDED, explain=True)
+    for text, healing, num_candidates in (
+        ("return Nod", Healing.EXACT, 1),
+        ("x = ", Healing.EXACT, 3),
+        ("def read(self, pa", Healing.GREEDY, 1),
+        ("for i in ran", Healing.SINGLE, 2),
+        ("    if not sel", Healing.NONE, 1),
+        ("\n", Healing.EXACT, 1),
+    )
+]
 
 
 def _complete_all(folder: Path, kernel: AttentionKernel | None, build_scorer: BuildScorer | None = None) -> list[str]:
@@ -41,15 +48,11 @@ def _complete_all(folder: Path, kernel: AttentionKernel | None, build_scorer: Bu
     if build_scorer is not None:
         ranks = TokenRanks(toy.vocabulary, toy.trie, cpu)
         sampler = TorchSampler(toy.vocabulary, toy.trie, ranks, build_scorer(ranks))
-    requests = [
-        CompletionRequest(text, max_tokens=6, extent=UNBOUNDED, healing=healing, num_candidates=count, explain=True)
-        for text, healing, count in zip(_TEXTS, _HEALING, _NUM_CANDIDATES, strict=True)
-    ]
     answers = []
     model = TorchModel(runner, sampler)
     with closing(Engine(EngineConfig(folder), model, build_prompts(toy))) as engine:
         for _ in range(2):
-            sinks = [submit(engine, request) for request in requests]
+            sinks = [submit(engine, request) for request in _REQUESTS]
             answers += [text for sink in sinks for text in sink.wait().texts]
     return answers
 
@@ -64,7 +67,7 @@ def test_all_slots_are_free_when_the_engine_and_its_answers_are_gone(make_model:
     with open_bench(make_model("qwen"), "qwen", "float32", memory_mib=1) as bench:
         runner = bench.runner
         for number in range(60):
-            prefix = f"{_TEXTS[number % len(_TEXTS)]}{'x' * number}"
+            prefix = f"{_REQUESTS[number % len(_REQUESTS)].prefix}{'x' * number}"
             request = CompletionRequest(prefix, max_tokens=3, num_candidates=1 + number % 3, document=str(number % 7))
             sink = submit(bench.engine, request)
             if number % 5 == 0:

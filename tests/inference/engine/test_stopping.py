@@ -82,7 +82,7 @@ def test_the_first_stop_string_is_found(text: str, stops: list[str]) -> None:
     assert find_stop(text, tuple(stops)) == (found[0] if found else None)
 
 
-@settings(max_examples=20 * settings().max_examples)
+@settings(max_examples=10 * settings().max_examples)
 @given(
     text=st.text(alphabet="ab", max_size=8),
     more=st.text(alphabet="ab", max_size=4),

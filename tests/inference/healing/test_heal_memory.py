@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.healing import heal_memory
@@ -21,8 +21,7 @@ _edits = st.lists(
 
 
 @kinds
-@settings(max_examples=2 * settings().max_examples)
-@given(start=texts, num_lines=st.integers(0, 60), edits=_edits)
+@given(start=texts, num_lines=st.integers(0, 40), edits=_edits)
 def test_every_heal_point_is_that_of_the_text_alone(
     kind: str, start: str, num_lines: int, edits: list[tuple[bool, int, str]]
 ) -> None:
