@@ -81,14 +81,14 @@ def _replay(editor: str) -> Figures:
     print(f"{editor}, from seed {first_seed}")
     with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
         folder = Path(name)
-        plays: dict[str, Callable[[Path, int, int, str], Outcome]] = {
+        plays: dict[str, Callable[[Path, int, int], Outcome]] = {
             "neovim": neovim.play,
             "helix": helix.play,
             "vscode": partial(vscode.play, folder / "extensions"),
         }
 
         def play(seed: int, steps: int) -> Outcome:
-            return plays[editor](folder / str(seed), seed, steps, ("\n", "\r\n")[seed % 2])
+            return plays[editor](folder / str(seed), seed, steps)
 
         outcome = run_replays(play, num_steps, first_seed, num_each)
     print(outcome.counts, *outcome.mismatches, sep="\n\n")

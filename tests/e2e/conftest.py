@@ -2,14 +2,16 @@
 
 - `scripted_server`, `real_server`: Triton, and servers that all tests of the session share. `server`: the test runs on
   both. `embedded_scripted_server` and `embedded_real_server` are servers without Triton.
-  The real ones have a port for editors.
-- `any_scripted_server`, `any_real_server`, `any_server`: the test runs on both runtimes.
+  `embedded_real_server` has a port for editors.
+- `any_scripted_server`, `any_server`: the test runs on both runtimes.
 - `own_server`: a scripted server for one test, which may stop or break it.
 - `write_script`, `start_editor`: a language server with a scripted model, and an editor that is connected to it.
+- `own_lsp`: a language server that starts a completion server of its own.
 - `open_editor`: a real Neovim with a language server. `edit`: a file of its own in the Neovim of the session, whose
   language server has the model of `script`.
 """
 
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -20,9 +22,10 @@ import pytest
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
+from inference.serving.triton_installation import IMPORT_ROOT
 from tests.support.lsp_editor import LspEditor, Script, StartEditor, WriteScript, build_capabilities, make_script
 from tests.support.neovim_editor import RULES, Edit, Editor, OpenEditor, open_file, run_neovim
-from tests.support.servers import EMBEDDED, RunningServer, find_real, make_scripted, run_server
+from tests.support.servers import EMBEDDED, RunningServer, end_servers, find_real, make_scripted, run_server
 
 # Of the scripted servers. A shell would take it apart, and it is longer than the path of a socket may be.
 _FOLDER = f"my (own) folder {100 * 'a'}"
@@ -54,6 +57,16 @@ async def start_editor() -> AsyncIterator[StartEditor]:
     for editor in editors:
         await editor.leave()
         await editor.client.stop()  # type: ignore[no-untyped-call]  # pygls
+
+
+@pytest.fixture
+def own_lsp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
+    """A language server that starts a completion server, with a model of the test's own folders."""
+    for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME", "OLLAMA_MODELS"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    command = (sys.executable, "-m", "midtoken", "lsp", f"--state-dir={tmp_path / 'state'}", EMBEDDED)
+    yield Script(command, IMPORT_ROOT, tmp_path / "no log")
+    end_servers(tmp_path)  # they would wait for other editors
 
 
 @pytest.fixture
@@ -121,7 +134,7 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSer
     """A server with the default model, shared by the whole session. The rules of `scripted_server` apply."""
     served = find_real()
     assert served is not None, "the default model is missing"
-    with run_server(served, tmp_path_factory.mktemp("real"), "--openai=0") as server:
+    with run_server(served, tmp_path_factory.mktemp("real")) as server:
         yield server
 
 
@@ -143,7 +156,6 @@ def embedded_real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 
 _SCRIPTED = ["scripted_server", "embedded_scripted_server"]
-_REAL = ["real_server", "embedded_real_server"]
 
 
 @pytest.fixture(params=["scripted_server", "real_server"])
@@ -158,13 +170,7 @@ def any_scripted_server(request: pytest.FixtureRequest) -> RunningServer:
     return _find_server(request)
 
 
-@pytest.fixture(params=_REAL)
-def any_real_server(request: pytest.FixtureRequest) -> RunningServer:
-    """The test runs twice: with and without Triton."""
-    return _find_server(request)
-
-
-@pytest.fixture(params=_SCRIPTED + _REAL)
+@pytest.fixture(params=[*_SCRIPTED, "real_server", "embedded_real_server"])
 def any_server(request: pytest.FixtureRequest) -> RunningServer:
     """The test runs four times."""
     return _find_server(request)

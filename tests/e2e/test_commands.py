@@ -1,4 +1,4 @@
-"""The output of the commands, on servers with the default model, with and without Triton."""
+"""The output of the commands, on a server with the default model."""
 
 import json
 import os
@@ -38,78 +38,78 @@ def _run(server: RunningServer, *arguments: str, **options: Any) -> "subprocess.
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, **options)
 
 
-def test_complete_prints_the_completion(any_real_server: RunningServer, source: Path) -> None:
-    assert _run(any_real_server, "complete", f"{source}:8").stdout == "e\n"
+def test_complete_prints_the_completion(embedded_real_server: RunningServer, source: Path) -> None:
+    assert _run(embedded_real_server, "complete", f"{source}:8").stdout == "e\n"
 
 
-def test_explain_shows_the_chosen_path_and_every_strategy(any_real_server: RunningServer, source: Path) -> None:
-    page = _run(any_real_server, "explain", f"{source}:8").stdout
+def test_explain_shows_the_chosen_path_and_every_strategy(embedded_real_server: RunningServer, source: Path) -> None:
+    page = _run(embedded_real_server, "explain", f"{source}:8").stdout
     assert "chosen       ·node" in page
     assert all(f"│ {healing} " in page for healing in ("exact", "greedy", "single", "none"))
 
 
-def test_surprisal_prints_a_row_for_each_line(any_real_server: RunningServer, source: Path) -> None:
-    done = _run(any_real_server, "surprisal", str(source))
+def test_surprisal_prints_a_row_for_each_line(embedded_real_server: RunningServer, source: Path) -> None:
+    done = _run(embedded_real_server, "surprisal", str(source))
     rows = [row.split("\t", 2) for row in done.stdout.splitlines()]
     assert [row[2] for row in rows] == _SOURCE.splitlines()
     assert float(rows[7][0]) > float(rows[6][0])  # `nod` is not a name in the file
     assert done.stderr.startswith(f"{source}: {len(_SOURCE)} bytes, ")
 
 
-def test_surprisal_is_coloured_in_a_terminal(any_real_server: RunningServer, source: Path) -> None:
+def test_surprisal_is_coloured_in_a_terminal(embedded_real_server: RunningServer, source: Path) -> None:
     done = _run(
-        any_real_server, "surprisal", str(source), env={**os.environ, "FORCE_COLOR": "1", "COLORTERM": "truecolor"}
+        embedded_real_server, "surprisal", str(source), env={**os.environ, "FORCE_COLOR": "1", "COLORTERM": "truecolor"}
     )
     assert "\x1b[38;2;0;0;0;48;2;" in done.stdout
     assert "bits for a character" in done.stdout
 
 
 async def test_surprisal_of_the_pieces_equals_that_of_the_whole_text(
-    any_real_server: RunningServer, source: Path
+    embedded_real_server: RunningServer, source: Path
 ) -> None:
     text = (_SOURCE * 7).encode()
     source.write_bytes(text)
-    told = json.loads(_run(any_real_server, "surprisal", str(source), "--json").stdout)
-    async with Client(any_real_server.url) as client:
+    told = json.loads(_run(embedded_real_server, "surprisal", str(source), "--json").stdout)
+    async with Client(embedded_real_server.url) as client:
         whole = await client.ask(CharacterRequest(text, ask=Ask.SURPRISAL))
     assert isinstance(whole, Surprisals)
     assert told["surprisals"] == pytest.approx(whole.surprisals, abs=1e-3)
 
 
-def test_next_byte_prints_bytes_and_tokenizations(any_real_server: RunningServer) -> None:
-    lines = _run(any_real_server, "next-byte", "Hello, worl").stdout.splitlines()
+def test_next_byte_prints_bytes_and_tokenizations(embedded_real_server: RunningServer) -> None:
+    lines = _run(embedded_real_server, "next-byte", "Hello, worl").stdout.splitlines()
     assert lines[3].split()[-2:] == ["d", "0x64"]
     assert any(line.endswith("Hello|,|·world") for line in map(str.rstrip, lines))
 
 
-def test_next_byte_takes_a_cursor_or_standard_input(any_real_server: RunningServer, source: Path) -> None:
-    at = _run(any_real_server, "next-byte", "--at", f"{source}:7:15", "--json").stdout
+def test_next_byte_takes_a_cursor_or_standard_input(embedded_real_server: RunningServer, source: Path) -> None:
+    at = _run(embedded_real_server, "next-byte", "--at", f"{source}:7:15", "--json").stdout
     before = _SOURCE[: _SOURCE.index("node = Node(value)") + len("node = Nod")]
-    piped = _run(any_real_server, "next-byte", "-", "--json", input=before).stdout
+    piped = _run(embedded_real_server, "next-byte", "-", "--json", input=before).stdout
     answers = [json.loads(answer)["probabilities"] for answer in (at, piped)]
     assert answers[0] == pytest.approx(answers[1], abs=1e-4)
     assert max(range(257), key=answers[0].__getitem__) == ord("e")
 
 
-def test_the_doctor_finds_a_server_that_completes(any_real_server: RunningServer, source: Path) -> None:
-    done = _run(any_real_server, "doctor", str(source))
+def test_the_doctor_finds_a_server_that_completes(embedded_real_server: RunningServer, source: Path) -> None:
+    done = _run(embedded_real_server, "doctor", str(source))
     lines = done.stdout.splitlines()
     (server,) = (line for line in lines if "completion server at" in line)
     (completion,) = (line for line in lines if "a completion in the middle of a token" in line)
-    assert server.startswith(f"✓ completion server at {any_real_server.url}: ")
+    assert server.startswith(f"✓ completion server at {embedded_real_server.url}: ")
     assert completion.startswith("✓ a completion in the middle of a token: `return Nod` goes on with `e` after ")
     assert lines[-1].startswith(f"✓ {source} gets suggestions")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_doctor_says_why_a_file_gets_no_suggestions(any_real_server: RunningServer, source: Path) -> None:
+def test_the_doctor_says_why_a_file_gets_no_suggestions(embedded_real_server: RunningServer, source: Path) -> None:
     (source.parent / ".midtokenignore").write_text("app.py\n")
-    done = _run(any_real_server, "doctor", str(source))
+    done = _run(embedded_real_server, "doctor", str(source))
     assert done.returncode == 1
     assert f"✗ {source} gets no suggestions (excluded): nothing of this file is sent: `.midtokenignore`" in done.stdout
 
 
-def test_the_demo_is_right_more_often_with_healing(any_real_server: RunningServer) -> None:
-    lines = _run(any_real_server, "demo", "--lines", "2").stdout.splitlines()
+def test_the_demo_is_right_more_often_with_healing(embedded_real_server: RunningServer) -> None:
+    lines = _run(embedded_real_server, "demo", "--lines", "2").stdout.splitlines()
     healed, unhealed = ([line for line in lines if line.startswith(f"{side} ")] for side in ("healed", "unhealed"))
     assert int(healed[-1].split()[2]) > int(unhealed[-1].split()[2])

@@ -20,7 +20,7 @@ from inference.serving import process_guard
 from inference.serving.client import Client
 from inference.serving.triton_installation import build_environment, link_bundled_installation
 from tests.support.dockerfile import HOME, copy_files, read_command, read_environment
-from tests.support.installations import build_wheel, install_wheel
+from tests.support.installations import install_wheel
 from tests.support.servers import Endpoint, find_free_endpoint, find_processes, wait_until
 
 pytestmark = pytest.mark.e2e
@@ -40,11 +40,11 @@ class _Container:
 
 
 @pytest.fixture(scope="module")
-def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Container]:
+def container(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Container]:
     folder = tmp_path_factory.mktemp("container")
     home, log, endpoint = folder / "home", folder / "server.log", find_free_endpoint()
     copy_files(home)
-    install_wheel(build_wheel(folder / "wheel"), home / "venv", ["local"])
+    install_wheel(wheel, home / "venv", ["local"])
     installation = link_bundled_installation(folder / "links")
     environment = build_environment(installation, EngineConfig(Path()), {"PATH": os.environ["PATH"]})
     environment = {name: value for name, value in environment.items() if not name.startswith("MIDTOKEN_")}

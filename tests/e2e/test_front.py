@@ -16,13 +16,15 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.parametrize("editor", EDITORS)
-async def test_the_word_is_completed_which_a_plain_engine_does_not(any_real_server: RunningServer, editor: str) -> None:
-    assert await complete_as(editor, any_real_server.front_url) == REST
+async def test_the_word_is_completed_which_a_plain_engine_does_not(
+    embedded_real_server: RunningServer, editor: str
+) -> None:
+    assert await complete_as(editor, embedded_real_server.front_url) == REST
     sent = read_sent(editor)
     read = read_infill if sent["path"] == "/infill" else read_completion
     request = read(Fields(sent["body"]), "", "").completion
     assert request.prefix.endswith("return self._ite")
-    assert not (await _complete_plainly(any_real_server, request)).startswith(REST)
+    assert not (await _complete_plainly(embedded_real_server, request)).startswith(REST)
 
 
 async def _complete_plainly(server: RunningServer, request: CompletionRequest) -> str:
@@ -31,10 +33,10 @@ async def _complete_plainly(server: RunningServer, request: CompletionRequest) -
         return "".join([chunk.text async for chunk in client.stream(plain) if chunk.candidate == 0])
 
 
-async def test_the_openai_package_with_a_real_server(any_real_server: RunningServer) -> None:
+async def test_the_openai_package_with_a_real_server(embedded_real_server: RunningServer) -> None:
     body = read_sent("llama_vim")["body"]
     around: Any = {"prompt": body["input_prefix"] + body["prompt"], "suffix": body["input_suffix"], "model": "default"}
-    async with openai.AsyncOpenAI(base_url=f"{any_real_server.front_url}/v1", api_key="none") as client:
+    async with openai.AsyncOpenAI(base_url=f"{embedded_real_server.front_url}/v1", api_key="none") as client:
         assert [model.id async for model in client.models.list()] == ["default"]
         answer = await client.completions.create(**around, n=2, stop="\n")
         assert answer.choices[0].text == REST != answer.choices[1].text

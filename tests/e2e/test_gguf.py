@@ -2,11 +2,6 @@
 
 import hashlib
 import json
-import os
-import signal
-import sys
-from collections.abc import Iterator
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +12,6 @@ from midtoken.installed import find_default_model
 from tests.support.hub import Repository, run_hub
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
 from tests.support.neovim_editor import NODE, OpenEditor
-from tests.support.servers import find_processes, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -32,27 +26,12 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("data", "cache"):
-        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(tmp_path / name))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
-    yield
-    for pid, command in find_processes(tmp_path).items():
-        if " serve " in command:  # it would wait for other editors
-            os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: not find_processes(tmp_path))
-
-
-def _lsp(tmp_path: Path) -> Script:
-    command = (sys.executable, "-m", "midtoken", "lsp", f"--state-dir={tmp_path / 'state'}", "--runtime=embedded")
-    return Script(command, Path(__file__).parents[2], tmp_path / "no log")
-
-
 def _name_ollama(gguf: Path, tmp_path: Path) -> str:
     digest = hashlib.sha256(gguf.read_bytes()).hexdigest()
-    manifest, blobs = tmp_path / "ollama/manifests/registry.ollama.ai/library/python/6m", tmp_path / "ollama/blobs"
+    manifest, blobs = (
+        tmp_path / "OLLAMA_MODELS/manifests/registry.ollama.ai/library/python/6m",
+        tmp_path / "OLLAMA_MODELS/blobs",
+    )
     for folder in (manifest.parent, blobs):
         folder.mkdir(parents=True)
     (blobs / f"sha256-{digest}").symlink_to(gguf)
@@ -64,26 +43,27 @@ def _name_ollama(gguf: Path, tmp_path: Path) -> str:
 @pytest.mark.parametrize("is_of_ollama", [False, True])
 @_NEEDS_LLAMA_CPP
 def test_neovim_completes_with_a_gguf_file_and_with_a_model_of_ollama(
-    is_of_ollama: bool, gguf: Path, open_editor: OpenEditor, tmp_path: Path
+    is_of_ollama: bool, gguf: Path, own_lsp: Script, open_editor: OpenEditor, tmp_path: Path
 ) -> None:
     model = _name_ollama(gguf, tmp_path) if is_of_ollama else str(gguf)
-    editor = open_editor(_lsp(tmp_path).command, NODE, model=model)
-    editor.wait_for(partial(editor.lua, "return require('midtoken').status()"), "midtoken: ready", 60)
+    editor = open_editor(own_lsp.command, NODE, model=model)
+    editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
     editor.type("Goreturn Nod")
     editor.wait_for(lambda: str(editor.ghost)[:1], "e")
 
 
-def test_neovim_says_why_a_gguf_file_cannot_be_run(gguf: Path, open_editor: OpenEditor, tmp_path: Path) -> None:
+def test_neovim_says_why_a_gguf_file_cannot_be_run(
+    gguf: Path, own_lsp: Script, open_editor: OpenEditor, tmp_path: Path
+) -> None:
     path = tmp_path / "cut.gguf"
     path.write_bytes(gguf.read_bytes()[:100_000])
-    editor = open_editor(_lsp(tmp_path).command, NODE, model=str(path))
-    status = partial(editor.lua, "return require('midtoken').status()")
-    editor.wait_for(lambda: "cut.gguf has no whole metadata: it is cut off or damaged" in str(status()), True)
+    editor = open_editor(own_lsp.command, NODE, model=str(path))
+    editor.wait_for(lambda: "cut.gguf has no whole metadata: it is cut off or damaged" in editor.status, True)
 
 
 @_NEEDS_LLAMA_CPP
 async def test_the_parts_of_a_gguf_model_of_a_hub_are_downloaded_and_complete(
-    start_editor: StartEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_lsp: Script, start_editor: StartEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_gguf(find_default_model(), tmp_path / "m.gguf", Precision.Q8_0, num_parts=2)
     parts = {f"q8/{path.name}": path.read_bytes() for path in tmp_path.glob("m-*.gguf")}
@@ -92,7 +72,7 @@ async def test_the_parts_of_a_gguf_model_of_a_hub_are_downloaded_and_complete(
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         hub.repositories["someone/python-GGUF"] = Repository.of({**parts, "other.gguf": b"x"})
         setting = {"model": "someone/python-GGUF:q8/m-00002-of-00002.gguf"}
-        editor = await start_editor(_lsp(tmp_path), build_capabilities(shows_progress=True), setting)
+        editor = await start_editor(own_lsp, build_capabilities(shows_progress=True), setting)
         editor.open("class Node:\n    pass\n\n\ndef make():\n    return Nod")
         await wait_for(lambda: any(report[:2] == (None, "ready") for report in editor.reports), 60)
         assert (await editor.ghost(5, 14)).insert_text == "Node"

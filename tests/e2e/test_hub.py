@@ -1,12 +1,9 @@
 """One setting brings a model from a hub, and completions start by themselves when it is here."""
 
-import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +11,9 @@ import pytest
 from midtoken.installed import find_default_model
 from tests.support.helix_editor import run_helix
 from tests.support.hub import Faults, Hub, Repository, run_hub
-from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
+from tests.support.lsp_editor import Script
 from tests.support.neovim_editor import NODE, OpenEditor
-from tests.support.servers import find_processes, wait_until
-from tests.support.vscode import find_missing, install_extension, open_vscode
+from tests.support.vscode import MISSING, install_extension, open_vscode
 
 pytestmark = pytest.mark.e2e
 
@@ -25,38 +21,14 @@ _NAME = "someone/python-6m"
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def hub(own_lsp: Script, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub with the default model under another name."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    assert own_lsp  # its folders are the test's, and its servers end after the hub
     with run_hub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         files = {path.name: path.read_bytes() for path in find_default_model().iterdir() if path.is_file()}
         hub.repositories[_NAME] = Repository.of(files)
         yield hub
-    for pid, command in find_processes(tmp_path).items():
-        if " serve " in command:  # it would wait for other editors
-            os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: not find_processes(tmp_path))
-
-
-def _lsp(tmp_path: Path, *arguments: str) -> Script:
-    command = (sys.executable, "-m", "midtoken", "lsp", f"--state-dir={tmp_path / 'state'}", *arguments)
-    return Script(command, Path(__file__).parents[2], tmp_path / "no log")
-
-
-async def test_a_model_that_is_named_in_the_settings_is_downloaded_and_completes(
-    hub: Hub, start_editor: StartEditor, tmp_path: Path
-) -> None:
-    editor = await start_editor(_lsp(tmp_path), build_capabilities(shows_progress=True), {"model": _NAME})
-    editor.open("class Node:\n    pass\n\n\ndef make():\n    return Nod")
-    assert await editor.ask(5, 14) is None
-    await wait_for(lambda: any(report[:2] == (None, "ready") for report in editor.reports), 60)
-    assert (await editor.ghost(5, 14)).insert_text == "Node"
-    told = [report[3] for report in editor.reports if report[2] == "downloading"]
-    assert len(hub.requests) == 8
-    assert told[0] == "downloading someone/python-6m (licence: apache-2.0), 0 of 14 MB (0 %)"
-    assert "cancellable" in str(editor.progress)
 
 
 def test_a_model_is_downloaded_listed_and_tried_in_the_terminal(hub: Hub, tmp_path: Path) -> None:
@@ -81,40 +53,39 @@ def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
 
 
-def test_neovim_shows_the_download_and_then_ghost_text(hub: Hub, open_editor: OpenEditor, tmp_path: Path) -> None:
+def test_neovim_shows_the_download_and_then_ghost_text(hub: Hub, own_lsp: Script, open_editor: OpenEditor) -> None:
     hub.faults = Faults(delay_s=1.5)
-    editor = open_editor(_lsp(tmp_path).command, NODE, model=_NAME)
-    status = partial(editor.lua, "return require('midtoken').status()")
+    editor = open_editor(own_lsp.command, NODE, model=_NAME)
     downloading = "midtoken: starting (downloading someone/python-6m (licence: apache-2.0), 1 of 14 MB (4 %))"
-    editor.wait_for(status, downloading)
-    editor.wait_for(status, "midtoken: ready", 60)
+    editor.wait_for(lambda: editor.status, downloading)
+    editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e(")
 
 
-def test_helix_has_the_suggestion_of_a_model_that_its_configuration_names(hub: Hub, tmp_path: Path) -> None:
+def test_helix_has_the_suggestion_of_a_model_that_its_configuration_names(
+    hub: Hub, own_lsp: Script, tmp_path: Path
+) -> None:
     assert _NAME in hub.repositories
     (tmp_path / "file.py").write_text("\n".join(NODE))
     editor = "[editor]\nidle-timeout = 20\ncompletion-timeout = 20\nword-completion.enable = false\n"
     model = f'config = {{ model = "{_NAME}" }}'
-    with run_helix(tmp_path, tmp_path / "file.py", _lsp(tmp_path).command, editor, model) as terminal:
+    with run_helix(tmp_path, tmp_path / "file.py", own_lsp.command, editor, model) as terminal:
         terminal.wait_for(lambda lines: any("NOR" in line for line in lines))
         terminal.type("georeturn No")
         terminal.wait_for(lambda lines: any("Node" in line for line in lines[len(NODE) + 1 :]), 60, keys="\x7fo")
 
 
-@pytest.mark.skipif(find_missing() is not None, reason=str(find_missing()))
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 @pytest.mark.timeout(300)
 def test_vs_code_shows_the_download_which_can_be_cancelled(hub: Hub, tmp_path: Path) -> None:
-    workspace, command = tmp_path / "workspace", tmp_path / "bin/midtoken"
-    for folder in (workspace, command.parent):
-        folder.mkdir()
-    command.symlink_to(Path(sys.executable).with_name("midtoken"))
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
     (workspace / "file.py").write_text("\n".join([*NODE, "    return No"]))
     install_extension(tmp_path / "extensions")
     hub.faults = Faults(delay_s=4)
     environment = {"XDG_STATE_HOME": str(tmp_path)}
-    settings = {"midtoken.model": _NAME, "midtoken.command": str(command)}
+    settings = {"midtoken.model": _NAME, "midtoken.command": [sys.executable, "-m", "midtoken"]}
     with open_vscode(tmp_path / "extensions", workspace, workspace / "file.py", environment, settings) as editor:
         editor.wait_for(lambda: "downloading someone/python-6m" in str(editor.notifications), True)
         assert "downloading someone/python-6m" in editor.status

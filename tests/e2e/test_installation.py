@@ -1,18 +1,16 @@
 """Installations with `pip install midtoken` and `pip install 'midtoken[local]'`, outside the source tree."""
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.installations import Installation, install_wheel
-from tests.support.lsp_editor import LspEditor, Script, wait_for
+from tests.support.lsp_editor import LspEditor, Script, StartEditor, wait_for
 from tests.support.servers import EMBEDDED, TRITON, RunningServer, end_servers
 
 pytestmark = pytest.mark.e2e
 
 _SOURCE = "class Node:\n    def __init__(self, value):\n        self.value = value\n\n\nreturn Nod"
-StartEditor = Callable[..., Awaitable[LspEditor]]
 
 
 @pytest.fixture
@@ -22,36 +20,38 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def _make_script(installation: Installation, *arguments: str) -> Script:
+@pytest.fixture(scope="module")
+def local_installation(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    return install_wheel(wheel, tmp_path_factory.mktemp("local"), ["local"])
+
+
+async def _open(start_editor: StartEditor, installation: Installation, *arguments: str) -> LspEditor:
     command = (str(installation.midtoken), "lsp", *arguments)
-    return Script(command, installation.folder, installation.folder / "model.log")
+    editor = await start_editor(Script(command, installation.folder, installation.folder / "model.log"))
+    editor.open(_SOURCE)
+    return editor
 
 
-def test_a_light_installation_completes_with_a_server_elsewhere(
-    light_installation: Installation, real_server: RunningServer, source: Path
+async def _complete(editor: LspEditor) -> str:
+    await wait_for(lambda: any("completion server ready" in text for text in editor.logged), 60)
+    return str((await editor.ghost(5, 10)).insert_text)
+
+
+async def test_a_light_installation_completes_and_shows_ghost_text_with_a_server_elsewhere(
+    light_installation: Installation, embedded_real_server: RunningServer, source: Path, start_editor: StartEditor
 ) -> None:
-    arguments = ("complete", f"{source}:6", "--extent=single_line", "--server", real_server.url)
-    done = light_installation.run(light_installation.midtoken, *arguments)
+    server = f"--server={embedded_real_server.url}"
+    done = light_installation.run(
+        light_installation.midtoken, "complete", f"{source}:6", "--extent=single_line", server
+    )
     assert done.stdout.startswith("e"), done.stderr
-
-
-async def test_a_light_installation_runs_the_language_server(
-    light_installation: Installation, real_server: RunningServer, start_editor: StartEditor
-) -> None:
-    editor = await start_editor(_make_script(light_installation, "--server", real_server.url))
-    editor.open(_SOURCE[:-1])
-    await wait_for(lambda: any("completion server ready" in text for text in editor.logged))
-    editor.edit(5, 9, "d")
-    item = await editor.ghost(5, 10)
-    assert item is not None
-    assert str(item.insert_text).startswith("Node")
+    assert (await _complete(await _open(start_editor, light_installation, server))).startswith("Node")
 
 
 async def test_a_light_language_server_without_a_server_says_which_extra_to_install(
     light_installation: Installation, start_editor: StartEditor
 ) -> None:
-    editor = await start_editor(_make_script(light_installation))
-    editor.open(_SOURCE)
+    editor = await _open(start_editor, light_installation)
     await editor.ask(5, 10)
     await wait_for(lambda: bool(editor.shown))
     assert "cannot run here without onnx" in editor.shown[0]
@@ -60,19 +60,15 @@ async def test_a_light_language_server_without_a_server_says_which_extra_to_inst
 
 @pytest.mark.parametrize("runtime", [TRITON, EMBEDDED])
 async def test_an_installation_with_the_extra_local_completes_and_shows_ghost_text(
-    wheel: Path, tmp_path: Path, source: Path, start_editor: StartEditor, runtime: str
+    local_installation: Installation, tmp_path: Path, source: Path, start_editor: StartEditor, runtime: str
 ) -> None:
-    installation = install_wheel(wheel, tmp_path / "local", ["local"])
+    run, midtoken = local_installation.run, local_installation.midtoken
     arguments = (runtime, f"--state-dir={tmp_path / 'state'}")
-    done = installation.run(installation.midtoken, "complete", f"{source}:6", "--extent=single_line", *arguments)
+    done = run(midtoken, "complete", f"{source}:6", "--extent=single_line", *arguments)
     assert done.stdout.startswith("e"), done.stderr
-    report = installation.run(installation.midtoken, "doctor", *arguments)
-    assert ("without Triton" in report.stdout) == (runtime == EMBEDDED), report.stdout
-    assert "✗" not in report.stdout
-
-    editor = await start_editor(_make_script(installation, *arguments))
-    editor.open(_SOURCE)
-    await wait_for(lambda: any("completion server ready" in text for text in editor.logged))
-    assert str((await editor.ghost(5, 10)).insert_text).startswith("Node")
+    report = run(midtoken, "doctor", *arguments).stdout
+    assert (("without Triton" in report), "✗" in report) == (runtime == EMBEDDED, False), report
+    editor = await _open(start_editor, local_installation, *arguments)
+    assert (await _complete(editor)).startswith("Node")
     await editor.leave()
     end_servers(tmp_path / "state")

@@ -4,14 +4,14 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support.lsp_editor import Script, WriteScript
-from tests.support.terminal import Terminal
+from tests.support.terminal import Terminal, shows
 
 pytestmark = pytest.mark.e2e
 
@@ -48,10 +48,6 @@ def _open(program: list[str], folder: Path, script: Script) -> Iterator[Terminal
         yield terminal
 
 
-def _shows(text: str) -> Callable[[list[str]], bool]:
-    return lambda lines: any(text in line for line in lines)
-
-
 @pytest.mark.skipif(not _has_emacs, reason="emacs-nox or elpa-eglot missing; `make test-other-editors` installs them")
 def test_emacs_completes_half_a_word_with_several_lines(tmp_path: Path, write_script: WriteScript) -> None:
     script = write_script({"ends_with": "-> Nod", "texts": ["e:\n    return Node(1)\n"]})
@@ -60,11 +56,11 @@ def test_emacs_completes_half_a_word_with_several_lines(tmp_path: Path, write_sc
     quiet = "(setq native-comp-async-report-warnings-errors nil make-backup-files nil)\n"
     init.write_text(quiet + _read_configuration("elisp"))
     with _open(["emacs", "-nw", "-q", "-l", str(init), str(file)], tmp_path, script) as terminal:
-        terminal.wait_for(_shows("now managing"), within_s=60)
+        terminal.wait_for(shows("now managing"), within_s=60)
         terminal.type("\x1b>def first() -> Nod")
-        terminal.wait_for(_shows("-> Nod"))
+        terminal.wait_for(shows("-> Nod"))
         terminal.type(_META_TAB)
-        terminal.wait_for(_shows("return Node(1)"))
+        terminal.wait_for(shows("return Node(1)"))
         terminal.type("\x18\x13")
         terminal.wait_for(lambda _: "return" in file.read_text())
     assert file.read_text().rstrip() == _TEXT + "def first() -> Node:\n    return Node(1)"
@@ -78,11 +74,11 @@ def test_vim_completes_half_a_word(tmp_path: Path, write_script: WriteScript) ->
     configuration = _read_configuration("vim")
     init.write_text(f"set nocompatible runtimepath+={_ALE}\nfiletype plugin on\n{configuration}")
     with _open(["vim", "-u", str(init), "-n", str(file)], tmp_path, script) as terminal:
-        terminal.wait_for(_shows("class Node"))
+        terminal.wait_for(shows("class Node"))
         terminal.type("Gox = No")
-        terminal.wait_for(_shows("Node.first"), keys=f"d{_BACKSPACE}d", every_s=3)  # ALE starts the server at a key
+        terminal.wait_for(shows("Node.first"), keys=f"d{_BACKSPACE}d", every_s=3)  # ALE starts the server at a key
         terminal.type(_CONTROL_N + _CONTROL_Y + _ESCAPE)
-        terminal.wait_for(lambda lines: not _shows("midtoken")(lines))
+        terminal.wait_for(lambda lines: not shows("midtoken")(lines))
         terminal.type(":w\r")
         terminal.wait_for(lambda _: "Node.first" in file.read_text())
     assert file.read_text() == _TEXT + "x = Node.first\n"

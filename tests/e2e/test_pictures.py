@@ -12,8 +12,8 @@ import pytest
 from tests.support.helix_editor import run_helix
 from tests.support.neovim_editor import PLUGIN, find_neovim
 from tests.support.servers import RunningServer, wait_until
-from tests.support.terminal import Terminal
-from tests.support.vscode import find_missing, install_extension, open_vscode
+from tests.support.terminal import Terminal, shows
+from tests.support.vscode import MISSING, install_extension, open_vscode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -73,10 +73,6 @@ def _list_command(server: RunningServer) -> list[str]:
     return [sys.executable, "-m", "midtoken", "lsp", "--server", server.url]
 
 
-def _shows(text: str) -> Callable[[list[str]], bool]:
-    return lambda lines: any(text in line for line in lines)
-
-
 @contextmanager
 def _show_neovim(arguments: list[str], environment: Mapping[str, str], folder: Path) -> Iterator[Terminal]:
     """Runs Neovim and its screen as two processes: unpacked beside the system, it cannot start itself again."""
@@ -98,7 +94,7 @@ def _type_until_all_is_shown(terminal: Terminal, shown: str = _SUGGESTED) -> Non
         time.sleep(1)
         terminal.type(_TYPED[-1])
         time.sleep(1)
-        if _shows(shown)(terminal.lines):
+        if shows(shown)(terminal.lines):
             return
         terminal.type("\x7f")
     raise AssertionError("\n".join(terminal.lines))
@@ -111,7 +107,7 @@ def test_neovim(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
     settings.write_text(_NEOVIM_SETTINGS.format(plugin=str(PLUGIN), command=command))
     environment = {"HOME": str(tmp_path), "TERM": "xterm-256color", "COLORTERM": "truecolor", "PATH": "/usr/bin:/bin"}
     with _show_neovim(["-u", str(settings), "stack.py"], environment, tmp_path) as terminal:
-        terminal.wait_for(_shows("midtoken: ready"))
+        terminal.wait_for(shows("midtoken: ready"))
         terminal.type("Go")
         _type_until_all_is_shown(terminal)
         terminal.draw(save("neovim.png"))
@@ -123,25 +119,24 @@ def test_helix(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
     file.write_text(_TEXT)
     command = _list_command(real_server)
     with run_helix(tmp_path, Path(file.name), command, _HELIX_SETTINGS, _HELIX_SERVER, tmp_path, (26, 104)) as terminal:
-        terminal.wait_for(_shows("NOR"))
+        terminal.wait_for(shows("NOR"))
         terminal.type("geo")
         _type_until_all_is_shown(terminal, "self): …")
         terminal.type("\t")  # Helix shows what the selected entry inserts
-        terminal.wait_for(_shows(_SUGGESTED))
+        terminal.wait_for(shows(_SUGGESTED))
         terminal.draw(save("helix.png"))
     assert save("helix.png").stat().st_size < _MAX_BYTES
 
 
-@pytest.mark.skipif(find_missing() is not None, reason=str(find_missing()))
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_vscode(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
-    file, command = workspace / "stack.py", tmp_path / "bin/midtoken"
     workspace.mkdir()
-    command.parent.mkdir()
-    command.symlink_to(Path(sys.executable).with_name("midtoken"))
+    file = workspace / "stack.py"
     file.write_text(_TEXT)
     install_extension(tmp_path / "extensions")
     settings = {
+        "midtoken.command": [sys.executable, "-m", "midtoken"],
         "midtoken.server": real_server.url,
         "midtoken.extent": "block",
         "workbench.activityBar.location": "hidden",
@@ -155,7 +150,7 @@ def test_vscode(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
         "editor.hideCursorInOverviewRuler": True,
         "editor.overviewRulerBorder": False,
     }
-    environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path)}
+    environment = {"XDG_STATE_HOME": str(tmp_path)}
     with open_vscode(tmp_path / "extensions", workspace, file, environment, settings) as editor:
         editor.wait_for(lambda: editor.status, "midtoken: ready")
         editor.press("Control+b")  # hides the side bar
@@ -169,6 +164,6 @@ def test_vscode(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
         editor.press("Escape")
         editor.type(_TYPED[-1])
         editor.wait_for(lambda: _SUGGESTED in (editor.ghost or ""), True)
-        editor.resize(900, 480)
+        editor.act("resize", "900x480")
         editor.picture(save("vscode.png"))
     assert save("vscode.png").stat().st_size < _MAX_BYTES

@@ -14,12 +14,12 @@ from inference.protocol.completion import CompletionRequest, Extent, Healing
 from inference.serving.client import Client
 from midtoken.answer import Answer, read_answer
 from midtoken.playground.pictures import HealingPicture, Question, draw_healing, draw_next_byte
-from tests.support.playground import Page, RunningPlayground, find_missing, open_page, run_playground
+from tests.support.playground import MISSING, PlaygroundPage, RunningPlayground, open_page, run_playground
 from tests.support.servers import RunningServer, find_free_endpoint, find_processes
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(find_missing() is not None, reason=str(find_missing())),
+    pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
     pytest.mark.timeout(300),
 ]
 
@@ -32,28 +32,27 @@ def make():
     return Nod"""  # the page's example
 
 
-@pytest.fixture
-def playground(real_server: RunningServer, tmp_path: Path) -> Iterator[RunningPlayground]:
-    """A playground whose processes have the test's folder in their command lines."""
-    with run_playground(f"--server={real_server.url}", f"--state-dir={tmp_path}") as playground:
+@pytest.fixture(scope="module")
+def playground(real_server: RunningServer) -> Iterator[RunningPlayground]:
+    with run_playground(f"--server={real_server.url}") as playground:
         yield playground
 
 
-@pytest.fixture
-def page(playground: RunningPlayground) -> Iterator[Page]:
-    """Its page, which must not have caused an error in the browser."""
+@pytest.fixture(scope="module")
+def chromium(playground: RunningPlayground) -> Iterator[PlaygroundPage]:
+    """Chromium, with the page of the playground until a test opens another one."""
     with open_page(playground.url) as page:
         yield page
-        assert page.problems == []
 
 
-def _write(page: Page, text: str) -> None:
-    """Replaces the whole text, and leaves the cursor at its end. The editor indents lines after indented ones."""
-    page.press("Control+a")
-    page.insert(text)
+@pytest.fixture
+def page(chromium: PlaygroundPage) -> Iterator[PlaygroundPage]:
+    """The page, which must not cause an error in the browser."""
+    yield chromium
+    assert chromium.act("problems") == []
 
 
-def _type_nod(page: Page) -> None:
+def _type_nod(page: PlaygroundPage) -> None:
     """Types the last word of the page's example again."""
     page.click("return Nod")
     for _ in "Nod":
@@ -61,33 +60,28 @@ def _type_nod(page: Page) -> None:
     page.type("Nod")
 
 
-def test_typing_inside_a_token_shows_ghost_text_and_tab_accepts_it(page: Page) -> None:
-    _type_nod(page)
-    page.wait_for_ghost("e")
-    page.press("Tab")
-    page.wait_for_ghost(None)
-    assert page.lines[6] == "    return Node"
-
-
-def test_a_word_can_be_accepted(page: Page) -> None:
-    _write(page, 'import urllib.request\n\nurl = "ht')
-    page.type("t")  # nothing is suggested after what looks like a paste
-    page.wait_for(lambda: (page.ghost or "").startswith("p://www."), True)
-    page.press("Control+ArrowRight")
-    page.wait_for(lambda: (page.ghost or "").startswith("://www."), True)
-    assert page.lines[-1].startswith('url = "http://www.')
-
-
-def test_ghost_text_follows_what_is_typed_and_deleted(page: Page) -> None:
+def test_ghost_text_follows_what_is_typed_and_deleted_and_tab_accepts_it(page: PlaygroundPage) -> None:
     _type_nod(page)
     page.wait_for_ghost("e")
     page.press("Backspace")
     page.wait_for(lambda: page.ghost not in (None, "e"), True)
     page.type("d")
     page.wait_for_ghost("e")
+    page.press("Tab")
+    page.wait_for_ghost(None)
+    assert page.act("lines")[6] == "    return Node"
 
 
-def test_the_pictures_show_what_the_server_says(page: Page, real_server: RunningServer) -> None:
+def test_a_word_can_be_accepted(page: PlaygroundPage) -> None:
+    page.insert('import urllib.request\n\nurl = "ht')
+    page.type("t")  # nothing is suggested after what looks like a paste
+    page.wait_for(lambda: (page.ghost or "").startswith("p://www."), True)
+    page.press("Control+ArrowRight")
+    page.wait_for(lambda: (page.ghost or "").startswith("://www."), True)
+    assert page.act("lines")[-1].startswith('url = "http://www.')
+
+
+def test_the_pictures_show_what_the_server_says(page: PlaygroundPage, real_server: RunningServer) -> None:
     question = Question(0, _RETURN_NOD, "\n")
     _type_nod(page)
     shown = page.wait_for_pictures()
@@ -145,7 +139,7 @@ def _show_share(share: float) -> str:
 
 
 @pytest.mark.parametrize("example", ["= Nod", "return Nod", '"http:', "fill in", "größe", "blanks"])
-def test_each_example_has_ghost_text_and_pictures(page: Page, example: str) -> None:
+def test_each_example_has_ghost_text_and_pictures(page: PlaygroundPage, example: str) -> None:
     page.wait_for_pictures()
     page.click(example)
     page.wait_for(lambda: page.ghost is not None, True)
@@ -155,17 +149,18 @@ def test_each_example_has_ghost_text_and_pictures(page: Page, example: str) -> N
     assert shown["bytes"]
 
 
-def test_control_and_bidirectional_characters_are_shown_as_marks(page: Page) -> None:
-    _write(page, 'x = "\u202e\x1b\u2066 Nod')
+def test_control_and_bidirectional_characters_are_shown_as_marks(page: PlaygroundPage) -> None:
+    page.insert('x = "\u202e\x1b\u2066 Nod')
     page.wait_for_pictures()
-    assert "\\u202e" in page.text
-    assert not {"\u202e", "\x1b", "\u2066"} & set(page.text)
+    text = page.act("text")
+    assert "\\u202e" in text
+    assert not {"\u202e", "\x1b", "\u2066"} & set(text)
 
 
-@pytest.mark.parametrize("width", [1280, 1000, 700, 400])
-def test_the_page_fits_into_the_window(page: Page, width: int) -> None:
+@pytest.mark.parametrize("width", [400, 700, 1000, 1280])
+def test_the_page_fits_into_the_window(page: PlaygroundPage, width: int) -> None:
     page.wait_for_pictures()
-    assert page.find_overflow(width) <= 0
+    assert page.act("overflow", str(width)) <= 0
 
 
 @pytest.mark.parametrize("headers", [{}, {"Host": "evil.example"}, {"Origin": "http://evil.example"}])
@@ -175,19 +170,14 @@ def test_other_programs_and_sites_are_refused(playground: RunningPlayground, hea
         urllib.request.urlopen(urllib.request.Request(address, headers=headers))
 
 
-def test_an_unreachable_server_is_named_on_the_page() -> None:
-    url = find_free_endpoint().grpc_url
-    with run_playground(f"--server={url}") as playground, open_page(playground.url) as page:
-        page.wait_for(lambda: page.tone, "bad")
-        assert f"no server answers at {url}" in page.status
-
-
-def test_interrupting_it_ends_all_its_processes_and_tells_the_page(
-    playground: RunningPlayground, page: Page, tmp_path: Path
+def test_an_unreachable_server_is_named_on_the_page_and_an_interrupt_ends_all_and_tells_it(
+    chromium: PlaygroundPage, tmp_path: Path
 ) -> None:
-    page.wait_for(lambda: page.ghost is not None, True)
-    page.wait_for(lambda: page.tone, "good")
-    assert playground.interrupt() == 0
+    url = find_free_endpoint().grpc_url
+    with run_playground(f"--server={url}", f"--state-dir={tmp_path}") as playground:
+        chromium.open(playground.url)
+        chromium.wait_for(lambda: chromium.tone, "bad")
+        assert f"no server answers at {url}" in chromium.status
+        assert playground.interrupt() == 0
     assert find_processes(tmp_path) == {}
-    page.wait_for(lambda: page.tone, "bad")
-    assert page.status.startswith("The playground has ended")
+    chromium.wait_for(lambda: chromium.status.startswith("The playground has ended"), True)

@@ -5,41 +5,38 @@ In Neovim, the buffer and the ghost text are also what a simple model of the edi
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.replay import helix, neovim, vscode
-from tests.support.replay.steps import draw_seed, run_replays
-from tests.support.vscode import find_missing
+from tests.support.replay.steps import Outcome, draw_seed, run_replays
+from tests.support.vscode import MISSING
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(0)]
 
 
-def _play_vscode(folder: Path, seed: int, steps: int, end: str) -> Any:
-    return vscode.play(folder.parent / "extensions", folder, seed, steps, end)
+def _play_vscode(folder: Path, seed: int, steps: int) -> Outcome:
+    return vscode.play(folder.parent / "extensions", folder, seed, steps)
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
 @pytest.mark.parametrize(
-    ("play", "num_steps", "limits"),
+    ("play", "num_steps", "steps_each"),
     [
-        pytest.param(neovim.play, 150, (), id="neovim"),
-        pytest.param(helix.play, 80, (helix.STEPS_EACH,), id="helix"),
+        pytest.param(neovim.play, 240, 120, id="neovim"),
+        pytest.param(helix.play, 100, helix.STEPS_EACH, id="helix"),
         pytest.param(
             _play_vscode,
-            80,
-            (vscode.STEPS_EACH,),
+            100,
+            vscode.STEPS_EACH,
             id="vscode",
-            marks=pytest.mark.skipif(find_missing() is not None, reason=str(find_missing())),
+            marks=pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
         ),
     ],
 )
 def test_random_editing_keeps_all_in_step(
-    play: Callable[..., Any],
+    play: Callable[[Path, int, int], Outcome],
     num_steps: int,
-    limits: tuple[int, ...],
-    end: str,
+    steps_each: int,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
@@ -48,7 +45,7 @@ def test_random_editing_keeps_all_in_step(
     if seed is None:
         seed = draw_seed() if long_steps else 1
     outcome = run_replays(
-        lambda seed, steps: play(tmp_path / str(seed), seed, steps, end), long_steps or num_steps, seed, *limits
+        lambda seed, steps: play(tmp_path / str(seed), seed, steps), long_steps or num_steps, seed, steps_each
     )
     with capsys.disabled():
         print(f"from seed {seed}: {outcome.counts}")

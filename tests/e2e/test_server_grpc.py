@@ -123,8 +123,8 @@ async def test_the_time_to_the_first_chunk_is_observed_for_each_completion(serve
     await _wait_until(lambda: server.read_metric("midtoken_first_chunk_ms_count") >= before + 3)
 
 
-async def test_a_length_limit_ends_a_completion(any_real_server: RunningServer) -> None:
-    *_, last = await _complete(any_real_server, CompletionRequest("def main(", max_tokens=3, extent=Extent.BLOCK))
+async def test_a_length_limit_ends_a_completion(embedded_real_server: RunningServer) -> None:
+    *_, last = await _complete(embedded_real_server, CompletionRequest("def main(", max_tokens=3, extent=Extent.BLOCK))
     assert last.finish_reason is FinishReason.LENGTH
     assert last.stats is not None
     assert last.stats.num_tokens == 3

@@ -1,7 +1,6 @@
 """What a web page in a real Chromium can do to a real server through its HTTP and metrics ports: nothing."""
 
 import json
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -11,13 +10,14 @@ from typing import Any
 import pytest
 
 from inference.serving.loopback import ADDRESS
-from tests.support.playground import CHROMIUM, LIBRARY, NODE
+from tests.support.browser import CHROMIUM, NODE
+from tests.support.playground import LIBRARY
 from tests.support.servers import RunningServer, make_scripted, run_server, wait_until
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(
-        not (NODE.exists() and LIBRARY.exists() and shutil.which(CHROMIUM)),
+        not (NODE.exists() and LIBRARY.exists() and CHROMIUM),
         reason="`make test-playground` gets a browser",
     ),
 ]
@@ -100,7 +100,7 @@ def _ask_as_pages(asked: Sequence[tuple[str, int | None, str]]) -> Any:
         for page, port, mode in asked
     ]
     done = subprocess.run(
-        [str(NODE), "--input-type=module", "-e", _BROWSER, shutil.which(CHROMIUM) or "", json.dumps(questions)],
+        [str(NODE), "--input-type=module", "-e", _BROWSER, CHROMIUM, json.dumps(questions)],
         cwd=LIBRARY.parents[1],
         stdout=subprocess.PIPE,
         timeout=120,

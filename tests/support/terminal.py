@@ -14,6 +14,11 @@ _ASKED_FOR_ATTRIBUTES = "\x1b[c"
 _ATTRIBUTES = "\x1b[?62;22c"  # a VT220 with colours
 
 
+def shows(text: str) -> Callable[[list[str]], bool]:
+    """Returns a condition for `Terminal.wait_for`."""
+    return lambda lines: any(text in line for line in lines)
+
+
 class _Screen(pyte.Screen):  # type: ignore[misc]  # pyte has no types
     """Accepts what newer programs ask a terminal."""
 
@@ -32,6 +37,7 @@ class Terminal:
         rows, columns = size
         self._screen = _Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
+        self._lines = [""] * rows
         self._process = pexpect.spawn(
             command[0], list(command[1:]), env=dict(environment), cwd=folder, dimensions=size, timeout=None
         )
@@ -48,8 +54,9 @@ class Terminal:
     @property
     def lines(self) -> list[str]:
         """The screen now."""
-        self._read()
-        return [line.rstrip() for line in self._screen.display]
+        if self._read():
+            self._lines = [line.rstrip() for line in self._screen.display]
+        return self._lines
 
     def draw(self, path: Path) -> None:
         """Writes a picture of the screen to a file."""
@@ -68,11 +75,13 @@ class Terminal:
                 self.type(keys)
         return lines
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Returns whether there was anything new."""
         try:
             output = self._process.read_nonblocking(1 << 16, timeout=0.02)
         except (pexpect.TIMEOUT, pexpect.EOF):
-            return
+            return False
         if _ASKED_FOR_ATTRIBUTES.encode() in output:
             self._process.send(_ATTRIBUTES)
         self._stream.feed(output)
+        return True

@@ -1,27 +1,23 @@
 """A real VS Code with the extension in editors/vscode: code-server, and a headless Chromium that shows it."""
 
-import contextlib
 import json
 import os
-import shutil
-import signal
+import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-_ROOT = Path(__file__).parents[2]
-_EDITORS = _ROOT / "build/editors"
-_NODE = _EDITORS / "node/bin/node"
-_DRIVER = _ROOT / "editors/vscode/test/e2e/driver.ts"
+from tests.support.browser import ROOT, Page, name_missing, read_lines, run_driver, run_program
+
 # code-server would ask a public gallery for its extensions, and put the environment of a login shell over the test's.
 _ALONE = {"EXTENSIONS_GALLERY": '{"serviceUrl": "http://127.0.0.1:9"}', "VSCODE_CLI": "1"}
-_CODE_SERVER = _EDITORS / "code-server/code-server"
-_VSIX = _EDITORS / "midtoken.vsix"
+_CODE_SERVER = ROOT / "build/editors/code-server/code-server"
+_VSIX = ROOT / "build/editors/midtoken.vsix"
+MISSING = name_missing(_CODE_SERVER, _VSIX, target="test-vscode")
 
 # So that nothing but the extension shows text, and nothing covers the editor.
 _USER_SETTINGS: Mapping[str, Any] = {
@@ -37,55 +33,38 @@ _USER_SETTINGS: Mapping[str, Any] = {
 }
 
 
-def find_missing() -> str | None:
-    """Returns what is missing for `open_vscode`, in words; None if all is there."""
-    missing = [str(path) for path in (_CODE_SERVER, _VSIX, _NODE) if not path.exists()]
-    if _find_chromium() is None:
-        missing.append("chromium")
-    return f"{', '.join(missing)} missing; `make test-vscode` builds and tests" if missing else None
-
-
 def install_extension(extensions: Path) -> None:
     """Installs the built extension into a folder of extensions."""
     user = extensions.parent / "installer"  # otherwise code-server writes its configuration into the home folder
-    command: list[str | Path] = [
-        _CODE_SERVER,
-        "--user-data-dir",
-        user,
-        "--config",
-        user / "config.yaml",
-        "--extensions-dir",
-        extensions,
-    ]
-    subprocess.run([*command, "--install-extension", _VSIX], check=True, capture_output=True)
+    folders = ("--user-data-dir", user, "--config", user / "config.yaml", "--extensions-dir", extensions)
+    subprocess.run([_CODE_SERVER, *folders, "--install-extension", _VSIX], check=True, capture_output=True)
 
 
-@dataclass(frozen=True, slots=True)
-class VsCode:
+def write_command(path: Path, command: Sequence[str], *last: str) -> None:
+    """Writes a program that runs a command in the source tree, with the arguments that it is given and some more."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\ncd {shlex.quote(str(ROOT))} && exec {shlex.join(command)} "$@" {shlex.join(last)}\n')
+    path.chmod(0o755)
+
+
+class VsCode(Page):
     """A window of VS Code that shows one file."""
 
-    file: Path
-    logs: Path  # the folder of all logs
-    _driver: "subprocess.Popen[str]"
-
-    def type(self, text: str) -> None:
-        self._act("type", text)
-
-    def press(self, keys: str) -> None:
-        """Presses keys together, such as `Control+ArrowRight`."""
-        self._act("press", keys)
+    def __init__(self, driver: "subprocess.Popen[str]", file: Path, logs: Path) -> None:
+        super().__init__(driver)
+        self.file = file
+        self.logs = logs  # the folder of all logs
 
     def run(self, command: str) -> None:
         """Runs a command by its name in the command palette."""
-        self._act("command", command)
+        self.act("command", command)
 
-    def resize(self, width: int, height: int) -> None:
-        """Sets the size of the window."""
-        self._act("resize", f"{width}x{height}")
-
-    def picture(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._act("screenshot", str(path))
+    def open(self, name: str) -> None:
+        """Opens another file of the workspace."""
+        self.press("Control+p")
+        self.type(name)
+        time.sleep(1)  # VS Code looks for it
+        self.press("Enter")
 
     def save(self) -> str:
         """Saves the file and returns its text."""
@@ -95,44 +74,23 @@ class VsCode:
         return self.file.read_text()
 
     @property
-    def ghost(self) -> Any:
-        """The ghost text, or None."""
-        return self._act("ghost")
-
-    @property
     def screen(self) -> tuple[list[str], list[str], bool]:
         """The lines as they are drawn, with and without the ghost text, and whether there is any."""
-        screen = self._act("screen")
+        screen = self.act("screen")
         return screen["lines"], screen["ownLines"], screen["hasGhost"]
 
     @property
-    def status(self) -> Any:
-        """What the status item says, or None if it is hidden."""
-        return self._act("status")
+    def status(self) -> str:
+        """What the status item says; empty if it is hidden."""
+        return self.act("status") or ""
 
     @property
     def notifications(self) -> Any:
-        return self._act("notifications")
+        return self.act("notifications")
 
     @property
-    def terminal(self) -> Any:
-        return self._act("terminal")
-
-    def wait_for(self, find: Callable[[], Any], wanted: Any, within_s: float = 20.0) -> None:
-        """Waits until `find` returns what is wanted. Fails with what it returned last."""
-        deadline_s = time.monotonic() + within_s
-        while (found := find()) != wanted:
-            assert time.monotonic() < deadline_s, f"{found!r} instead of {wanted!r}"
-            time.sleep(0.05)
-
-    def wait_for_ghost(self, text: str | None) -> None:
-        self.wait_for(lambda: self.ghost, text)
-
-    def _act(self, action: str, argument: str = "") -> Any:
-        assert self._driver.stdin is not None
-        self._driver.stdin.write(json.dumps({"action": action, "argument": argument}) + "\n")
-        self._driver.stdin.flush()
-        return _read_result(self._driver)
+    def terminal(self) -> str:
+        return str(self.act("terminal"))
 
 
 @contextmanager
@@ -151,52 +109,10 @@ def open_vscode(
         *("--extensions-dir", extensions, "--config", user / "config.yaml", "--disable-telemetry"),
         *("--disable-update-check", "--disable-workspace-trust", "--disable-getting-started-override"),
     ]
-    with _run(command, {**os.environ, **_ALONE, **environment}) as server:
-        url = _read_address(server)
+    with run_program(command, {**os.environ, **_ALONE, **environment}) as server:
+        listening = "HTTP server listening on "
+        url = read_lines(server, listening)[-1].partition(listening)[2].strip().rstrip("/")
         payload = [["openFile", f"vscode-remote://{url.removeprefix('http://')}{file}"]]
         query = urlencode({"folder": str(folder), "payload": json.dumps(payload)})
-        chromium = _find_chromium()
-        assert chromium is not None
-        with _run([_NODE, _DRIVER, chromium, f"{url}/?{query}"], os.environ) as driver:
-            _read_result(driver)
-            yield VsCode(file, user / "logs", driver)
-            assert driver.stdin is not None
-            driver.stdin.close()
-            driver.wait(20)
-
-
-@contextmanager
-def _run(command: Sequence[str | Path], environment: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):  # the driver has ended by itself
-                os.killpg(process.pid, signal.SIGTERM)  # VS Code's extension host does not end with code-server
-
-
-def _read_address(server: "subprocess.Popen[str]") -> str:
-    """Returns the address that code-server prints once it listens."""
-    assert server.stdout is not None
-    lines = []
-    for line in server.stdout:
-        lines.append(line)
-        if "HTTP server listening on " in line:
-            return line.split("HTTP server listening on ")[1].strip().rstrip("/")
-    raise AssertionError(f"code-server ended: {''.join(lines)}")
-
-
-def _read_result(driver: "subprocess.Popen[str]") -> Any:
-    assert driver.stdout is not None
-    line = driver.stdout.readline()
-    assert line, "the driver of Chromium has ended; its error is above"
-    answer = json.loads(line)
-    assert "error" not in answer, answer["error"]
-    return answer["result"]
-
-
-def _find_chromium() -> str | None:
-    return shutil.which(os.environ.get("MIDTOKEN_CHROMIUM", "chromium"))
+        with run_driver(ROOT / "editors/vscode/test/e2e/driver.ts", f"{url}/?{query}") as driver:
+            yield VsCode(driver, file, user / "logs")

@@ -1,7 +1,5 @@
 """Random editing in Helix: its buffer is the language server's text, and its menu is the answer for that text."""
 
-import random
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +8,7 @@ from pathlib import Path
 from tests.support.helix_editor import run_helix
 from tests.support.replay.recording import Ask, Item, Recording, expand_tabs, write_script
 from tests.support.replay.samples import LINES, TYPED
-from tests.support.replay.steps import Action, Counts, Outcome, run_steps
+from tests.support.replay.steps import Action, Outcome, Replay, find_line_end, run_steps
 from tests.support.terminal import Terminal
 
 _SETTINGS = """[editor]
@@ -32,11 +30,11 @@ _PATIENCE_S = 15.0
 STEPS_EACH = 50  # of a replay: the text must fit on the screen
 
 
-def play(folder: Path, seed: int, num_steps: int, end: str = "\n") -> Outcome:
+def play(folder: Path, seed: int, num_steps: int) -> Outcome:
     """Plays one replay in a new Helix."""
-    with _open(folder, end) as (terminal, file, recording):
+    with _open(folder, find_line_end(seed)) as (terminal, file, recording):
         replay = HelixReplay(terminal, file, recording, seed)
-        return run_steps(replay, replay.rng, num_steps)
+        return run_steps(replay, num_steps)
 
 
 @contextmanager
@@ -44,8 +42,7 @@ def _open(folder: Path, end: str) -> Iterator[tuple[Terminal, Path, Recording]]:
     folder.mkdir(parents=True, exist_ok=True)
     file, record = folder / "file.py", folder / "record.jsonl"
     file.write_text("".join(line + end for line in LINES), newline="")
-    command = [sys.executable, "-m", "tests.support.recorded_server", str(write_script(folder))]
-    with run_helix(folder, file, command, _SETTINGS, size=_SIZE) as terminal:
+    with run_helix(folder, file, write_script(folder), _SETTINGS, size=_SIZE) as terminal:
         recording = Recording(record, "utf-8")
         terminal.wait_for(lambda lines: " NOR " in lines[-2] and "file.py" in lines[-2])
         terminal.type("i")
@@ -59,17 +56,13 @@ def _open(folder: Path, end: str) -> Iterator[tuple[Terminal, Path, Recording]]:
         yield terminal, file, recording
 
 
-class HelixReplay:
-    """Edits in one file. See `tests.support.replay.steps.Replay`."""
+class HelixReplay(Replay):
+    """What is shown is the menu's entry, if the menu is open."""
 
     def __init__(self, terminal: Terminal, file: Path, recording: Recording, seed: int) -> None:
-        self.counts = Counts()
-        self.steps: list[str] = []
-        self.rng = random.Random(seed)
+        super().__init__(recording, seed)
         self._terminal = terminal
         self._file = file
-        self._recording = recording
-        self._shown: Item | None = None  # the menu's entry, if the menu is open
 
     def list_actions(self) -> Sequence[tuple[float, Action]]:
         return [
@@ -203,12 +196,6 @@ class HelixReplay:
         if self._recording.text == before or ask is None or ask.text != self._recording.text:
             return "Helix has not asked for the text after the key"
         return f"the menu does not show {ask.items}" if ask.items and self._shown is None else None
-
-    def _find_rest(self) -> str:
-        ask = self._recording.last
-        if self._shown is None or ask is None:
-            return ""
-        return (self._shown.before + self._shown.text)[ask.cursor :]
 
     def _compare(self, wanted: str | None = None, writes: bool | None = None) -> None:
         """Waits until all agrees. In most steps, Helix also writes the file, which closes the menu."""

@@ -1,7 +1,5 @@
 """Random editing in Neovim, compared with a model after each step."""
 
-import random
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 from tests.support.neovim_editor import Editor, open_file, run_neovim
 from tests.support.replay.recording import Recording, write_script
 from tests.support.replay.samples import LINES, TYPED
-from tests.support.replay.steps import Action, Counts, Outcome, run_steps
+from tests.support.replay.steps import Action, Outcome, Replay, find_line_end, run_steps
 from tests.support.text_model import Offer, TextModel
 
 _KEYS = {"\n": "<CR>", "\t": "<C-v><Tab>", " ": "<Space>"}
@@ -57,28 +55,24 @@ end
 _OPTIONS = "noautoindent indentexpr= noexpandtab softtabstop=0 textwidth=0 formatoptions= nosmarttab indentkeys="
 
 
-def play(folder: Path, seed: int, num_steps: int, end: str = "\n") -> Outcome:
+def play(folder: Path, seed: int, num_steps: int) -> Outcome:
     """Plays one replay in a new Neovim."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "tests.support.recorded_server", str(write_script(folder))]
     with run_neovim(folder) as editor:
-        editor.lua("require('midtoken').setup(...)", {"cmd": command})
+        editor.lua("require('midtoken').setup(...)", {"cmd": write_script(folder)})
         editor.lua(_INSTRUMENT)
-        open_file(editor, folder / "file.py", LINES, end)
+        open_file(editor, folder / "file.py", LINES, find_line_end(seed))
         recording = Recording(folder / "record.jsonl", "utf-8")
         replay = NeovimReplay(editor, recording, LINES, seed)
-        return run_steps(replay, replay.rng, num_steps)
+        return run_steps(replay, num_steps)
 
 
-class NeovimReplay:
-    """Compares buffer, cursor and ghost text with the model. See `tests.support.replay.steps.Replay`."""
+class NeovimReplay(Replay):
+    """Compares buffer, cursor and ghost text with the model."""
 
     def __init__(self, editor: Editor, recording: Recording, lines: Sequence[str], seed: int) -> None:
-        self.counts = Counts()
-        self.steps: list[str] = []
+        super().__init__(recording, seed)
         self._editor = editor
-        self._recording = recording
-        self.rng = random.Random(seed)
         self._model = TextModel("\n".join(lines).encode())
         self._offers: list[Offer] = []  # the first that fits is shown
         self._direction = 0  # in which the key that was pressed last moves through several suggestions

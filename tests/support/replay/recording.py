@@ -1,6 +1,7 @@
 """Reads what `tests.support.recorded_server` records: the text that the language server has, and its answers."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 from wcwidth import wcwidth
 
+from tests.support.lsp_editor import make_script
 from tests.support.replay.samples import COMPLETIONS
 
 _METHODS = ("textDocument/inlineCompletion", "textDocument/completion")
@@ -45,8 +47,6 @@ class Recording:
     def __init__(self, path: Path, encoding: str) -> None:
         self.text: str | None = None
         self.asks: list[Ask] = []
-        self.answers: list[Mapping[str, Any]] = []
-        self.notifications: list[Mapping[str, Any]] = []  # of the editor
         self._path = path
         self._num_read = 0
         self._encoding = encoding
@@ -87,8 +87,6 @@ class Recording:
             ask = Ask(text, find_offset(text, params["position"], self._encoding), is_invoked)
             self.asks.append(ask)
             self._by_id[message["id"]] = ask
-        elif "id" not in message:
-            self.notifications.append(message)
 
     def _take_answer(self, message: Mapping[str, Any]) -> None:
         ask = self._by_id.pop(message.get("id"), None)
@@ -100,13 +98,11 @@ class Recording:
             ask.items = [_to_item(item, ask.text, self._encoding) for item in result["items"]]
 
 
-def write_script(folder: Path) -> Path:
-    """Writes the file for `tests.support.recorded_server`, with the samples. It records to record.jsonl."""
+def write_script(folder: Path) -> list[str]:
+    """Returns the command of `tests.support.recorded_server` with the samples. It records to record.jsonl."""
     rules = [{"ends_with": ending, "texts": texts} for ending, texts in COMPLETIONS]
-    script = {"rules": rules, "log": str(folder / "model.log"), "record": str(folder / "record.jsonl")}
-    path = folder / "script.json"
-    path.write_text(json.dumps(script))
-    return path
+    script = make_script(folder, *rules, record=str(folder / "record.jsonl"))
+    return [sys.executable, "-m", "tests.support.recorded_server", script.command[-1]]
 
 
 def expand_tabs(line: str) -> str:

@@ -1,8 +1,6 @@
 """Random editing in VS Code: its buffer is the language server's text, and its screen is the answer for that text."""
 
-import random
 import re
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,10 +9,9 @@ from pathlib import Path
 
 from tests.support.replay.recording import Ask, Item, Recording, expand_tabs, write_script
 from tests.support.replay.samples import LINES, TYPED
-from tests.support.replay.steps import Action, Counts, Outcome, run_steps
-from tests.support.vscode import VsCode, install_extension, open_vscode
+from tests.support.replay.steps import Action, Outcome, Replay, find_line_end, run_steps
+from tests.support.vscode import VsCode, install_extension, open_vscode, write_command
 
-_ROOT = Path(__file__).parents[3]
 # Each change is saved, so that the file is the buffer. More lines fit in the window.
 _SETTINGS = {
     "files.autoSave": "afterDelay",
@@ -32,11 +29,11 @@ _PATIENCE_S = 15.0
 STEPS_EACH = 60  # of a replay: the text must fit on the screen
 
 
-def play(extensions: Path, folder: Path, seed: int, num_steps: int, end: str = "\n") -> Outcome:
+def play(extensions: Path, folder: Path, seed: int, num_steps: int) -> Outcome:
     """Plays one replay in a new VS Code, in which the extension is installed."""
-    with _open(extensions, folder, end) as (editor, recording):
+    with _open(extensions, folder, find_line_end(seed)) as (editor, recording):
         replay = VsCodeReplay(editor, recording, seed)
-        return run_steps(replay, replay.rng, num_steps)
+        return run_steps(replay, num_steps)
 
 
 @contextmanager
@@ -45,28 +42,20 @@ def _open(extensions: Path, folder: Path, end: str) -> Iterator[tuple[VsCode, Re
     workspace.mkdir(parents=True)
     if not extensions.exists():
         install_extension(extensions)
-    server = shlex.join([sys.executable, "-m", "tests.support.recorded_server", str(write_script(folder))])
-    program.write_text(f"#!/bin/sh\ncd {shlex.quote(str(_ROOT))} && exec {server}\n")
-    program.chmod(0o755)
+    write_command(program, write_script(folder))
     file = workspace / "file.py"
     file.write_text("".join(line + end for line in LINES), newline="")
     settings = {**_SETTINGS, "midtoken.command": [str(program)]}
     with open_vscode(extensions, workspace, file, {"PATH": "/usr/bin:/bin"}, settings) as editor:
-        editor.wait_for(lambda: "ready" in (editor.status or ""), True)
+        editor.wait_for(lambda: "ready" in editor.status, True)
         editor.press("Control+Home")
         yield editor, Recording(folder / "record.jsonl", "utf-16-le")
 
 
-class VsCodeReplay:
-    """Edits in one file. See `tests.support.replay.steps.Replay`."""
-
+class VsCodeReplay(Replay):
     def __init__(self, editor: VsCode, recording: Recording, seed: int) -> None:
-        self.counts = Counts()
-        self.steps: list[str] = []
-        self.rng = random.Random(seed)
+        super().__init__(recording, seed)
         self._editor = editor
-        self._recording = recording
-        self._shown: Item | None = None  # the suggestion that is shown
         self._num_asks = 0  # before the last key
         self._text_before: str | None = None
 
@@ -179,12 +168,6 @@ class VsCodeReplay:
         """If the key did not change the text, it may have moved the cursor: a suggestion that is shown may go soon."""
         if self._recording.text == self._text_before:
             self._shown = None
-
-    def _find_rest(self) -> str:
-        ask = self._recording.last
-        if self._shown is None or ask is None:
-            return ""
-        return (self._shown.before + self._shown.text)[ask.cursor :]
 
     def _find_unasked(self, text: str) -> str | None:
         """A key that may change the text was pressed. Returns what is still missing, in words."""

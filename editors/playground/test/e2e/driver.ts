@@ -106,9 +106,18 @@ const ACTIONS: Readonly<Record<string, Action>> = {
   /** Writes a picture of the page to a file. */
   screenshot: (page, path) => page.screenshot({ path }),
 
-  /** From now on, the page is in light or dark colours. */
-  scheme: (page, value) => page.emulateMediaFeatures([{ name: "prefers-color-scheme", value }]),
+  open,
 };
+
+let host = ""; // of the page
+
+/** Shows another page, and forgets the problems of the last one. */
+async function open(page: Page, url: string): Promise<void> {
+  host = new URL(url).host;
+  problems.length = 0;
+  await page.goto(url);
+  await page.waitForSelector(".monaco-editor .view-line", { timeout: 60_000 });
+}
 
 async function main([chromium = "", url = ""]: string[]): Promise<void> {
   const browser = await launch({
@@ -121,9 +130,8 @@ async function main([chromium = "", url = ""]: string[]): Promise<void> {
     if (page === undefined) {
       throw new Error("Chromium has no page");
     }
-    watch(page, new URL(url).host);
-    await page.goto(url);
-    await page.waitForSelector(".monaco-editor .view-line", { timeout: 60_000 });
+    watch(page);
+    await open(page, url);
     report({ result: null });
     for await (const line of createInterface({ input: process.stdin })) {
       report(await act(page, line));
@@ -133,7 +141,7 @@ async function main([chromium = "", url = ""]: string[]): Promise<void> {
   }
 }
 
-function watch(page: Page, host: string): void {
+function watch(page: Page): void {
   page.on("console", (message) => {
     if (message.type() === "error" || message.type() === "warn") {
       problems.push(`${message.type()}: ${message.text()}`);
