@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from inference.protocol import completion
 from inference.protocol.arrays import Array
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason
 from inference.serving.client import Client
+from inference.serving.private_files import open_folder
 from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
@@ -33,8 +36,10 @@ async def _send_raw(server: RunningServer, name: str, kind: str, array: Array) -
     async def requests() -> AsyncIterator[dict[str, Any]]:
         yield {"model_name": "completion", "inputs": [tensor]}
 
-    async with InferenceServerClient(server.url) as client:
-        answers = [answer async for answer in client.stream_infer(requests())]
+    folder, _, socket = server.url.removeprefix("unix:").rpartition("/")
+    with open_folder(Path(folder)) if folder else nullcontext() as short:
+        async with InferenceServerClient(f"unix:{short}/{socket}" if short else server.url) as client:
+            answers = [answer async for answer in client.stream_infer(requests())]
     assert len(answers) == 1
     return str(answers[0][1])
 
