@@ -15,25 +15,18 @@ from midtoken.input_text import (
 from midtoken.server_arguments import UsageError
 
 
-def test_the_bytes_of_the_file_are_returned(tmp_path: Path) -> None:
+def test_the_bytes_of_a_file_or_of_standard_input_are_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "text"
     path.write_bytes(b"\xff\r\n\x00")
-    assert read_file(str(path)) == b"\xff\r\n\x00"
-
-
-def test_a_dash_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xffpiped")))
-    assert read_file("-") == b"\xffpiped"
-
-
-def test_an_unreadable_file_is_named_in_the_error(tmp_path: Path) -> None:
+    assert (read_file(str(path)), read_file("-")) == (b"\xff\r\n\x00", b"\xffpiped")
     with pytest.raises(UsageError, match=f"cannot read {tmp_path}: Is a directory"):
         read_file(str(tmp_path))
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    path = tmp_path / "app.py"
+    path = tmp_path / "a:1:b.py"  # a name may have colons
     path.write_bytes("first\r\nzwei é\n\tthird".encode())
     return path
 
@@ -48,18 +41,13 @@ def test_lines_and_columns_count_characters_from_one(place: str, prefix: str, so
     assert cursor.prefix + cursor.suffix == source.read_text()
 
 
-def test_a_file_name_can_contain_colons(tmp_path: Path) -> None:
-    path = tmp_path / "a:1:b.py"
-    path.write_text("x = 1")
-    assert read_cursor(f"{path}:1:2")[1].prefix == "x"
-
-
 @pytest.mark.parametrize(
     ("cursor", "message"),
     [
         ("app.py", "is not FILE:LINE:COLUMN"),
         ("app.py:²", "is not FILE:LINE:COLUMN"),
         ("nowhere.py:1:1", "cannot read nowhere.py: No such file"),
+        ("{folder}/latin.py:1:1", "not UTF-8 at byte 5"),
         ("{source}:9:1", "has 3 lines; there is no line 9"),
         ("{source}:0:1", "there is no line 0"),
         ("{source}:1:7", "has 5 characters; the column must be between 1 and 6"),
@@ -67,15 +55,9 @@ def test_a_file_name_can_contain_colons(tmp_path: Path) -> None:
     ],
 )
 def test_an_invalid_cursor_is_refused_with_the_reason(source: Path, cursor: str, message: str) -> None:
+    source.with_name("latin.py").write_bytes(b"# caf\xe9")
     with pytest.raises(UsageError, match=message):
-        read_cursor(cursor.format(source=source))
-
-
-def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "latin.py"
-    path.write_bytes(b"# caf\xe9")
-    with pytest.raises(UsageError, match="not UTF-8 at byte 5"):
-        read_cursor(f"{path}:1:1")
+        read_cursor(cursor.format(source=source, folder=source.parent))
 
 
 @given(st.text().map(lambda text: text.encode(errors="ignore")), st.integers(4, 9))
@@ -91,21 +73,12 @@ def test_bytes_that_are_not_utf8_are_split_too(text: bytes, num_bytes: int) -> N
 
 
 def test_the_context_of_a_piece_is_the_text_before_it() -> None:
-    pieces = list(split_pieces(b"abcdef", b"ctx ", num_bytes=4))
-    assert [(piece.context, piece.text) for piece in pieces] == [(b"ctx ", b"abcd"), (b"ctx abcd", b"ef")]
+    pieces = [*split_pieces(b"abcdef", b"ctx ", num_bytes=4), split_tail(b"abcdef", b"ctx ", num_bytes=4)]
+    shown = [(piece.context, piece.text) for piece in [*pieces, split_tail(b"ab")]]
+    assert shown == [(b"ctx ", b"abcd"), (b"ctx abcd", b"ef"), (b"ctx ab", b"cdef"), (b"", b"ab")]
 
 
 def test_the_context_is_limited_and_starts_at_a_character() -> None:
     *_, last = split_pieces("é".encode() * 100_000)
     assert 65_000 < len(last.context) <= 65_540
     assert last.context.decode()
-
-
-def test_the_text_before_the_tail_is_its_context() -> None:
-    piece = split_tail(b"abcdef", b"ctx ", num_bytes=4)
-    assert (piece.context, piece.text) == (b"ctx ab", b"cdef")
-
-
-def test_the_tail_of_a_short_text_is_the_whole_text() -> None:
-    piece = split_tail(b"ab")
-    assert (piece.context, piece.text) == (b"", b"ab")

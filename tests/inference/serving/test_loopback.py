@@ -17,8 +17,8 @@ _LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
 
 
 @contextlib.contextmanager
-def _serve(address: str, port: int = 0, is_stranger: bool = False) -> Iterator[socket.socket]:
-    """A socket of this or of another user that listens at the address."""
+def _serve(address: str, port: int = 0, is_stranger: bool = False) -> Iterator[tuple[socket.socket, int]]:
+    """A socket of this or of another user that listens at the address, and its port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with as_nobody() if is_stranger else contextlib.nullcontext():
         listener = socket.socket(family)
@@ -28,17 +28,11 @@ def _serve(address: str, port: int = 0, is_stranger: bool = False) -> Iterator[s
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
         listener.listen()
-        yield listener
-
-
-def _find_port(listener: socket.socket) -> int:
-    port: int = listener.getsockname()[1]
-    return port
+        yield listener, listener.getsockname()[1]
 
 
 def test_a_port_in_use_is_named_with_its_user() -> None:
-    with _serve("0.0.0.0") as listener:
-        port = _find_port(listener)
+    with _serve("0.0.0.0") as (_, port):
         expected = f"^port {port} on {ADDRESS} cannot be used: Address already in use; it belongs to the user "
         with pytest.raises(LaunchError, match=expected):
             listen(port)
@@ -50,7 +44,7 @@ def test_a_port_in_use_is_named_with_its_user() -> None:
 @needs_other_user
 def test_nobody_else_can_listen_on_a_port_that_is_held() -> None:
     with listen(0) as holder:
-        port = _find_port(holder)
+        port = holder.getsockname()[1]
         assert not can_other_user_listen(port)
     assert can_other_user_listen(port)  # as the test itself would have found
 
@@ -72,15 +66,14 @@ def test_nobody_else_can_listen_on_a_port_that_is_held() -> None:
     ],
 )
 def test_the_user_of_whatever_would_answer_is_found(listening: str, asked: str, is_seen: bool) -> None:
-    with _serve(listening) as listener:
-        assert find_users(asked, _find_port(listener)) == ({os.getuid()} if is_seen else set())
+    with _serve(listening) as (_, port):
+        assert find_users(asked, port) == ({os.getuid()} if is_seen else set())
 
 
 @needs_other_user
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])
 async def test_nothing_is_sent_to_another_users_server(address: str) -> None:
-    with _serve(address, is_stranger=True) as stranger:
-        port = _find_port(stranger)
+    with _serve(address, is_stranger=True) as (stranger, port):
         with pytest.raises(ServerUnreachableError, match=f"port {port} of {ADDRESS} belongs to the user nobody, so no"):
             await connect(ADDRESS, port)
         received, _ = stranger.accept()
@@ -91,8 +84,7 @@ async def test_nothing_is_sent_to_another_users_server(address: str) -> None:
 
 @needs_other_user
 def test_a_connection_is_that_of_the_user_who_has_accepted_it() -> None:
-    with _serve(ADDRESS, is_stranger=True) as stranger:
-        port = _find_port(stranger)
+    with _serve(ADDRESS, is_stranger=True) as (stranger, port):
         client = socket.create_connection((ADDRESS, port))
         assert NOBODY in find_users(ADDRESS, port, client.getsockname())  # it is not accepted yet
         with as_nobody():
@@ -106,8 +98,8 @@ def test_a_connection_is_that_of_the_user_who_has_accepted_it() -> None:
 @pytest.mark.parametrize(("ours", "theirs"), [("127.0.0.1", "::1"), ("::1", "127.0.0.1")])
 async def test_all_addresses_of_a_name_are_tried(ours: str, theirs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _resolve_to(monkeypatch, theirs, ours)
-    with _serve(ours) as listener, _serve(theirs, _find_port(listener), is_stranger=True):
-        _, writer = await connect("localhost", _find_port(listener))
+    with _serve(ours) as (_, port), _serve(theirs, port, is_stranger=True):
+        _, writer = await connect("localhost", port)
     assert writer.get_extra_info("peername")[0] == ours
     writer.close()
 
@@ -131,10 +123,10 @@ def _resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
 async def test_nothing_is_sent_where_the_system_does_not_say_whose_a_port_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "AF_NETLINK", -1)
     with (
-        _serve(ADDRESS) as listener,
+        _serve(ADDRESS) as (_, port),
         pytest.raises(ServerUnreachableError, match="this system does not say whose it is"),
     ):
-        await connect(ADDRESS, _find_port(listener))
+        await connect(ADDRESS, port)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 import io
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
@@ -19,18 +17,6 @@ _JSON = {"Content-Type": "application/json"}
 _PATH = "/v2/models/a%2Fb/generate?x=%20y"
 
 
-@dataclass
-class _Triton:
-    """What listens on tritonserver's HTTP socket, and what it got."""
-
-    url: str
-    got: list[Any] = field(default_factory=list)
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.got.append((request.method, request.raw_path, request.content_type, await request.read()))
-        return web.Response(status=418, text="data: 1\n", content_type="text/event-stream")
-
-
 @pytest.fixture
 def options(tmp_path: Path) -> ServerOptions:
     folder = tmp_path / ("a path that is longer than that of a socket may be" * 3)
@@ -39,14 +25,20 @@ def options(tmp_path: Path) -> ServerOptions:
 
 
 @pytest.fixture
-async def triton(options: ServerOptions, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[_Triton]:
+async def triton(options: ServerOptions, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, list[object]]]:
+    """The address of a port, and what has arrived at tritonserver's HTTP socket behind it."""
+    got: list[object] = []
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        got.append((request.method, request.raw_path, request.content_type, await request.read()))
+        return web.Response(status=418, text="data: 1\n", content_type="text/event-stream")
+
     monkeypatch.chdir(options.state_dir)
     async with open_ports([0, 0, 0], options) as [http, *_]:
-        triton = _Triton(f"http://127.0.0.1:{http}")
-        runner = web.ServerRunner(web.Server(triton.answer))  # type: ignore[arg-type]  # aiohttp's own
+        runner = web.ServerRunner(web.Server(answer))
         await runner.setup()
         await web.UnixSite(runner, options.find_socket(HTTP).name).start()
-        yield triton
+        yield f"http://127.0.0.1:{http}{_PATH}", got
         await runner.cleanup()
 
 
@@ -61,10 +53,10 @@ async def _ask(url: str, method: str, body: bytes, headers: dict[str, str]) -> t
 
 
 @pytest.mark.parametrize("body", [b'{"prefix": "%s"}' % (b"[" * 10_000), b'{"prefix": "a\xff"}', b"prefix=a", b'"\\'])
-async def test_requests_and_answers_are_passed_on(triton: _Triton, body: bytes) -> None:
-    answer = await _ask(triton.url + _PATH, "POST", body, {**_JSON, "X-Other": "1"})
+async def test_requests_and_answers_are_passed_on(triton: tuple[str, list[object]], body: bytes) -> None:
+    answer = await _ask(triton[0], "POST", body, {**_JSON, "X-Other": "1"})
     assert answer == (418, "text/event-stream", "data: 1\n")
-    assert triton.got == [("POST", _PATH, "application/json", body)]
+    assert triton[1] == [("POST", _PATH, "application/json", body)]
 
 
 @pytest.mark.parametrize(
@@ -82,10 +74,10 @@ async def test_requests_and_answers_are_passed_on(triton: _Triton, body: bytes) 
     ],
 )
 async def test_what_could_end_tritonserver_or_comes_from_elsewhere_does_not_reach_it(
-    triton: _Triton, status: int, body: bytes, headers: dict[str, str]
+    triton: tuple[str, list[object]], status: int, body: bytes, headers: dict[str, str]
 ) -> None:
-    assert (await _ask(triton.url + _PATH, "POST", body, headers))[0] == status
-    assert triton.got == []
+    assert (await _ask(triton[0], "POST", body, headers))[0] == status
+    assert triton[1] == []
 
 
 async def test_while_tritonserver_is_started_the_answer_says_so(options: ServerOptions) -> None:
