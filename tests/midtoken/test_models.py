@@ -145,22 +145,21 @@ async def test_of_a_gguf_model_only_the_named_file_or_all_its_parts_are_download
     name: str, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made"))
-    files = [write_tokenizer_gguf(tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1})]
-    names = [name]
+    end = {"tokenizer.ggml.eos_token_id": 1}
+    contents = {name: write_tokenizer_gguf(tmp_path / "a.gguf", _SPEC, "qwen2", **end).read_bytes()}
     if name.endswith("of-00002.gguf"):
-        files.append(write_plain_gguf(tmp_path / "b.gguf", num_parts=2))
-        names = [name.replace("00002-of", "00001-of"), name]
+        second = write_plain_gguf(tmp_path / "b.gguf", num_parts=2).read_bytes()
+        contents = {name.replace("00002-of", "00001-of"): contents[name], name: second}
+    first, *_ = contents
     others = dict.fromkeys(("config.json", "other.gguf", "q8/other.gguf", "mmproj.gguf"), b"x")
-    contents = dict(zip(names, (file.read_bytes() for file in files), strict=True))
     hub.repositories[_NAME] = Repository.of({**others, **contents})
     shown = await _fetch(f"{_NAME}:{name}")
     assert "downloading owner/Model-0.5B (licence: apache-2.0)" in shown[0][0]
-    assert [line.split()[1].rpartition("/")[2] for line in hub.requests[1:]] == [Path(each).name for each in names]
+    assert [line.split()[1].rpartition("/")[2] for line in hub.requests[1:]] == [Path(each).name for each in contents]
     folder = find_model(f"{_NAME}:{name}")
     check_model_folder(folder)
     linked = folder / os.readlink(folder / "model.gguf")
-    assert linked.read_bytes() == contents[names[0]]
-    assert linked.name == Path(names[0]).name
+    assert (linked.name, linked.read_bytes()) == (Path(first).name, contents[first])
     manifest = tmp_path / "ollama/manifests/registry.ollama.ai/library/coder/7b"
     manifest.parent.mkdir(parents=True)
     manifest.write_text("{}")

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,8 @@ class RefusedError(Exception):
 class FakeNamedServer(FakeLlamaServer):
     """See `FakeVllmServer` and `FakeSglangServer`."""
 
+    rows_field: ClassVar[str]  # of a body
+    limit_field: ClassVar[str]  # of the tokens, among those for sampling
     owner: str = ""
     drops: Sequence[str] = ()  # fields that something before the server drops
     max_model_len: int | None = 512
@@ -81,7 +83,7 @@ class FakeNamedServer(FakeLlamaServer):
 
     async def _write_all(self, response: web.StreamResponse, request: web.Request, body: dict[str, Any]) -> None:
         rows = self.find_rows(body)
-        for number in range(self.find_max_tokens(body)):
+        for number in range(self.find_sampling(body)[self.limit_field]):
             if number == self.drops_after and request.transport is not None:
                 return request.transport.abort()
             await asyncio.sleep(self.delay_s)
@@ -103,13 +105,10 @@ class FakeNamedServer(FakeLlamaServer):
         raise NotImplementedError
 
     def find_rows(self, body: dict[str, Any]) -> list[list[int]]:
-        raise NotImplementedError
+        return [list(row) for row in body[self.rows_field]]
 
     def find_sampling(self, body: dict[str, Any]) -> dict[str, Any]:
         return body
-
-    def find_max_tokens(self, body: dict[str, Any]) -> int:
-        raise NotImplementedError
 
     def build_event(self, body: dict[str, Any], index: int, row: list[int], number: int) -> dict[str, Any]:
         raise NotImplementedError
@@ -144,6 +143,7 @@ def _find_top(told: npt.NDArray[np.float64], count: int) -> list[int]:
 class FakeVllmServer(FakeNamedServer):
     """Version 0.32 with the newer runner."""
 
+    rows_field, limit_field = "prompt", "max_tokens"
     owner: str = "vllm"
 
     def check(self, body: dict[str, Any]) -> None:
@@ -166,12 +166,6 @@ class FakeVllmServer(FakeNamedServer):
             self.is_dead = True
             raise RefusedError(f"Too many allowed token IDs: {len(allowed)}")
         assert "logprob_token_ids" not in body  # spoils what is told to others
-
-    def find_rows(self, body: dict[str, Any]) -> list[list[int]]:
-        return [list(row) for row in body["prompt"]]
-
-    def find_max_tokens(self, body: dict[str, Any]) -> int:
-        return int(body["max_tokens"])
 
     def build_event(self, body: dict[str, Any], index: int, row: list[int], number: int) -> dict[str, Any]:
         chosen, told = self.choose(row, body, body.get("allowed_token_ids") or ())
@@ -199,6 +193,7 @@ class FakeVllmServer(FakeNamedServer):
 class FakeSglangServer(FakeNamedServer):
     """Version 0.5.23."""
 
+    rows_field, limit_field = "input_ids", "max_new_tokens"
     owner: str = "sglang"
 
     def refuse(self, error: dict[str, Any]) -> web.Response:
@@ -211,14 +206,8 @@ class FakeSglangServer(FakeNamedServer):
         if named and len(named) != len(body["input_ids"]):
             raise RefusedError("The length of token_ids_logprob should be equal to the batch size.")
 
-    def find_rows(self, body: dict[str, Any]) -> list[list[int]]:
-        return [list(row) for row in body["input_ids"]]
-
     def find_sampling(self, body: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in body["sampling_params"].items() if name not in self.drops}
-
-    def find_max_tokens(self, body: dict[str, Any]) -> int:
-        return int(body["sampling_params"]["max_new_tokens"])
 
     def build_event(self, body: dict[str, Any], index: int, row: list[int], number: int) -> dict[str, Any]:
         sampling, prompt = self.find_sampling(body), body["input_ids"][index]

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -85,20 +86,13 @@ class Hub:
         if self.faults.status is not None or self.faults.body is not None:
             code = {"X-Error-Code": self.faults.error_code} if self.faults.error_code else {}
             return handler.reply(self.faults.status or 200, self.faults.body or b"{}", code)
-        is_api = path.startswith("api/models/")
-        name = "/".join(path.removeprefix("api/models/").split("/")[:2])
-        rest = path.removeprefix("api/models/").removeprefix(name).strip("/")
+        found = re.fullmatch("(api/models/)?([^/]+/[^/]+)/(?:revision|resolve)/(.*)", path)
+        is_api, name, rest = found.groups() if found else (None, path, "")
         repository = self.repositories.get(name)
         if repository is None:
             return handler.reply(404, b'{"error":"Repository not found"}', {"X-Error-Code": "RepoNotFound"})
-        verb, _, rest = rest.partition("/")
-        revision = (
-            rest
-            if is_api and verb == "revision"
-            else next(
-                (each for each in [*repository.revisions, *repository.commits] if rest.startswith(f"{each}/")), "main"
-            )
-        )
+        named = (each for each in [*repository.revisions, *repository.commits] if rest.startswith(f"{each}/"))
+        revision = rest if is_api else next(named, "main")
         commit = repository.revisions.get(revision, revision)
         if commit not in repository.commits:
             return handler.reply(404, b"{}", {"X-Error-Code": "RevisionNotFound"})

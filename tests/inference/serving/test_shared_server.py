@@ -42,7 +42,7 @@ async def test_a_server_is_found_while_it_is_registered_and_no_other_process_ser
 ) -> None:
     path = entry.folder / "server.url"
     path.touch()  # as after a crash of the machine
-    assert (entry.find(), await entry.register()) == (None, None)
+    assert (entry.find(), await entry.register(), entry.folder.stat().st_mode & 0o777) == (None, None, 0o700)
     registration.publish(_URL)
     assert entry.find() == _URL
     registration.close()
