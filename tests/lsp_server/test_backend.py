@@ -7,7 +7,7 @@ from unittest.mock import call, create_autospec
 
 import pytest
 
-from inference.errors import LaunchError
+from inference.errors import LaunchError, ModelError
 from lsp_server.backend import BackendStarter, OnDownload
 from lsp_server.status import Status, Window
 from tests.support.lsp_fakes import FedBackend
@@ -69,6 +69,7 @@ _FAILED = "cannot connect to the completion server: "
 @pytest.mark.parametrize(
     ("error", "told"),
     [
+        (ModelError("it is gated"), "it is gated. When that has changed, restart the language server"),
         (LaunchError("install it"), "install it"),
         (OSError(errno.ENOLCK, os.strerror(errno.ENOLCK)), f"{_FAILED}No locks available"),
         (PermissionError(errno.EACCES, "Permission denied", "/lock"), f"{_FAILED}Permission denied (/lock)"),
@@ -76,7 +77,7 @@ _FAILED = "cannot connect to the completion server: "
         (asyncio.CancelledError(), None),
     ],
 )
-async def test_an_error_while_connecting_ends_the_notice_and_is_told_once_and_what_is_tried_next_may_succeed(
+async def test_an_error_while_connecting_is_told_once_and_only_what_a_hub_refuses_is_not_tried_again(
     server: Server, error: BaseException, told: str | None
 ) -> None:
     server.error = error
@@ -87,10 +88,13 @@ async def test_an_error_while_connecting_ends_the_notice_and_is_told_once_and_wh
     server.is_up.set()
     assert [await starter.get() for _ in range(5)] == [None] * 5
     ended = "completion server not started" if told else "start of the completion server cancelled"
-    assert server.window.end_progress.call_args_list == [call(ended)] * 5
+    num_tries = 1 if isinstance(error, ModelError) else 5
+    assert server.window.end_progress.call_args_list == [call(ended)] * num_tries
     assert [text[: len(told or "")] for text in server.errors] == ([told] if told else [])
     assert "secret" not in "".join(server.errors)
     server.error = None
+    if num_tries == 1:
+        starter.restart()
     assert await starter.get() is server.backend
 
 

@@ -3,10 +3,8 @@
 import asyncio
 from typing import Any
 
-import pytest
 from lsprotocol import types
 
-from inference.errors import LaunchError, ModelError
 from lsp_server.backend import OnDownload
 from tests.support.lsp_editor import build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
@@ -106,20 +104,3 @@ async def test_another_model_takes_the_place_of_one_that_is_being_downloaded(bot
     await wait_for(lambda: ended == ["owner/name", "owner/other"])
     assert (await both.ask_and_finish(0, 1, "b")).items
     assert both.models == ["owner/name", "owner/other"]
-
-
-@pytest.mark.parametrize(("kind", "num_connects"), [(ModelError, 1), (LaunchError, 4)])
-async def test_what_a_hub_refuses_is_not_asked_again_and_a_lost_network_is(
-    both: InProcess, kind: type[Exception], num_connects: int
-) -> None:
-    async def download(_: OnDownload) -> None:
-        raise kind("it is gated")
-
-    both.download = download
-    both.server._starter._retry_s = 0
-    await both.start_with("a")
-    await wait_for(lambda: len(both.editor.shown) == 1)
-    for _ in range(3):
-        assert await both.editor.ask(0, 1) is None
-    assert both.num_connects == num_connects
-    assert both.editor.shown[0].startswith("midtoken: it is gated")

@@ -44,6 +44,11 @@ def test_the_unit_is_read_from_the_text_around_the_cursor(text: str, unit: str |
         (_FOUR + "class B:\n    x = 1\n\n", "    def g(self):\n        pass", "    def g(self):\n        pass"),
         (_FOUR + "    ", "x = 1\n    y = 2", "x = 1\n    y = 2"),
         (_FOUR + "if x: y = {", "\n    1: 2,\n}", "\n    1: 2,\n}"),
+        (  # a docstring, as its block
+            _TWO + "class B:\n  def g():",
+            '\n        """Do it.\n\n        And:\n          that\n        """\n        return 1',
+            '\n    """Do it.\n\n    And:\n      that\n    """\n    return 1',
+        ),
     ],
 )
 def test_lines_get_the_indentation_of_the_file(prefix: str, text: str, written: str) -> None:
@@ -69,59 +74,41 @@ _LOOP = "    for x in y:\n        if x:\n            f(x)\n    return 1"
 @pytest.mark.parametrize(
     ("before", "text"),
     [
-        ("def g(y):\n", _LOOP),  # the cursor is in the first column
-        ("def g(y):\n  ", _LOOP[2:]),
-        ("def g(y):\n", "\n" + _LOOP),
+        (_FOUR + "def g(y):\n", _LOOP),  # the cursor is in the first column
+        (_FOUR + "def g(y):\n  ", _LOOP[2:]),
+        (_FOUR + "def g(y):\n", "\n" + _LOOP),
         (
-            "def g(y):\n    for x in y:\n        if x:\n            f(x)\n",
+            _FOUR + "def g(y):\n    for x in y:\n        if x:\n            f(x)\n",
             "        else:\n            g(x)\n    return 1",
         ),
-        ("", 'if y == "#":\n' + _LOOP),  # what looks like a comment hides that the line opens a block
-        (
-            "",
-            """if x and \\
-  y:
-    f(x)
-    g(x)""",
-        ),
+        (_FOUR, 'if y == "#":\n' + _LOOP),  # what looks like a comment hides that the line opens a block
+        (_FOUR, "if x and \\\n  y:\n    f(x)\n    g(x)"),
+        # In other languages, a line after a colon may be as deep.
+        ("switch (x) {\n  case 1:\n    f();\n  ", "case 2:\n  case 3:\n    g();"),
+        # Texts of several lines are no code.
+        (_FOUR + "x = ", '"""\n  abc:\n  def\n \n"""\ny = 1'),
+        (_FOUR + "if x:\n    y = ", '"""\nabc\n"""\n    z = 1'),
+        (_FOUR + "def g():\n    ", '"""Do it.\n\n    if a:\n    b\n    """\n    return 1'),
+        (_FOUR + 'def g():\n    """Do it.\n\n    Then', ' that:\n    a\n  b\n    """\n    return 1'),
     ],
 )
-def test_blocks_of_the_suggestion_keep_their_depth(before: str, text: str) -> None:
-    assert match_indentation(text, Context(_FOUR + before, "")) == text
-
-
-def test_the_text_ends_before_a_line_that_returns_to_no_level_of_the_file() -> None:
-    context = Context(_FOUR + "class B:\n    def g(self):\n        return", "")
-    assert match_indentation(" 2\n  x = 1\n", context) == " 2"
+def test_blocks_and_texts_of_the_suggestion_keep_their_depth(before: str, text: str) -> None:
+    assert match_indentation(text, Context(before, "")) == text
 
 
 @pytest.mark.parametrize(
-    ("before", "text"),
+    ("before", "text", "left"),
     [
-        ("x = ", '"""\n  abc:\n  def\n \n"""\ny = 1'),
-        ("if x:\n    y = ", '"""\nabc\n"""\n    z = 1'),
-        ("def g():\n    ", '"""Do it.\n\n    if a:\n    b\n    """\n    return 1'),
-        ('def g():\n    """Do it.\n\n    Then', ' that:\n    a\n  b\n    """\n    return 1'),
+        (_FOUR + "class B:\n    def g(self):\n        return", " 2\n  x = 1\n", " 2"),
+        # where a block is missing
+        (_FOUR + "    ", "while d:\n    x = 1", "while d:"),
+        (_FOUR + "    ", "try:  # note\n    x = 1", "try:  # note"),
+        (_FOUR + "    ", "async def f():\n    x = 1", "async def f():"),
+        (_FOUR + "    ", "else:\n    x = 1", "else:"),
     ],
 )
-def test_texts_of_several_lines_are_no_code(before: str, text: str) -> None:
-    assert match_indentation(text, Context(_FOUR + before, "")) == text
-
-
-def test_a_docstring_is_indented_as_its_block() -> None:
-    text = '\n        """Do it.\n\n        And:\n          that\n        """\n        return 1'
-    written = '\n    """Do it.\n\n    And:\n      that\n    """\n    return 1'
-    assert match_indentation(text, Context(_TWO + "class B:\n  def g():", "")) == written
-
-
-@pytest.mark.parametrize("opener", ["while d:", "try:  # note", "async def f():", "else:"])
-def test_the_text_ends_before_a_line_where_a_block_is_missing(opener: str) -> None:
-    assert match_indentation(f"{opener}\n    x = 1", Context(_FOUR + "    ", "")) == opener
-
-
-def test_in_other_languages_a_line_after_a_colon_may_be_as_deep() -> None:
-    context = Context("switch (x) {\n  case 1:\n    f();\n  ", "")
-    assert match_indentation("case 2:\n  case 3:\n    g();", context) == "case 2:\n  case 3:\n    g();"
+def test_the_text_ends_before_a_line_that_returns_to_no_level_of_the_file(before: str, text: str, left: str) -> None:
+    assert match_indentation(text, Context(before, "")) == left
 
 
 def test_indentation_inside_texts_is_not_taken_for_the_unit() -> None:

@@ -56,21 +56,15 @@ async def test_what_the_next_key_will_send_is_sent_when_nothing_has_happened_for
 
 async def test_after_a_suggestion_the_text_is_sent_as_if_it_had_been_taken(both: InProcess) -> None:
     await both.start_with("def f(a)\n")
+    await both.ask_and_finish(1, 0, "")
+    assert await _find_prefetch(both) == ("def f(a)\n", "")  # there was none
     await both.ask_and_finish(0, 7, "):\n    pass")
-
-    assert await _find_prefetch(both) == ("def f(a):\n    pass", "\n")
+    assert await _find_prefetch(both, 1) == ("def f(a):\n    pass", "\n")
     both.editor.edit(0, 7, "):\n    pass", end=(0, 8))
     both.editor.ask(1, 8)
-    request = (await both.find_stream(1)).request
+    request = (await both.find_stream(2)).request
     assert (request.prefix, request.suffix) == ("def f(a):\n    pass", "\n")
     assert request.document == both.backend.prefetches[0].request.document
-
-
-async def test_without_a_suggestion_the_text_at_the_cursor_is_sent(both: InProcess) -> None:
-    await both.start_with("x = ")
-    await both.ask_and_finish(0, 4, "")
-
-    assert await _find_prefetch(both) == ("x = ", "")
 
 
 @pytest.mark.parametrize(
