@@ -7,6 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+# That of a person without settings of their own.
+GIT_ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
+
+
+def run_git(folder: Path, *arguments: str, data: bytes | None = None) -> bytes:
+    """Runs Git in a folder. Returns what it writes. With `data`, any exit status is right: it may be an answer."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, env=GIT_ENVIRONMENT, input=data, stdout=subprocess.PIPE, check=data is None
+    )
+    return done.stdout
+
 
 @dataclass(frozen=True, slots=True)
 class ExcludedFile:
@@ -29,7 +40,7 @@ class ExcludedFile:
         """Makes the folder. Returns the path of the document."""
         folder.mkdir(parents=True)
         if self.is_repository:
-            subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True, env={"PATH": os.environ["PATH"]})
+            run_git(folder, "init", "--quiet")
         for path, text in self.files.items():
             _write(folder / path, text)
         for path, target in self.links.items():

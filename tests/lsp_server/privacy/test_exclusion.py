@@ -1,5 +1,4 @@
 import os
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -7,22 +6,12 @@ import pytest
 
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.patterns import UnreadableRulesError, _read_text
-
-_PATH = os.environ["PATH"]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path.resolve()
+from tests.support.private_files import GIT_ENVIRONMENT, run_git
 
 
 def _find(path: Path, exclude: Sequence[str] = (), folders: Sequence[Path] = (), home: str = "/nowhere") -> str | None:
-    policy = Policy({"PATH": _PATH, "HOME": home, "GIT_CONFIG_NOSYSTEM": "1"})
+    policy = Policy(GIT_ENVIRONMENT | {"HOME": home})
     return policy.find_exclusion(path.as_uri(), exclude, [each.as_uri() for each in folders])
-
-
-def _make_repository(folder: Path) -> None:
-    subprocess.run(["git", "init", "--quiet", str(folder)], check=True, env={"PATH": _PATH})
 
 
 # In the order of `lsp_server.privacy.credentials`, then copies of such files.
@@ -88,7 +77,7 @@ def test_git_has_a_say_in_its_repositories(
     repositories: list[str], files: dict[str, str], path: str, reason: str | None, folder: Path
 ) -> None:
     for name in repositories:
-        _make_repository(folder / name)
+        run_git(folder, "init", "--quiet", name)
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -97,12 +86,10 @@ def test_git_has_a_say_in_its_repositories(
 
 
 def test_a_worktree_has_the_rules_of_its_repository(folder: Path) -> None:
-    _make_repository(folder / "main")
+    run_git(folder, "init", "--quiet", "main")
     identity = ("-c", "user.name=a", "-c", "user.email=a")
-    commit, add = ("commit", "-q", "--allow-empty", "-m", "a"), ("worktree", "add", "-q", str(folder / "wt"))
-    for arguments in (commit, add):
-        command = ["git", "-C", str(folder / "main"), *identity, *arguments]
-        subprocess.run(command, check=True, env={"PATH": _PATH, "HOME": str(folder)})
+    run_git(folder / "main", *identity, "commit", "-q", "--allow-empty", "-m", "a")
+    run_git(folder / "main", "worktree", "add", "-q", str(folder / "wt"))
     (folder / "main" / ".git" / "info" / "exclude").write_text("mine.py\n")
     assert _find(folder / "wt" / "mine.py") == "git ignores it (`exclude` line 1: `mine.py`)"
 
@@ -148,7 +135,7 @@ def test_other_addresses_are_judged_as_far_as_they_can_be(uri: str, reason: str 
 
 def _find_without_file(uri: str, language: str, exclude: Sequence[str], *folders: Path) -> str | None:
     folder_uris = [each.as_uri() for each in folders]
-    return Policy({"PATH": _PATH, "HOME": "/nowhere"}).find_exclusions({uri: language}, exclude, folder_uris)[uri]
+    return Policy(GIT_ENVIRONMENT).find_exclusions({uri: language}, exclude, folder_uris)[uri]
 
 
 @pytest.mark.parametrize("uri", ["untitled:Untitled-1", "file://", ""])
@@ -158,7 +145,7 @@ def test_a_document_without_a_file_has_the_rules_of_its_language_and_workspace(u
     assert _find_without_file(uri, "yaml", ["src/*.yml"]) is None
     assert _find_without_file(uri, "python", [], folder) is None
     (folder / ".midtokenignore").write_text("*.rs\n")
-    _make_repository(folder / "inner")
+    run_git(folder, "init", "--quiet", "inner")
     (folder / "inner" / ".gitignore").write_text("*\n")
     found = [_find_without_file(uri, language, [], folder) for language in ("rust", "go")]
     assert found == ["`.midtokenignore` line 1: `*.rs`", None]
@@ -167,13 +154,13 @@ def test_a_document_without_a_file_has_the_rules_of_its_language_and_workspace(u
 
 @pytest.mark.parametrize("is_by_git", [True, False], ids=["core.ignorecase", "the disk"])
 def test_where_case_does_not_count_rules_of_other_case_exclude(is_by_git: bool, folder: Path) -> None:
-    _make_repository(folder)
+    run_git(folder, "init", "--quiet")
     for name in ("secret.py", "other.py"):
         (folder / name).touch()
     (folder / ".midtokenignore").write_text("SECRET.PY\n")
     assert _find(folder / "secret.py", ["OTHER.*"]) is None
     if is_by_git:
-        subprocess.run(["git", "-C", str(folder), "config", "core.ignorecase", "true"], check=True)
+        run_git(folder, "config", "core.ignorecase", "true")
     else:  # what such a disk shows
         for name in ("secret.py", "other.py"):
             os.link(folder / name, folder / name.swapcase())
@@ -183,13 +170,13 @@ def test_where_case_does_not_count_rules_of_other_case_exclude(is_by_git: bool, 
 
 @pytest.mark.parametrize("rule", ["HIDDEN/", "/Hidden/*.PY", "secret.PY"])
 def test_behind_a_link_case_counts_as_for_git(rule: str, folder: Path) -> None:
-    _make_repository(folder)
+    run_git(folder, "init", "--quiet")
     (folder / "real").mkdir()
     (folder / "hidden").symlink_to("real")
     (folder / ".gitignore").write_text(f"{rule}\n")
     document = folder / "hidden" / "Secret.py"
     assert _find(document) is None
-    subprocess.run(["git", "-C", str(folder), "config", "core.ignorecase", "true"], check=True)
+    run_git(folder, "config", "core.ignorecase", "true")
     assert _find(document) == f"git ignores it (`.gitignore` line 1: `{rule}`)"
 
 

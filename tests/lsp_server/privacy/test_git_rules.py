@@ -1,7 +1,6 @@
 """What Git says of paths, and what holds where it says nothing."""
 
 import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -10,26 +9,21 @@ import pytest
 from lsp_server.privacy.git_rules import GitRules
 from lsp_server.privacy.paths import Disk
 from lsp_server.privacy.patterns import RuleFiles
+from tests.support.private_files import GIT_ENVIRONMENT, run_git
 
 _PATH = os.environ["PATH"]
-_ENVIRONMENT = {"PATH": _PATH, "HOME": "/nowhere", "GIT_CONFIG_NOSYSTEM": "1"}
 _REASON = "git ignores it (`.gitignore` line 1: `a.py`)"
 _UNANSWERED = "Git does not say whether it ignores it: it does not answer in time"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path.resolve() / "project"
-    _git(tmp_path, "init", "--quiet", str(folder))
-    return folder
-
-
-def _git(cwd: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=cwd, env=_ENVIRONMENT, check=True)
+def folder(folder: Path) -> Path:
+    run_git(folder, "init", "--quiet", "project")
+    return folder / "project"
 
 
 def _find(path: Path, **environment: str) -> str | None:
-    return GitRules(_ENVIRONMENT | environment).find_reasons([str(path)], Disk(RuleFiles())).get(str(path))
+    return GitRules(GIT_ENVIRONMENT | environment).find_reasons([str(path)], Disk(RuleFiles())).get(str(path))
 
 
 def _install_git(folder: Path, script: str) -> str:
@@ -45,7 +39,7 @@ def test_all_paths_of_a_repository_are_asked_about_at_once(folder: Path, tmp_pat
     log = tmp_path / "log"
     path = _install_git(tmp_path / "bin", f'echo "$@" >> {log}; PATH={_PATH} exec git "$@"')
     paths = [str(folder / name) for name in ("a.py", "b.py", "c/a.py")]
-    found = GitRules(_ENVIRONMENT | {"PATH": path}).find_reasons(paths, Disk(RuleFiles()))
+    found = GitRules(GIT_ENVIRONMENT | {"PATH": path}).find_reasons(paths, Disk(RuleFiles()))
     assert found == {paths[0]: _REASON, paths[2]: _REASON}
     assert len(log.read_text().splitlines()) == 1
 
@@ -69,7 +63,7 @@ def test_rules_count_whatever_a_repository_says_and_no_program_of_it_is_run(
     _install_git(tmp_path / "bin", f"touch {tmp_path}/ran")
     (folder / ".gitignore").write_text("a.py\n")
     (folder / "a.py").touch()
-    _git(folder, *(argument.format(program=tmp_path / "bin" / "git") for argument in command))
+    run_git(folder, *(argument.format(program=tmp_path / "bin" / "git") for argument in command))
     assert [_find(folder / name, **environment) for name in ("a.py", "b.py")] == [_REASON, None]
     assert not (tmp_path / "ran").exists()
 
@@ -86,7 +80,7 @@ def test_names_behind_a_symbolic_link_are_compared_with_the_rules(folder: Path, 
     (tmp_path / "elsewhere").mkdir()
     (folder / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "mine").write_text("own.py\n")
-    _git(folder, "config", "core.excludesFile", str(tmp_path / "mine"))
+    run_git(folder, "config", "core.excludesFile", str(tmp_path / "mine"))
     (folder / ".gitignore").write_text("/link/a.py\n")
     (folder / ".git" / "info" / "exclude").write_text("b.py\n")
     found = {name: _find(folder / "link" / name) is not None for name in ("a.py", "b.py", "own.py", "open.py")}
@@ -109,7 +103,7 @@ def test_what_git_warns_of_excludes(folder: Path) -> None:
 def test_a_git_that_hangs_is_ended_and_not_asked_again_at_once(folder: Path, tmp_path: Path) -> None:
     clock, log = [0.0], tmp_path / "log"
     path = _install_git(tmp_path / "bin", f"echo asked >> {log}; echo $$ > {tmp_path}/pid; exec sleep 61")
-    rules = GitRules(_ENVIRONMENT | {"PATH": path}, lambda: clock[0], time_limit_s=0.5)
+    rules = GitRules(GIT_ENVIRONMENT | {"PATH": path}, lambda: clock[0], time_limit_s=0.5)
     asked = [str(folder / "a.py")]
     for clock[0] in (0.0, 29.0, 31.0):
         assert rules.find_reasons(asked, Disk(RuleFiles())) == {asked[0]: _UNANSWERED}

@@ -36,11 +36,6 @@ def test_the_path_of_a_uri_is_decoded_and_known_as_one_on_another_machine_or_dri
     assert read_uri(uri) == UriPath(paths, elsewhere)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path.resolve()
-
-
 def _list(path: str) -> list[str]:
     return list(iter_spellings(path, Disk(RuleFiles())))
 

@@ -1,7 +1,6 @@
 """Patterns, compared with `git check-ignore` on random trees and patterns."""
 
 import os
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,8 +21,7 @@ from lsp_server.privacy.patterns import (
     parse_pattern,
     to_latin1,
 )
-
-_ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
+from tests.support.private_files import GIT_ENVIRONMENT, run_git
 
 _names = st.sampled_from(
     ["a", "b", "ab", "a.py", "b.py", "é", "a b", "!a", "#a", "[a]", "a ", "-", "a\\b", "A", "B.Py", "É"]
@@ -105,16 +103,18 @@ def test_a_path_is_ignored_where_git_ignores_it(
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         top = Path(os.path.realpath(name))
-        _git(top, "init", "--quiet")
-        _git(top, "config", "core.ignorecase", str(ignores_case))
+        run_git(top, "init", "--quiet")
+        run_git(top, "config", "core.ignorecase", str(ignores_case))
         made = [path for path in paths if _make_file(top / path)]
         for folder, lines in ignore_files.items():
             if (top / folder).is_dir():
                 (top / folder / ".gitignore").write_text("".join(f"{line}\n" for line in lines))
         (top / ".git" / "info" / "exclude").write_text("\n".join(own))
-        expected = _ask_git(top, made)
+        asked = b"".join(os.fsencode(path) + b"\0" for path in made)
+        said = run_git(top, "check-ignore", "--no-index", "-z", "--stdin", data=asked)
+        expected = {os.fsdecode(path) for path in said.split(b"\0") if path}
         assert {path for path in made if _find_own_rule(top, path, ignores_case)} == expected
-        found = GitRules(_ENVIRONMENT).find_reasons([str(top / path) for path in made], Disk(RuleFiles()))
+        found = GitRules(GIT_ENVIRONMENT).find_reasons([str(top / path) for path in made], Disk(RuleFiles()))
         assert set(found) == {str(top / path) for path in expected}
 
 
@@ -135,22 +135,6 @@ def _make_file(path: Path) -> bool:
     except OSError:  # another path has a file where this one needs a folder, or the reverse
         return False
     return path.is_file()
-
-
-def _git(top: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=top, env=_ENVIRONMENT, check=True)
-
-
-def _ask_git(top: Path, paths: Sequence[str]) -> set[str]:
-    done = subprocess.run(
-        ["git", "check-ignore", "--no-index", "-z", "--stdin"],
-        cwd=top,
-        env=_ENVIRONMENT,
-        input=b"\0".join(map(os.fsencode, paths)) + b"\0" if paths else b"",
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    return {os.fsdecode(path) for path in done.stdout.split(b"\0") if path}
 
 
 @pytest.mark.parametrize("line", ["", "   ", "# a", "/", "!", "!/", "a\\", "[", "[[:no:]]", "a[b-"])

@@ -17,6 +17,7 @@ from tests.support.unseen_secrets import UNSEEN
 
 _SECRETS = {secret.form: secret for secret in SECRETS}
 _TOKEN = _SECRETS["GitHub"].secret
+_LINE = f'a = "{_TOKEN}"\n'
 _KEY = _SECRETS["RSA key block"]
 _SHORT = [secret for secret in SECRETS if len(secret.secret) < 300]
 _CUT = [each for each in _SHORT if each.form in ("GitHub", "web token") or each.form.startswith("- name")] + [
@@ -106,24 +107,23 @@ def _redact(text: str, at: int, max_bytes: int = 8192) -> Context | None:
     return cut_excerpt(document, position, context).redact(_REDACTOR)
 
 
-def test_text_without_secrets_stays_as_it_is() -> None:
-    assert _redact("a = 1\r\nb = 2\r\n", 9) == Context("a = 1\nb ", "= 2\n")
-
-
-def test_secrets_on_both_sides_of_the_cursor_are_replaced() -> None:
-    text = f'a = "{_TOKEN}"\n\nb = "{_TOKEN}"\n'
-    expected = Context(f'a = "{PLACEHOLDER}"\n', f'\nb = "{PLACEHOLDER}"\n')
-    assert _redact(text, text.index("\n") + 1) == expected
+@pytest.mark.parametrize(
+    ("before", "after", "sent"),
+    [
+        ("a = 1\r\nb ", "= 2\r\n", Context("a = 1\nb ", "= 2\n")),  # there is none
+        (_LINE, f"\n{_LINE}", Context(f'a = "{PLACEHOLDER}"\n', f'\na = "{PLACEHOLDER}"\n')),
+        (_KEY.text[:50], _KEY.text[50:], None),  # there is no suggestion in a key
+    ],
+    ids=["none", "on both sides", "key"],
+)
+def test_secrets_on_both_sides_of_the_cursor_are_replaced(before: str, after: str, sent: Context | None) -> None:
+    assert _redact(before + after, len(before)) == sent
 
 
 def test_there_is_no_suggestion_in_a_secret_or_at_its_edge() -> None:
     text = f'f("{_TOKEN}", x)\n'
     silent = [at for at in range(len(text)) if _redact(text, at) is None]
     assert silent == list(range(3, 4 + len(_TOKEN)))
-
-
-def test_there_is_no_suggestion_in_a_key_block() -> None:
-    assert _redact(_KEY.text, _KEY.text.index("\n") + 20) is None
 
 
 @pytest.mark.parametrize("secret", _SHORT, ids=lambda secret: secret.form)
