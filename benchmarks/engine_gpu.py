@@ -97,9 +97,9 @@ def _measure_right(setting: Setting) -> Figures:
     cuts = draw_cuts(iter_held_out(), num_each, num_each, seed=5)
     figures: dict[str, Value] = {"right_cuts": len(cuts)}
     for dtype, gap in _TOLERANCES.items():
-        counts = compare_engines(EngineConfig(DEFAULT_MODEL, setting.device, dtype), reference, cuts, gap)
-        figures |= {f"right_wrong_{dtype}": len(counts.wrong), f"right_close_{dtype}": counts.num_tied}
-        figures[f"right_largest_gap_{dtype}"] = counts.greatest_gap
+        found = compare_engines(EngineConfig(DEFAULT_MODEL, setting.device, dtype), reference, cuts, gap)
+        figures |= {f"right_wrong_{dtype}": len(found.wrong), f"right_close_{dtype}": found.num_tied}
+        figures[f"right_largest_gap_{dtype}"] = found.greatest_gap
     return figures
 
 

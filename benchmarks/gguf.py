@@ -79,14 +79,14 @@ def main() -> None:
 def _measure_right() -> Figures:
     ours, theirs = EngineConfig(_build_folder("default", "f32")), EngineConfig(_DEFAULT, dtype="float32")
     cuts = draw_cuts(iter_held_out(), _NUM_CUTS // 2, _NUM_CUTS // 2, seed=5)
-    counts = compare_engines(ours, theirs, cuts, _GAP)
+    found = compare_engines(ours, theirs, cuts, _GAP)
     text = cuts[0].find_context(_CONTEXT_CHARS).encode()
     return {
-        "num_cuts": counts.num_cuts,
-        "equal_choices": counts.num_equal,
-        "tied_choices": counts.num_tied,
-        "wrong_choices": len(counts.wrong),
-        "greatest_gap": counts.greatest_gap,
+        "num_cuts": len(cuts),
+        "equal_choices": len(cuts) - found.num_tied - len(found.wrong),
+        "tied_choices": found.num_tied,
+        "wrong_choices": len(found.wrong),
+        "greatest_gap": found.greatest_gap,
         "wrong_bytes": _count_wrong_bytes(ours, theirs, text[:-_NUM_BYTES], text[-_NUM_BYTES:]),
     }
 

@@ -2,11 +2,13 @@
 
     python -m benchmarks.remote [--output PATH] [--only PART ...]
 
-- …_cuts, …_equal, …_tied, …wrong_texts: see `benchmarks.measures.remote_right`, for vLLM too where `make test-vllm` has
-  installed it.
+- …_cuts, …_equal, …_tied, …wrong_texts: whether the engine in front of the server completes as our own engine does with
+  the same weights; for vLLM too where `make test-vllm` has installed it. Where the tokens part, it is a tie if ours was
+  more likely by no more than 0.02 nats: a server's sums depend on the rows beside, and on the type of its keys and
+  values.
 - own_cpu_ms: what this process computes for a choice. requests_per_choice: what the server is asked for it.
 - The server also continues the tokens of the same text by itself. It has read the text before, for both.
-  `added_ms_p50`: the median difference until all of `MAX_TOKENS` tokens have come. `right_healed`, `right_plain`:
+  `added_ms_p50`: the median difference until all of 8 tokens have come. `right_healed`, `right_plain`:
   the shares of cuts where the text begins with the end of the word, operator, blank or string.
 - front_clients: the editors whose recorded requests get the right word in front of the server;
   `front_clients_plainly`: from the server itself.
@@ -14,28 +16,42 @@
 
 import asyncio
 import json
+import math
 import statistics
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from benchmarks.baselines.servers import VLLM_PYTHON, run_llama_server, run_vllm
 from benchmarks.corpora.cuts import Cut, draw_cuts
-from benchmarks.measures.remote_right import CONTEXT_CHARS, MAX_TOKENS, compare_remote, open_recording
 from benchmarks.measures.report import Figures, Target, run_parts
+from benchmarks.measures.right_choices import Differences, Recorded, RecordingModel, find_log_prob
+from inference.config import EngineConfig
+from inference.engine.assembly import build_engine
 from inference.engine.sink import complete
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import load_tokenizer
+from inference.model.language_model import Choice, SampleRequest
+from inference.model.loader import load_model
+from inference.model.numpy_sampler import find_row
 from inference.protocol.completion import CompletionRequest, Extent, Priority
+from inference.remote.discovery import find_server
+from inference.remote.engine import RemoteEngine, load_remote_engine
+from inference.remote.http_client import HttpClient
 from models.training.corpus import iter_held_out
 from tests.support.front_clients import EDITORS, ask_as_editors
+from trie_cache.vocabulary import Vocabulary
 
 _FOLDER = Path("models/default").absolute()
 _NUM_CUTS, _NUM_VLLM_CUTS = 540, 108
+_CONTEXT_CHARS, _SUFFIX_CHARS, _MAX_TOKENS = 800, 400, 8
+_GAP = 0.02  # nats
 
 _TARGETS = (
     Target("llama_server_cuts", "cuts that were compared with our own engine, llama-server", at_least=500),
@@ -70,24 +86,23 @@ def _compare(name: str, url: str, cuts: Sequence[Cut]) -> Figures:
     found = compare_remote(url, _FOLDER, cuts)
     return {
         f"{name}_cuts": len(cuts),
-        f"{name}_equal": len(cuts) - found.num_tied - found.num_wrong,
+        f"{name}_equal": len(cuts) - found.num_tied - len(found.wrong),
         f"{name}_tied": found.num_tied,
-        "wrong_texts" if name == "llama_server" else f"{name}_wrong_texts": found.num_wrong,
+        "wrong_texts" if name == "llama_server" else f"{name}_wrong_texts": len(found.wrong),
     }
 
 
 def _measure(url: str, cuts: Sequence[Cut]) -> Figures:
     tokenizer = load_tokenizer(_FOLDER)
-    healed_ms: list[float] = []
-    plain_ms: list[float] = []
+    times_ms: dict[bool, list[float]] = {True: [], False: []}  # by whether it is healed
+    rights: dict[bool, list[bool]] = {True: [], False: []}
     cpu_ms: list[float] = []
-    num_right_healed = num_right_plain = 0
     with open_recording(url, _FOLDER) as (remote, server):
         server.num_answers = 0
         for number, cut in enumerate(cuts):
-            text = cut.find_context(CONTEXT_CHARS)
+            text = cut.find_context(_CONTEXT_CHARS)
             row = [*tokenizer.start_ids, *encode_text(tokenizer.encoder, text)]
-            request = CompletionRequest(text, max_tokens=MAX_TOKENS, extent=Extent.UNLIMITED)
+            request = CompletionRequest(text, max_tokens=_MAX_TOKENS, extent=Extent.UNLIMITED)
             complete(remote, replace(request, priority=Priority.PREFETCH))
             cpu_before = time.process_time()
             complete(remote, replace(request, max_tokens=1))
@@ -95,18 +110,16 @@ def _measure(url: str, cuts: Sequence[Cut]) -> Figures:
             for is_healed in (True, False) if number % 2 else (False, True):
                 started_at = time.perf_counter()
                 completion = complete(remote, request)[0] if is_healed else _complete_plainly(url, row)
-                (healed_ms if is_healed else plain_ms).append(1e3 * (time.perf_counter() - started_at))
-                num_right_healed += is_healed and cut.is_solved_by(completion)
-                num_right_plain += not is_healed and cut.is_solved_by(completion)
-        num_choices = 2 * len(cuts)
+                times_ms[is_healed].append(1e3 * (time.perf_counter() - started_at))
+                rights[is_healed].append(cut.is_solved_by(completion))
     return {
-        "requests_per_choice": 1 + server.num_answers / num_choices,
+        "requests_per_choice": 1 + server.num_answers / (2 * len(cuts)),
         "own_cpu_ms": statistics.mean(cpu_ms),
-        "added_ms_p50": statistics.median(map(float.__sub__, healed_ms, plain_ms)),
-        "healed_ms_p50": statistics.median(healed_ms),
-        "plain_ms_p50": statistics.median(plain_ms),
-        "right_healed": num_right_healed / len(cuts),
-        "right_plain": num_right_plain / len(cuts),
+        "added_ms_p50": statistics.median(map(float.__sub__, times_ms[True], times_ms[False])),
+        "healed_ms_p50": statistics.median(times_ms[True]),
+        "plain_ms_p50": statistics.median(times_ms[False]),
+        "right_healed": statistics.mean(rights[True]),
+        "right_plain": statistics.mean(rights[False]),
     }
 
 
@@ -117,13 +130,95 @@ def _ask_as_editors(url: str, folder: Path) -> Figures:
 
 
 def _complete_plainly(url: str, row: Sequence[int]) -> str:
-    body = {"prompt": row, "n_predict": MAX_TOKENS, "temperature": 0.0, "stream": True}
+    body = {"prompt": row, "n_predict": _MAX_TOKENS, "temperature": 0.0, "stream": True}
     request = urllib.request.Request(
         f"{url}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request) as response:
         events = [json.loads(line.removeprefix(b"data: ")) for line in response if line.startswith(b"data: {")]
     return "".join([event["content"] for event in events])
+
+
+class RecordingServer:
+    """A `RemoteServer`. Its questions after the first of a choice are counted, and what it writes is noted."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self.num_answers = 0
+        self.written: list[int] = []  # the last row that was continued, and what followed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    async def answer(self, *asked: Any) -> tuple[int, float]:
+        self.num_answers += 1
+        result: tuple[int, float] = await self._server.answer(*asked)
+        return result
+
+    async def generate(self, request: CompletionRequest, row: tuple[int, ...]) -> AsyncGenerator[int, None]:
+        self.written = [*row]
+        async with aclosing(self._server.generate(request, row)) as token_ids:
+            async for token_id in token_ids:
+                self.written.append(token_id)
+                yield token_id
+
+
+@contextmanager
+def open_recording(url: str, folder: Path) -> Iterator[tuple[RemoteEngine, RecordingServer]]:
+    """The engine in front of the server, with the tokenizer in the folder."""
+    servers: list[RecordingServer] = []
+
+    async def find(http: HttpClient) -> RecordingServer:
+        servers.append(RecordingServer(await find_server(http)))
+        return servers[-1]
+
+    with closing(load_remote_engine(EngineConfig(folder, engine_url=url), find)) as engine:
+        yield engine, servers[-1]
+
+
+def compare_remote(url: str, folder: Path, cuts: Sequence[Cut]) -> Differences:
+    """Completes at each cut with both engines, at every second one with the text after the cursor."""
+    config, differences = EngineConfig(folder, dtype="float32", drafts=False), Differences(_GAP)
+    loaded = load_model(config)
+    model = RecordingModel(loaded.model)
+    own = build_engine(config, replace(loaded, model=model))
+    with closing(own), open_recording(url, folder) as (remote, server):
+        for number, cut in enumerate(cuts):
+            suffix = (cut.run_end + cut.suffix)[:_SUFFIX_CHARS] if number % 2 else ""
+            request = CompletionRequest(cut.find_context(_CONTEXT_CHARS), suffix, _MAX_TOKENS, extent=Extent.UNLIMITED)
+            model.choices.clear()
+            expected, (text, stats) = complete(own, request)[0], complete(remote, request)
+            if text != expected:
+                written = server.written[stats.num_context_tokens :]
+                differences.add(request, _find_gap(model.choices, written, loaded.tokenizer.vocabulary))
+    return differences
+
+
+def _find_gap(choices: list[Recorded], written: list[int], vocabulary: Vocabulary) -> float:
+    """How much more likely our choice was than the server's, where the two part."""
+    for asked, result in choices:
+        ours = result.choices[0]
+        path = [*_find_path(asked, ours), ours.token_id]
+        if written[: len(path)] != path:
+            theirs = _find_choices(asked, written, vocabulary)
+            best = max((find_log_prob(asked, each) for each in theirs), default=-math.inf)
+            return find_log_prob(asked, ours) - best
+        written = written[len(path) :]
+    return math.inf
+
+
+def _find_choices(asked: SampleRequest, written: list[int], vocabulary: Vocabulary) -> Iterator[Choice]:
+    """The choices that are the beginning of what was written."""
+    for crossing in asked.crossings:
+        path = _find_path(asked, Choice(crossing, 0))
+        if asked.rows[find_row(crossing.node)] is not None and written[: len(path)] == path and written[len(path) :]:
+            token_id = written[len(path)]
+            if vocabulary.token_bytes[token_id].startswith(crossing.remaining_bytes):
+                yield Choice(crossing, token_id)
+
+
+def _find_path(asked: SampleRequest, choice: Choice) -> list[int]:
+    return [asked.tree.branch_ids[branch] for branch in asked.tree.find_path(choice.crossing.node)]
 
 
 if __name__ == "__main__":

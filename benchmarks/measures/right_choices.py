@@ -6,6 +6,7 @@ more than a gap: llama.cpp keeps keys and values in float16, a GPU computes in b
 beside.
 """
 
+import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -26,12 +27,15 @@ _SUFFIX_CHARS = 400
 _MAX_TOKENS = 12
 
 
+Recorded = tuple[SampleRequest, SampleResult]
+
+
 class RecordingModel:
     """A model whose choices are recorded."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
-        self.choices: list[tuple[SampleRequest, SampleResult]] = []
+        self.choices: list[Recorded] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -43,19 +47,26 @@ class RecordingModel:
 
 
 @dataclass
-class RightCounts:
-    """What became of the cuts."""
+class Differences:
+    """What became of the requests whose completions are not equal."""
 
-    num_cuts: int = 0
-    num_equal: int = 0
+    gap: float  # in nats; what is closer is a tie
     num_tied: int = 0
     wrong: list[CompletionRequest] = field(default_factory=list)
     greatest_gap: float = 0.0
 
+    def add(self, request: CompletionRequest, loss: float) -> None:
+        """`loss`: how much less likely the one choice was than the other, where the two part."""
+        self.greatest_gap = max(self.greatest_gap, loss)
+        if loss <= self.gap:
+            self.num_tied += 1
+        else:
+            self.wrong.append(request)
 
-def compare_engines(ours: EngineConfig, reference: EngineConfig, cuts: Sequence[Cut], gap: float) -> RightCounts:
+
+def compare_engines(ours: EngineConfig, reference: EngineConfig, cuts: Sequence[Cut], gap: float) -> Differences:
     """Completes at each cut in one of all ways in turn, with both. `gap`: of a tie, in nats."""
-    counts = RightCounts()
+    differences = Differences(gap)
     ways = list(product(Healing, (False, True), (1, 3)))
     loaded = [load_model(config) for config in (ours, reference)]
     models = [RecordingModel(each.model) for each in loaded]
@@ -74,28 +85,17 @@ def compare_engines(ours: EngineConfig, reference: EngineConfig, cuts: Sequence[
             for model in models:
                 model.choices.clear()
             mine, other = [complete(engine, request).texts for engine in engines]
-            counts.num_cuts += 1
-            if mine == other:
-                counts.num_equal += 1
-            else:
-                _count(counts, request, gap, models[0].choices, models[1].choices)
-    return counts
+            if mine != other:
+                differences.add(request, _find_loss(models[0].choices, models[1].choices))
+    return differences
 
 
-def _count(counts: RightCounts, request: CompletionRequest, gap: float, ours: list[Any], theirs: list[Any]) -> None:
+def _find_loss(ours: list[Recorded], theirs: list[Recorded]) -> float:
     for (_, mine), (asked, other) in zip(ours, theirs, strict=False):
         if mine.choices != other.choices:
-            loss = max(
-                find_log_prob(asked, b) - find_log_prob(asked, a)
-                for a, b in zip(mine.choices, other.choices, strict=True)
-            )
-            counts.greatest_gap = max(counts.greatest_gap, loss)
-            if loss <= gap:
-                counts.num_tied += 1
-            else:
-                counts.wrong.append(request)
-            return
-    counts.wrong.append(request)
+            pairs = zip(mine.choices, other.choices, strict=True)
+            return max(find_log_prob(asked, b) - find_log_prob(asked, a) for a, b in pairs)
+    return math.inf
 
 
 def find_log_prob(request: SampleRequest, choice: Choice) -> float:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.baselines.servers import LLAMA_SERVER, run_llama_server
 from benchmarks.corpora.cuts import draw_cuts
-from benchmarks.measures.remote_right import compare_remote
+from benchmarks.remote import compare_remote
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest
 from inference.remote.engine import load_remote_engine
@@ -38,7 +38,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) -> None:
     cuts = draw_cuts(iter_held_out(), 20, 20, seed=0)
-    assert compare_remote(url, find_default_model(), cuts).num_wrong == 0
+    assert compare_remote(url, find_default_model(), cuts).wrong == []
 
 
 def test_whole_rows_of_the_real_vocabulary_arrive(url: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.baselines.servers import VLLM_PYTHON, run_vllm
 from benchmarks.corpora.cuts import draw_cuts
-from benchmarks.measures.remote_right import compare_remote
+from benchmarks.remote import compare_remote
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest, Extent
 from inference.remote.engine import load_remote_engine
@@ -31,7 +31,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) -> None:
-    assert compare_remote(url, find_default_model(), draw_cuts(iter_held_out(), 50, 50, seed=0)).num_wrong == 0
+    assert compare_remote(url, find_default_model(), draw_cuts(iter_held_out(), 50, 50, seed=0)).wrong == []
 
 
 def test_what_is_cancelled_ends_on_the_server(url: str) -> None:
