@@ -17,16 +17,20 @@
 
 import asyncio
 import itertools
+import json
+import os
 import random
 import statistics
+import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 from benchmarks.measures.first_look import measure_first_look
-from benchmarks.measures.lsp_process import measure_large_file_ms, measure_memory_mb, measure_start_s
+from benchmarks.measures.lsp_client import LANGUAGE_SERVER, LspClient
 from benchmarks.measures.related_names import measure_related
 from benchmarks.measures.report import Figures, Target, find_percentile, run_parts
 from benchmarks.measures.triton import run_triton
@@ -44,6 +48,9 @@ from tests.support.unseen_secrets import UNSEEN
 # In all, and in each replay, which has its own seed.
 _STEPS = {"neovim": (3000, 150), "helix": (1000, helix.STEPS_EACH), "vscode": (1200, vscode.STEPS_EACH)}
 _SEED = 1
+_NUM_STARTS, _NUM_COMPLETIONS, _NUM_KEYS = 11, 200, 300
+_URI = "file:///large.py"
+_LINE = "    value = compute(first, second)  # a line of some sixty bytes\n"
 
 _TARGETS = (
     *(Target(f"{editor}_mismatches", f"wrong texts in {editor}", at_most=0) for editor in _STEPS),
@@ -65,7 +72,10 @@ _TARGETS = (
 
 def main() -> None:
     parts: dict[str, Callable[[], Figures]] = {
-        "process": lambda: asyncio.run(_measure_process()),
+        "process": lambda: {
+            "start_s": asyncio.run(_measure_start_s()),
+            "key_ms_5mb_p99": asyncio.run(_measure_key_ms()),
+        },
         "memory": lambda: asyncio.run(_measure_memory()),
         **{editor: partial(_replay, editor) for editor in _STEPS},
         "context": partial(_measure_engine, measure_related),
@@ -95,12 +105,52 @@ def _replay(editor: str) -> Figures:
     return {f"{editor}_steps": outcome.counts.steps, f"{editor}_mismatches": len(outcome.mismatches)}
 
 
-async def _measure_process() -> Figures:
-    with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
-        times_ms = await measure_large_file_ms(Path(folder), random.Random(_SEED))
-    by_kind = {name: find_percentile(times, 99) or 0.0 for name, times in times_ms.items()}
+async def _measure_start_s() -> float:
+    """The median time from the start of the language server's process to its answer to `initialize`."""
+    times_s = []
+    for _ in range(_NUM_STARTS):
+        started_at = time.perf_counter()
+        client = await LspClient.start(LANGUAGE_SERVER)
+        times_s.append(time.perf_counter() - started_at)
+        await client.leave()
+    return statistics.median(times_s)
+
+
+async def _measure_key_ms() -> float:
+    """The time of 99 of 100 keys, each an edit and a request, in the kind of large file where they are slower.
+
+    The model answers at once, so that the time is that of the language server.
+    """
+    texts = {
+        "5 MB in lines": _LINE * (5_000_000 // len(_LINE)),
+        "a line of 1 MB": _LINE * 1000 + "x = [" + "1234567, " * (1_000_000 // 9) + "]\n" + _LINE * 1000,
+    }
+    rng = random.Random(_SEED)
+    by_kind = {name: find_percentile(await _press_keys(text, rng), 99) or 0.0 for name, text in texts.items()}
     print("99 of 100 keys in ms:", ", ".join(f"{name}: {time_ms:.1f}" for name, time_ms in by_kind.items()))
-    return {"start_s": await measure_start_s(), "key_ms_5mb_p99": max(by_kind.values())}
+    return max(by_kind.values())
+
+
+async def _press_keys(text: str, rng: random.Random) -> list[float]:
+    with tempfile.NamedTemporaryFile("w") as script:
+        json.dump({"rules": [{"ends_with": "", "texts": ["answer"]}], "log": os.devnull}, script)
+        script.flush()
+        client = await LspClient.start([sys.executable, "-m", "tests.support.scripted_server", script.name])
+        await client.wait_for_server("file:///warm_up.py")
+    client.open(_URI, text)
+    await client.complete(_URI, 0, 0)
+    lines, times_ms = [len(line) for line in text.split("\n")], []
+    longest = lines.index(max(lines))
+    for _ in range(_NUM_KEYS):
+        line = longest if lines[longest] > len(_LINE) else rng.randrange(len(lines))
+        character = rng.randint(0, lines[line])
+        started_at = time.perf_counter()
+        edit = client.build_edit(_URI, (line, character), (line, character), "n")
+        await client.complete(_URI, line, character + 1, edit)
+        times_ms.append(1e3 * (time.perf_counter() - started_at))
+        lines[line] += 1
+    await client.leave()
+    return times_ms
 
 
 def _measure_engine(measure: Callable[[CompletionEngine, int], Figures]) -> Figures:
@@ -124,9 +174,20 @@ def _measure_secrets() -> Figures:
 
 
 async def _measure_memory() -> Figures:
-    texts = [file.text for file in itertools.islice(iter_held_out(), 20)]
+    """The resident memory of the language server, in 10⁶ bytes, after completions in held-out files."""
+    rng, texts = random.Random(_SEED), [file.text for file in itertools.islice(iter_held_out(), 20)]
     async with run_triton(EngineConfig(find_default_model(), num_threads=2)) as url:
-        return {"memory_mb": await measure_memory_mb(url, texts, random.Random(_SEED))}
+        client = await LspClient.start([*LANGUAGE_SERVER, "--server", url])
+        for index, text in enumerate(texts):
+            client.open(f"file:///project/{index}.py", text)
+        for _ in range(_NUM_COMPLETIONS):
+            index = rng.randrange(len(texts))
+            lines = texts[index].split("\n")
+            line = rng.randrange(len(lines))
+            await client.complete(f"file:///project/{index}.py", line, rng.randint(0, len(lines[line])))
+        status = Path(f"/proc/{client.process.pid}/status").read_text()
+        await client.leave()
+    return {"memory_mb": int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6}
 
 
 if __name__ == "__main__":

@@ -34,10 +34,9 @@ from functools import cache
 
 from tokenizers import Tokenizer
 
-from benchmarks.corpora.sized_files import SizedFile, find_sized_files
 from benchmarks.corpora.typing import Key, KeyKind, Session
 from midtoken.installed import find_default_model
-from models.training.corpus import iter_held_out
+from models.training.corpus import SourceFile, iter_held_out
 
 _GAP_SPREAD = 0.45
 _MEDIAN_GAPS_S = {
@@ -69,6 +68,14 @@ _LATE_SHARE = 0.012
 _MAX_TYPO_CHARS = 3
 _MAX_RETYPED_CHARS = 6
 _MAX_STEPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SizedFile:
+    """A text of about `num_tokens` tokens."""
+
+    text: str
+    num_tokens: int  # the size that was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +320,7 @@ def _is_word(char: str) -> bool:
 
 _SIZES = (300, 1_000, 3_000, 9_000, 19_000, 36_000)  # in tokens
 _NUM_EACH = 2
+_TOLERANCE = 0.1  # of a size
 
 
 def draw_typing(num_keys: int, seed: int, min_tokens: int = 0) -> Session:
@@ -325,7 +333,27 @@ def draw_typing(num_keys: int, seed: int, min_tokens: int = 0) -> Session:
 
 @cache
 def _find_files() -> list[SizedFile]:
+    """Up to two held-out files of each size, the nearest first; where none is long enough, several are joined.
+
+    Files with other line ends than a line feed are not used.
+    """
     tokenizer = Tokenizer.from_file(str(find_default_model() / "tokenizer.json"))
-    return find_sized_files(
-        iter_held_out(), _SIZES, _NUM_EACH, lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
-    )
+    files = [file for file in iter_held_out() if not {"\r", "\f"} & set(file.text)]
+    counted = [(len(tokenizer.encode(file.text, add_special_tokens=False).ids), file) for file in files]
+    found = []
+    for size in _SIZES:
+        near = [(num, file) for num, file in counted if abs(num - size) <= _TOLERANCE * size]
+        near.sort(key=lambda each: (abs(each[0] - size), each[1].path))
+        found += [SizedFile(file.text, size) for _, file in near[:_NUM_EACH]] or [_join(counted, size)]
+    return found
+
+
+def _join(counted: list[tuple[int, SourceFile]], size: int) -> SizedFile:
+    """The longest file that is not too long, the longest that still fits after it, and so on."""
+    joined, num_tokens = [], 0
+    for num, file in sorted(counted, key=lambda each: (-each[0], each[1].path)):
+        if num_tokens + num <= size:
+            joined.append(file)
+            num_tokens += num
+    assert num_tokens >= (1 - _TOLERANCE) * size, "the held-out files are longer together"
+    return SizedFile("\n\n".join(file.text for file in joined), size)

@@ -2,9 +2,8 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.corpora.sized_files import SizedFile
 from benchmarks.corpora.typing import KeyKind, Session
-from benchmarks.corpora.typist import draw_session
+from benchmarks.corpora.typist import SizedFile, draw_session
 
 _CODE = (
     "def read_lines(source_file, number_of_lines):\n"
