@@ -95,7 +95,16 @@ def main() -> None:
         measured = {"plain": _measure(rules, plain), "adversarial": _measure(rules, awkward)}
         for rule in measured["plain"]:
             rows.append(_build_row(rule, rules.name, {kind: by_rule[rule] for kind, by_rule in measured.items()}))
-    write_report("boundary", rows, _find_figures(rows))
+    ours, theirs = ([row for row in rows if row["rule"] == rule] for rule in (_OURS, _LLGUIDANCE))
+    figures: dict[str, Value] = {  # of the worse tokenizer
+        "num_cuts": ours[0]["plain cuts"],
+        "recovered_plain": min(row["plain recovered %"] for row in ours),  # type: ignore[type-var]  # they are numbers
+        "recovered_adversarial": min(row["adversarial recovered %"] for row in ours),  # type: ignore[type-var]
+        "mean_bytes": max(row["plain bytes"] for row in ours),  # type: ignore[type-var]
+        "llguidance_recovered": min(row["plain recovered %"] for row in theirs),  # type: ignore[type-var]
+        "llguidance_mean_bytes": max(row["plain bytes"] for row in theirs),  # type: ignore[type-var]
+    }
+    write_report("boundary", rows, figures)
 
 
 def _draw_plain_texts(sources: Sequence[Sequence[str]], num_texts: int, rng: random.Random) -> Iterator[str]:
@@ -136,19 +145,6 @@ def _build_row(rule: str, tokenizer: str, by_kind: Mapping[str, list[tuple[bool,
             f"{kind} bytes": find_mean(num_bytes for _, num_bytes in cuts),
         }
     return row
-
-
-def _find_figures(rows: Sequence[Row]) -> dict[str, Value]:
-    """The figures of the worse tokenizer."""
-    ours, theirs = ([row for row in rows if row["rule"] == rule] for rule in (_OURS, _LLGUIDANCE))
-    return {
-        "num_cuts": ours[0]["plain cuts"],
-        "recovered_plain": min(row["plain recovered %"] for row in ours),  # type: ignore[type-var]  # they are numbers
-        "recovered_adversarial": min(row["adversarial recovered %"] for row in ours),  # type: ignore[type-var]
-        "mean_bytes": max(row["plain bytes"] for row in ours),  # type: ignore[type-var]
-        "llguidance_recovered": min(row["plain recovered %"] for row in theirs),  # type: ignore[type-var]
-        "llguidance_mean_bytes": max(row["plain bytes"] for row in theirs),  # type: ignore[type-var]
-    }
 
 
 if __name__ == "__main__":

@@ -65,7 +65,9 @@ class Walk:
 
 
 def main() -> None:
-    text, model_dir = _find_text(), find_default_model()
+    model_dir = find_default_model()
+    texts = (file.text for file in iter_held_out() if file.text.isascii() and len(file.text) >= _NUM_BYTES)
+    text = next(texts)[:_NUM_BYTES].encode()
     config = EngineConfig(model_dir, dtype="float32", max_context_tokens=2048)
     reference = _walk_genlm(model_dir, text, _REFERENCE_WIDTH, _find_stored(model_dir, text))
     beam = CoveringSettings(CoveringKind.BEAM, _WIDTH)
@@ -81,12 +83,6 @@ def main() -> None:
         rows.append({"covering": name, **found})
         figures |= {f"{figure}_{name}": found[figure] for figure in ("bits_per_byte", "jsd", "bytes_per_cpu_s")}
     write_report("characters", rows, {**figures, "bits_per_byte_tokens": _measure_bits_of_tokens(config, text)})
-
-
-def _find_text() -> bytes:
-    """Returns the beginning of the first held-out file, in the order of paths, that is ASCII and long enough."""
-    texts = (file.text for file in iter_held_out() if file.text.isascii() and len(file.text) >= _NUM_BYTES)
-    return next(texts)[:_NUM_BYTES].encode()
 
 
 def _walk(config: EngineConfig, text: bytes, settings: CoveringSettings, is_known: bool = True) -> Walk:

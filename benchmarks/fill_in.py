@@ -92,13 +92,17 @@ def _cut_context(gap: Gap) -> Gap:
 
 
 def _fill(engine: Engine, gaps: list[Gap]) -> list[Filled]:
-    sinks = [submit(engine, _build_request(gap)) for gap in gaps]
+    requests = [
+        CompletionRequest(
+            gap.prefix,
+            gap.suffix,
+            max_tokens=_MAX_TOKENS[gap.kind],
+            extent=Extent.BLOCK if gap.kind is GapKind.BLOCK else Extent.SINGLE_LINE,
+        )
+        for gap in gaps
+    ]
+    sinks = [submit(engine, request) for request in requests]
     return [Filled(gap, sink.wait().text, sink.finish_reason) for gap, sink in zip(gaps, sinks, strict=True)]
-
-
-def _build_request(gap: Gap) -> CompletionRequest:
-    extent = Extent.BLOCK if gap.kind is GapKind.BLOCK else Extent.SINGLE_LINE
-    return CompletionRequest(gap.prefix, gap.suffix, max_tokens=_MAX_TOKENS[gap.kind], extent=extent)
 
 
 def _build_row(layout: Layout, filled: list[Filled], without: list[Filled], is_default: bool) -> Row:

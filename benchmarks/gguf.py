@@ -17,7 +17,7 @@ healed bytes begin. `…_alone` is the same without drafts. Medians over keys, a
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -148,16 +148,12 @@ def _measure_part(part: str) -> Figures:
             f"first_text_ratio{ends}": first_ms / their_first_ms,
             f"first_text_ms{ends}": first_ms,
             f"their_first_text_ms{ends}": their_first_ms,
-            f"healing_overhead{ends}": _find_line_ratio(lines[True]),
-            f"healing_overhead_alone{ends}": _find_line_ratio(lines[False]),
+            f"healing_overhead{ends}": statistics.median(key.line_ms / key.their_line_ms for key in lines[True]),
+            f"healing_overhead_alone{ends}": statistics.median(key.line_ms / key.their_line_ms for key in lines[False]),
             f"line_ms{ends}": statistics.median(key.line_ms for key in lines[True]),
             f"their_line_ms{ends}": statistics.median(key.their_line_ms for key in lines[True]),
         }
     return figures
-
-
-def _find_line_ratio(lines: "Sequence[_Key]") -> float:
-    return statistics.median(key.line_ms / key.their_line_ms for key in lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from benchmarks.measures.family_check import (
     find_logits,
     load_reference,
 )
-from benchmarks.measures.report import Outcome, Row, write_report
+from benchmarks.measures.report import Outcome, Row, Value, write_report
 from benchmarks.measures.tokenizer_check import TokenizerRow, check_tokenizers
 from inference.model.onnx.decoder_config import FAMILIES as OWN_FAMILIES
 from inference.model.pytorch.loader import load_torch_model
@@ -117,7 +117,17 @@ def main() -> None:
     if options.families:
         sys.exit(_count(rows, Outcome.WRONG) > 0)
     others, tokenizers = _check(list_other_folders()), check_tokenizers(_NUM_WORKERS)
-    figures = _build_figures(rows, others, tokenizers)
+    figures: dict[str, Value] = {
+        "num_families": len(rows),
+        "num_right": _count(rows, Outcome.RIGHT),
+        "num_refused": _count(rows, Outcome.REFUSED),
+        "num_wrong": _count(rows, Outcome.WRONG),
+        "num_others": len(others),
+        "num_others_wrong": len(others) - _count(others, Outcome.REFUSED),
+        "num_folders": sum(row.num_folders for row in [*rows, *others]),
+        "num_tokenizers": len(tokenizers),
+        "num_tokenizers_wrong": _count(tokenizers, Outcome.WRONG),
+    }
     write_report("models", [*map(_to_report, [*rows, *others]), *map(dataclasses.asdict, tokenizers)], figures)
     _PAGE.write_text(_build_page(rows, others, tokenizers))
     print(", ".join(f"{name} {value}" for name, value in figures.items()))
@@ -156,22 +166,6 @@ def _write(folder: Path, model: TinyModel) -> None:
     write_folder(folder, build_config(model.family, model.changes), model.class_name)
     if model.may_be_impossible:
         find_logits(load_reference(folder), tuple(NUM_SPECIAL_TOKENS + index for index in range(MAX_TOKENS)))
-
-
-def _build_figures(
-    rows: Sequence[FamilyRow], others: Sequence[FamilyRow], tokenizers: Sequence[TokenizerRow]
-) -> dict[str, float | bool | None]:
-    return {
-        "num_families": len(rows),
-        "num_right": _count(rows, Outcome.RIGHT),
-        "num_refused": _count(rows, Outcome.REFUSED),
-        "num_wrong": _count(rows, Outcome.WRONG),
-        "num_others": len(others),
-        "num_others_wrong": len(others) - _count(others, Outcome.REFUSED),
-        "num_folders": sum(row.num_folders for row in [*rows, *others]),
-        "num_tokenizers": len(tokenizers),
-        "num_tokenizers_wrong": _count(tokenizers, Outcome.WRONG),
-    }
 
 
 def _count(rows: Sequence[FamilyRow] | Sequence[TokenizerRow], outcome: Outcome) -> int:

@@ -20,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -159,6 +159,8 @@ def _compare_lines(visits: Sequence[Visit]) -> float:
 
 
 async def _measure_server() -> Figures:
+    text = next(file.text for file in iter_held_out() if len(file.text) > 2 * _CONTEXT_CHARS)
+    ends = range(_CONTEXT_CHARS, _CONTEXT_CHARS + 100)  # of the text before the cursor, key after key
     with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
         config = EngineConfig(_MODEL, dtype="int8", num_threads=_MAIN_THREADS, graph_dir=Path(folder))
         async with run_triton(config):
@@ -170,7 +172,7 @@ async def _measure_server() -> Figures:
                 ready_s.append(time.perf_counter() - started_at)
                 if repeat == _NUM_REPEATS - 1:
                     async with Client(url) as client:
-                        found = [await _find_first_ms(client, text) for text in _iter_keys()]
+                        found = [await _find_first_ms(client, text[:end]) for end in ends]
                     num_bytes = measure_memory(url)
     return {
         "ready_s": statistics.median(ready_s),
@@ -178,12 +180,6 @@ async def _measure_server() -> Figures:
         "first_text_ms_cold": found[0],
         "memory_mb": None if num_bytes is None else num_bytes / 1e6,
     }
-
-
-def _iter_keys(num_keys: int = 100) -> Iterator[str]:
-    """The text before the cursor, key after key in one file."""
-    text = next(file.text for file in iter_held_out() if len(file.text) > 2 * _CONTEXT_CHARS)
-    yield from (text[: _CONTEXT_CHARS + number] for number in range(num_keys))
 
 
 async def _find_first_ms(client: Client, text: str) -> float | None:

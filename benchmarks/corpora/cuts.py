@@ -70,15 +70,16 @@ def _cut_at(file: SourceFile, kind: str, at: int, end: int) -> Cut:
     return Cut(kind, file.path, file.text[:at], file.text[at:end], file.text[end:])
 
 
-def _is_word(char: str) -> bool:
+def is_word(char: str) -> bool:
+    """True for a character of an identifier; not for the end of a text."""
     return char == "_" or char.isalnum()
 
 
 _KINDS: dict[str, Callable[[str], bool]] = {
-    "identifier": _is_word,
+    "identifier": is_word,
     "operator": _OPERATOR_CHARS.__contains__,
     "blank": " \t".__contains__,
-    "string": _is_word,
+    "string": is_word,
 }
 
 
@@ -114,7 +115,7 @@ def iter_runs(text: str) -> Iterator[tuple[str, int, int]]:
 def _iter_words(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
     at = start
     while at < end:
-        word = _leading_run(text[at:end], _is_word)
+        word = _leading_run(text[at:end], is_word)
         if word:
             yield "string", at, at + len(word)
         at += len(word) or 1
@@ -149,7 +150,7 @@ class Gap:
         space at its end aside.
         """
         if self.kind is GapKind.IDENTIFIER:
-            return completion.startswith(self.middle) and not _is_word(completion[len(self.middle) :][:1])
+            return completion.startswith(self.middle) and not is_word(completion[len(self.middle) :][:1])
         return completion.rstrip() == self.middle.rstrip()
 
     def is_repeated_by(self, completion: str) -> bool:

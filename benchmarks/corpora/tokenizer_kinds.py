@@ -17,7 +17,6 @@ from benchmarks.corpora.tokenizer_training import (
     change_model,
     digits,
     metaspace,
-    normalizers,
     replace,
     sequence,
     split,
@@ -82,7 +81,7 @@ _PRE_TOKENIZERS = {
 }  # fmt: skip
 
 _BLANK_TO_MARK = replace(" ", MARK)
-_LLAMA2 = normalizers({"type": "Prepend", "prepend": MARK}, _BLANK_TO_MARK)
+_LLAMA2 = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": MARK}, _BLANK_TO_MARK]}
 _GEMMA_SPLIT = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
 _BEGINS = template(SENTENCEPIECE_BEGIN, "$A")
 _CODELLAMA_MARKS = ("▁<PRE>", "▁<MID>", "▁<SUF>", "▁<EOT>")

@@ -88,11 +88,6 @@ def sequence(*steps: Json) -> Json:
     return {"type": "Sequence", "pretokenizers": list(steps)}
 
 
-def normalizers(*steps: Json) -> Json:
-    """Normalizer steps, one after the other."""
-    return {"type": "Sequence", "normalizers": list(steps)}
-
-
 def replace(pattern: str, content: str) -> Json:
     """A normalizer or decoder step that replaces a string."""
     return {"type": "Replace", "pattern": {"String": pattern}, "content": content}

@@ -34,6 +34,7 @@ from functools import cache
 
 from tokenizers import Tokenizer
 
+from benchmarks.corpora.cuts import is_word
 from benchmarks.corpora.typing import Key, KeyKind, Session
 from midtoken.installed import find_default_model
 from models.training.corpus import SourceFile, iter_held_out
@@ -85,9 +86,6 @@ class _Part:
     start: int
     end: int
 
-    def overlaps(self, other: "_Part") -> bool:
-        return self.start < other.end and other.start < self.end
-
 
 def draw_session(files: Sequence[SizedFile], num_keys: int, seed: int) -> Session:
     """Draws at least `num_keys` keys, about equally many for each size of file. A seed always gives the same ones."""
@@ -105,7 +103,7 @@ def draw_session(files: Sequence[SizedFile], num_keys: int, seed: int) -> Sessio
         if typist not in active or rng.random() > _STAYING_SHARE:
             typist = rng.choice(active)
         keys += typist.visit()
-        if typist.is_done:
+        if typist.num_keys <= 0 and not typist.missing:
             active.remove(typist)
     return Session(documents, tuple(keys))
 
@@ -134,10 +132,6 @@ class _Typist:
         for part in sorted(self.missing, key=lambda part: -part.start):
             self.text = self.text[: part.start] + self.text[part.end :]
 
-    @property
-    def is_done(self) -> bool:
-        return self.num_keys <= 0 and not self.missing
-
     def visit(self) -> list[Key]:
         """Goes to one place and works there."""
         is_new = bool(self.missing) and (self.num_keys <= 0 or self.rng.random() < _MISSING_SHARE)
@@ -147,7 +141,8 @@ class _Typist:
         return keys
 
     def _work_on(self, part: _Part) -> Iterator[Key]:
-        start, typed = self._find_place(part), self.finished[part.start : part.end]
+        typed = self.finished[part.start : part.end]
+        start = part.start - sum(each.end - each.start for each in self.missing if each.start < part.start)
         yield from self._go_to(start)
         if part in self.missing:
             self.missing.remove(part)
@@ -155,15 +150,11 @@ class _Typist:
             yield self._edit(KeyKind.DELETE, start, start + len(typed), "")
         yield from self._type(typed)
 
-    def _find_place(self, part: _Part) -> int:
-        """Where the part begins in the text as it is now."""
-        return part.start - sum(each.end - each.start for each in self.missing if each.start < part.start)
-
     def _draw_part(self) -> _Part | None:
         """A part that overlaps no missing one; None if none was found."""
         for _ in range(_NUM_TRIES):
             part = _draw_part(self.finished, self.rng)
-            if part is not None and not any(part.overlaps(other) for other in self.missing):
+            if part is not None and all(part.end <= other.start or other.end <= part.start for other in self.missing):
                 return part
         return None
 
@@ -196,7 +187,7 @@ class _Typist:
                 yield from self._insert_late(typed[at], typed[at + 1 : at + 1 + num_later])
                 at += 1 + num_later
                 continue
-            if _is_word(typed[at]):
+            if is_word(typed[at]):
                 yield from self._stumble(typed[:at].rpartition("\n")[2])
             yield self._insert(_find_kind(typed[at]), typed[at])
             at += 1
@@ -242,7 +233,7 @@ class _Typist:
             return ""
         rest = typed[at:].partition("\n")[0]
         if self.rng.random() < 0.5:
-            rest = rest[: next((index for index, char in enumerate(rest) if not _is_word(char)), len(rest))]
+            rest = rest[: next((index for index, char in enumerate(rest) if not is_word(char)), len(rest))]
         return rest if len(rest) >= 2 else ""
 
     def _erase(self, num_chars: int) -> Iterator[Key]:
@@ -311,11 +302,7 @@ def _count_indentation(text: str, at: int) -> int:
 
 
 def _find_kind(char: str) -> KeyKind:
-    return KeyKind.LETTER if _is_word(char) else KeyKind.WORD_END
-
-
-def _is_word(char: str) -> bool:
-    return char == "_" or char.isalnum()
+    return KeyKind.LETTER if is_word(char) else KeyKind.WORD_END
 
 
 _SIZES = (300, 1_000, 3_000, 9_000, 19_000, 36_000)  # in tokens

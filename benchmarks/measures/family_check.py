@@ -50,10 +50,6 @@ class CachedSequence:
     cache: TorchSequenceCache
     token_ids: tuple[int, ...] = ()
 
-    def fork(self) -> "CachedSequence":
-        """A copy, as for another candidate of the same request."""
-        return CachedSequence(self.cache.fork(), self.token_ids)
-
 
 @dataclass(frozen=True, slots=True)
 class _Move:
@@ -228,7 +224,8 @@ def _run_together(passes: PackedPasses, texts: list[tuple[int, ...]], num_tokens
     for _ in range(3):
         passes.grow("together", together)
         passes.step("together", together)
-    passes.step("together", [*together, together[2].fork()])
+    copied = CachedSequence(together[2].cache.fork(), together[2].token_ids)  # as for another candidate of a request
+    passes.step("together", [*together, copied])
     while len(together[0].token_ids) < num_tokens:
         passes.step("together", together)
 

@@ -19,6 +19,8 @@ from lsp_server.indentation import write_blanks
 from lsp_server.settings import Settings
 from models.training.corpus import SourceFile, iter_held_out
 
+# Ordinary situations: what a person has written, with the cursor at `▏`. Two blank lines divide them. Nobody chose them
+# for what the model writes there, and nobody knows what is missing. Those that were reported stand first.
 _SITUATIONS = Path(__file__).parents[1] / "corpora" / "situations.txt"
 _NUM_CURSORS = 400  # random ones
 _NUM_CUTS = 400  # inside a word with code after it
@@ -27,19 +29,11 @@ _REAL_CHARS = 220  # about as many as 64 tokens have
 _LOOP = re.compile(r"([^\n]{3,64}?)\1\1|((?:[^\n]*\n){1,8}?)\2\2")
 
 
-def _list_situations() -> list[Gap]:
-    """Ordinary situations: what a person has written, with the cursor at `▏`. Two blank lines divide them.
-
-    Nobody chose them for what the model writes there, and nobody knows what is missing. Those that were reported stand
-    first.
-    """
-    cut = [text.partition("▏") for text in _SITUATIONS.read_text(encoding="utf-8").rstrip("\n").split("\n\n\n")]
-    return [Gap(GapKind.LINE, before, "", after + "\n") for before, _, after in cut]
-
-
 def measure_first_look(engine: CompletionEngine, seed: int) -> Figures:
     """Asks in the ordinary situations, at random cursors, and inside of words in front of code."""
-    rng, files, situations = random.Random(seed), list(iter_held_out()), _list_situations()
+    rng, files = random.Random(seed), list(iter_held_out())
+    places = [each.partition("▏") for each in _SITUATIONS.read_text(encoding="utf-8").rstrip("\n").split("\n\n\n")]
+    situations = [Gap(GapKind.LINE, before, "", after + "\n") for before, _, after in places]
     cursors, cuts = [_draw_cursor(files, rng) for _ in range(_NUM_REAL)], list(_draw_words(files, seed))
     asked = [*situations, *cursors[:_NUM_CURSORS], *cuts]
     shown = [(gap, _suggest(engine, gap)) for gap in track(asked, "completing")]

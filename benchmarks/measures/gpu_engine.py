@@ -30,6 +30,7 @@ from inference.model.pytorch.loader import build_torch_model, build_torch_runner
 from inference.model.pytorch.runner import TorchModel
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, register_attention
 from inference.protocol.completion import Chunks, CompletionRequest, Extent
+from models.training.corpus import iter_held_out
 
 DEFAULT_MODEL = Path("models/default")
 
@@ -37,7 +38,6 @@ DEFAULT_MODEL = Path("models/default")
 _TYPED = "value = zqxj_wvkf_pyrg_hmbd_ctnl_uosx_ieav_qzjw_gkxy_rvpo"
 _FIRST_KEY = len("value = z")
 
-_PACKAGES = ("inference", "lsp_server", "midtoken", "trie_cache")  # whose source is the text
 _CHARS_PER_TOKEN = 6  # more than texts have
 _SHIFT = 4_999  # characters between the beginnings of two texts
 
@@ -75,11 +75,8 @@ class Setting:
 
 
 @cache
-def _read_repository() -> str:
-    """The source of all packages, one file after the other."""
-    root = Path(__file__).parents[2]
-    paths = sorted(path for package in _PACKAGES for path in (root / package).rglob("*.py"))
-    return "".join(path.read_text(encoding="utf-8") for path in paths)
+def _read_held_out() -> str:
+    return "".join(file.text for file in iter_held_out())
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +94,8 @@ class RandomEngine:
         return self.setting.shapes[self.name]
 
     def cut_text(self, num_tokens: int, index: int = 0) -> str:
-        """Source text of this repository, of about so many tokens, in whole lines; another one for each `index`."""
-        tokenizer, whole = self.loaded.tokenizer, _read_repository()
+        """Source text, of about so many tokens, in whole lines; another one for each `index`."""
+        tokenizer, whole = self.loaded.tokenizer, _read_held_out()
         num_chars, start = _CHARS_PER_TOKEN * num_tokens, index * _SHIFT % len(whole)
         text = (whole * (2 + num_chars // len(whole)))[start : start + num_chars]
         ids = encode_text(tokenizer.encoder, text)[:num_tokens]

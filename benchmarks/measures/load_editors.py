@@ -94,7 +94,7 @@ async def _work(connection: Connection, server: str, requests: Sequence[TimedReq
 async def play(stream: _Stream, requests: Iterator[TimedRequest], phase: Phase) -> list[Attempt]:
     """Plays one phase. Requests that have not ended at its end are cancelled, and are in no attempt."""
     sent: list[tuple[Attempt, asyncio.Task[None]]] = []
-    await _sleep_until(phase.start_at)
+    await asyncio.sleep(phase.start_at - time.perf_counter())
     with contextlib.suppress(TimeoutError):  # the phase is over
         async with asyncio.timeout(phase.start_at + phase.duration_s - time.perf_counter()):
             await _send(stream, requests, phase, sent)
@@ -117,7 +117,7 @@ async def _send(
         request = recorded.request
         if phase.gap_scale is not None:
             due_at += phase.gap_scale * recorded.gap_s
-            await _sleep_until(due_at)
+            await asyncio.sleep(due_at - time.perf_counter())
         if phase.is_patient:
             request = dataclasses.replace(request, document="")
         elif sent:
@@ -141,10 +141,6 @@ async def _complete(stream: _Stream, request: CompletionRequest, attempt: Attemp
         attempt.end(Outcome.REFUSED)
     except MidtokenError:
         attempt.end(Outcome.FAILED)
-
-
-async def _sleep_until(due_at: float) -> None:
-    await asyncio.sleep(due_at - time.perf_counter())
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from lsp_server.features import CURSOR_NOTIFICATION
 LANGUAGE_SERVER = (sys.executable, "-m", "midtoken", "lsp")
 RECORDED_LANGUAGE_SERVER = (sys.executable, "-m", "benchmarks.measures.recorded_lsp")
 _CAPABILITIES = {"textDocument": {"inlineCompletion": {}}, "general": {"positionEncodings": ["utf-32"]}}
-_INITIALIZE = {"processId": None, "rootUri": None, "capabilities": _CAPABILITIES}
 _LINE_BYTES = 2**20
 
 
@@ -46,7 +45,7 @@ class LspClient:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=_LINE_BYTES)
         client = cls(process)
-        await client._ask("initialize", _INITIALIZE)
+        await client._ask("initialize", {"processId": None, "rootUri": None, "capabilities": _CAPABILITIES})
         client.write(build_message("initialized", {}))
         return client
 

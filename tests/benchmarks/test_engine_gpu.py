@@ -36,13 +36,12 @@ def test_the_whole_run_is_rehearsed_and_gives_all_figures() -> None:
 
 def test_a_choice_that_is_less_likely_than_the_gap_allows_is_wrong() -> None:
     exact = EngineConfig(DEFAULT_MODEL, dtype="float32", num_threads=1)
-    cuts = draw_cuts(iter_held_out(), 16, 16, seed=5)
+    cuts = draw_cuts(iter_held_out(), 8, 9, seed=5)
 
-    found = [compare_engines(dataclasses.replace(exact, dtype="int4"), exact, cuts, gap) for gap in (0.0, float("inf"))]
+    found = compare_engines(dataclasses.replace(exact, dtype="int4"), exact, cuts, gap=0.27)
 
-    strict, lax = found
-    assert (strict.num_tied, lax.num_tied, lax.wrong) == (0, len(strict.wrong), [])
-    assert strict.greatest_gap > 0 < len(strict.wrong) < len(cuts)
+    assert 0 < found.num_tied < found.num_tied + len(found.wrong) < len(cuts)
+    assert found.greatest_gap > 0.27
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, GenerationConfig, StoppingCriteriaList
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.generation import utils as generation_utils
 from transformers.generation.stopping_criteria import StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
@@ -131,9 +132,7 @@ class _Generator:
 
 def _find_token_bytes(tokenizer: Any) -> list[bytes]:
     """The bytes of each token; none for control tokens. Any: transformers' tokenizer."""
-    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]  # the bytes that stand for themselves (GPT-2)
-    hidden = [byte for byte in range(256) if byte not in visible]
-    to_byte = {chr(byte): byte for byte in visible} | {chr(256 + index): byte for index, byte in enumerate(hidden)}
+    to_byte = {char: byte for byte, char in bytes_to_unicode().items()}
     tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     special = set(tokenizer.all_special_tokens)
     return [b"" if token in special else bytes(to_byte[char] for char in token) for token in tokens]

@@ -55,15 +55,6 @@ async def test_the_language_server_sees_each_key_as_the_session_has_it(tmp_path:
     assert ahead[-1] == asked[-1]  # what was selected is as good as deleted
 
 
-async def test_a_suggestion_is_text_and_typing_it_needs_no_further_request(tmp_path: Path) -> None:
-    session = _session(_key(KeyKind.LETTER, 6, 6, "c", 7), _key(KeyKind.LETTER, 7, 7, "d", 8))
-
-    counts, events = await _play(tmp_path, session, [{"ends_with": "c", "texts": ["de"]}])
-
-    assert counts == [1, 1]
-    assert [event["prefix"] for event in events if event["event"] == "started" and event["prefix"]] == ["a = 1\nc"]
-
-
 @pytest.mark.parametrize("document", [0, 1])
 async def test_the_next_key_cancels_a_request_after_the_longest_gap(document: int, tmp_path: Path) -> None:
     following = _key(KeyKind.LETTER, 7 - 5 * document, 7 - 5 * document, "d", 8 - 5 * document, document, gap_s=0.39)
