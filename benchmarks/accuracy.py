@@ -43,8 +43,9 @@ def main() -> None:
     with closing(load_engine(EngineConfig(find_default_model(), num_threads=1))) as engine:
         rows, offset_rows = _measure(engine), _measure_by_offset(engine)
     figures: dict[str, Value] = {"num_cuts": _NUM_IDENTIFIERS + _NUM_OTHERS, "bits_per_byte": bits}
-    columns = ("identifier", "other", "forwards", "ms")
-    figures |= {f"{name}_{row['healing']}": row[name] for row in rows for name in columns}
+    figures |= {
+        f"{name}_{row['healing']}": row[name] for row in rows for name in ("identifier", "other", "forwards", "ms")
+    }
     by_name = {row["cursors"]: row for row in offset_rows}
     figures |= {f"{name}_{each}": by_name[name][each] for name in ("edge", "inside") for each in ("exact", "none")}
     figures |= {f"all_{each}": by_name["all"][each] for each in ("exact", "greedy")}

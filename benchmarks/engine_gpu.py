@@ -93,8 +93,7 @@ def build_parts(setting: Setting) -> dict[str, Callable[[], Figures]]:
 def _measure_right(setting: Setting) -> Figures:
     """`right_…` for each type of numbers."""
     reference = EngineConfig(DEFAULT_MODEL, dtype="float32")
-    num_each = setting.num_right_cuts // 2
-    cuts = draw_cuts(iter_held_out(), num_each, num_each, seed=5)
+    cuts = draw_cuts(iter_held_out(), setting.num_right_cuts // 2, setting.num_right_cuts // 2, seed=5)
     figures: dict[str, Value] = {"right_cuts": len(cuts)}
     for dtype, gap in _TOLERANCES.items():
         found = compare_engines(EngineConfig(DEFAULT_MODEL, setting.device, dtype), reference, cuts, gap)

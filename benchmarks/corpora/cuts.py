@@ -7,6 +7,7 @@ import tokenize
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 
 from models.training.corpus import SourceFile
 
@@ -84,8 +85,7 @@ _KINDS: dict[str, Callable[[str], bool]] = {
 
 
 def _leading_run(text: str, belongs: Callable[[str], bool]) -> str:
-    end = next((index for index, char in enumerate(text) if not belongs(char)), len(text))
-    return text[:end]
+    return "".join(takewhile(belongs, text))
 
 
 def iter_runs(text: str) -> Iterator[tuple[str, int, int]]:

@@ -74,5 +74,4 @@ def _find_merge(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes]:
         pairs = [ranks.get(left + right, len(ranks)) for left, right in pairwise(parts)]
         first = min(range(len(pairs)), key=pairs.__getitem__)
         parts[first : first + 2] = [parts[first] + parts[first + 1]]
-    left, right = parts
-    return left, right
+    return parts[0], parts[1]

@@ -30,8 +30,6 @@ from kept_transformer import KeptTransformer  # type: ignore[import-not-found]  
 
 _EOS = 257  # in the rows of genlm-bytes
 
-Job = dict[str, Any]
-
 
 def main() -> None:
     torch.set_num_threads(1)
@@ -39,7 +37,7 @@ def main() -> None:
     asyncio.run(_walk(json.loads(Path(sys.argv[1]).read_text())))
 
 
-def _load(job: Job) -> KeptTransformer:
+def _load(job: dict[str, Any]) -> KeptTransformer:
     options = {"timeout": 0.0, "hf_opts": {"torch_dtype": torch.float32}}
     model = KeptTransformer.from_name(job["model"], **options)
     absent = torch.tensor(job["absent_ids"], dtype=torch.long)
@@ -48,7 +46,7 @@ def _load(job: Job) -> KeptTransformer:
     return model
 
 
-async def _walk(job: Job) -> None:
+async def _walk(job: dict[str, Any]) -> None:
     """Computes the distribution before every byte of a text. Raises RuntimeError if the beam has no member left."""
     model, text = _load(job), job["text"].encode()
     ends = [model.byte_vocab[end].byte_string for end in job["end_ids"]]
