@@ -28,7 +28,7 @@ async def test_another_language_than_the_models_is_said_once() -> None:
         both.editor.close()
         both.editor.open("fn other")
         await wait_for(lambda: len(both.editor.reports) == 2)
-        assert (len(both.editor.shown), both.num_connects) == (1, 0)
+        assert (len(both.editor.shown), len(both.models)) == (1, 0)
 
 
 async def test_a_server_that_is_connected_says_which_languages_its_model_knows() -> None:
@@ -47,7 +47,7 @@ async def test_the_setting_languages_decides_for_any_model() -> None:
         await both.start(options={"languages": ["rust"]})
         both.editor.language_id = "rust"
         both.editor.open("fn main")
-        await wait_for(lambda: both.num_connects == 1)
+        await wait_for(lambda: len(both.models) == 1)
         both.editor.settings = {"languages": ["go"]}
         both.editor.push_settings({})
         await wait_for(lambda: any(report[0] for report in both.editor.reports))

@@ -15,7 +15,7 @@ from tests.support.lsp_in_process import InProcess
 @pytest.fixture
 async def opened(both: InProcess) -> InProcess:
     await both.start_with("secret")
-    await wait_for(lambda: both.num_connects == 1)
+    await wait_for(lambda: len(both.models) == 1)
     return both
 
 
@@ -55,7 +55,7 @@ async def test_reconnecting_waits_for_the_retry_interval(opened: InProcess) -> N
     (await opened.find_stream()).fail(ServerUnreachableError("no server answers"))
     assert [await answer, await opened.editor.ask(0, 6)] == [None, None]
     assert opened.backend.is_closed
-    assert (opened.num_connects, opened.editor.shown) == (1, ["midtoken: no server answers"])
+    assert (len(opened.models), opened.editor.shown) == (1, ["midtoken: no server answers"])
 
 
 async def test_what_is_closed_can_be_closed_again(opened: InProcess) -> None:

@@ -17,9 +17,10 @@ async def test_an_error_is_shown_once_until_a_completion_succeeds_and_the_state_
     for text in (*["the server\nbroke off"] * 3, ""):
         await _fail(both, 1, text)
     assert both.editor.shown == ["midtoken: the server broke off", "midtoken: ServerError"]
-    await both.ask_and_finish(0, 1, "y")
-    both.editor.edit(0, 1, "z")
-    await _fail(both, 2, "the server\nbroke off")
+    for character in (1, 2):
+        await both.ask_and_finish(0, character, "y")
+        both.editor.edit(0, character, "z")
+    await _fail(both, 3, "the server\nbroke off")
     assert both.editor.shown[2:] == ["midtoken: the server broke off"]
     told = [report[:3] for report in both.editor.reports]
     ready, failed = (None, "ready", "ready"), (None, "error", "refused")

@@ -29,8 +29,7 @@ class InProcess:
 
     def __init__(self, languages: tuple[str, ...] | None = None, is_remote: bool = False) -> None:
         self.backend = FedBackend(languages)
-        self.num_connects = 0
-        self.models: list[str | None] = []  # with which it was connected
+        self.models: list[str | None] = []  # with which it was connected, one for each attempt
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
         self.server: MidtokenServer = build_server(self._connect, languages, is_remote=is_remote)
         self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))
@@ -84,7 +83,6 @@ class InProcess:
         return [data.decode() for data in self.written if b'"method"' in data]
 
     async def _connect(self, model: str | None, on_download: OnDownload) -> CompletionBackend:
-        self.num_connects += 1
         self.models.append(model)
         if self.download is not None:
             await self.download(on_download)
