@@ -54,17 +54,13 @@ async def test_a_request_of_another_form_is_refused_and_not_shown(both: InProces
     assert both.editor.shown == []
 
 
-async def test_an_unknown_method_is_refused_and_not_shown(both: InProcess) -> None:
-    await both.start()
+async def test_an_unknown_method_and_a_feature_that_is_not_offered_are_refused_and_not_shown(both: InProcess) -> None:
+    await both.start(build_capabilities(draws_ghost_text=False))
     both.editor.send({"jsonrpc": "2.0", "method": "midtoken/unknown", "params": {"text": "x"}})
     both.editor.send({"jsonrpc": "2.0", "method": "$/unknown"})
-    response = await both.exchange("midtoken/unknown", {})
-    assert (response["error"]["code"], both.editor.shown) == (-32601, [])
-
-
-async def test_the_feature_that_is_not_offered_is_refused(both: InProcess) -> None:
-    await both.start(build_capabilities(draws_ghost_text=False))
-    assert (await both.exchange("textDocument/inlineCompletion", _ASK))["error"]["code"] == -32601
+    for method, params in (("midtoken/unknown", {}), ("textDocument/inlineCompletion", _ASK)):
+        assert (await both.exchange(method, params))["error"]["code"] == -32601
+    assert both.editor.shown == []
 
 
 async def test_initialize_of_another_form_is_refused_and_can_be_repeated(both: InProcess) -> None:
@@ -161,6 +157,7 @@ async def test_after_an_edit_that_cannot_be_read_there_are_no_suggestions_until_
     both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didChange", "params": params})
     assert await both.editor.ask(0, 1) is None
     assert both.editor.shown == [_LOST]
+    assert [report[:3] for report in both.editor.reports] == [(None, "ready", "ready"), (URI, "off", "out_of_step")]
     both.editor.replace_all("again")
     await wait_for_text(both, "again")
     assert both.editor.shown == [_LOST]
