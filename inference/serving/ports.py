@@ -26,6 +26,7 @@ MAX_BODY_BYTES = 64 * 2**20  # a text of 8 MiB, with each character as \uXXXX
 _MAX_BRACKETS = 1000  # tritonserver 2.51 ends at a body that is nested too deep; a request has one, and one for `stop`
 _JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
 _JSON = "application/json"
+_END_S = 0.1  # for open requests, which are cancelled then; aiohttp would take 0 for no limit
 
 
 @contextlib.asynccontextmanager
@@ -50,7 +51,7 @@ async def open_ports(ports: Sequence[int], options: ServerOptions) -> AsyncItera
 @contextlib.asynccontextmanager
 async def serve_http(app: web.Application, listener: socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
     """Answers HTTP requests inside the block. A request whose connection ends is cancelled."""
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_END_S)
     await runner.setup()
     try:
         await web.SockSite(runner, listener, ssl_context=tls).start()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import openai
 import pytest
 import trustme
-from aiohttp import ClientSession
+from aiohttp import ClientError, ClientSession
 
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.completion import (
@@ -486,3 +486,14 @@ async def test_the_openai_package_raises_what_went_wrong_and_asks_once(
     with pytest.raises(openai.APIStatusError, match="a newer request"):
         await refused
     assert len(front.model.streams) == 2
+
+
+async def test_a_port_that_closes_ends_what_it_is_asked() -> None:
+    async with ClientSession() as session, asyncio.timeout(10):
+        door, model = _open_door(), _Model()
+        async with open_front(door, model, "default"):
+            front = _Front(door.url, session, model)
+            asking, stream = await front.begin(front.post(_INFILL, {}))
+        with pytest.raises(ClientError):
+            await asking
+    assert stream.is_cancelled
