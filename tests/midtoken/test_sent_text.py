@@ -4,7 +4,7 @@ import asyncio
 import io
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,15 +18,6 @@ from midtoken.server import ServerAddress
 from tests.support.fake_triton import run_fake_triton, say
 from tests.support.private_files import EXCLUDED_FILES, ExcludedFile
 from tests.support.secret_forms import SECRETS, count_secret_bytes
-
-
-async def _find_sent(*arguments: str) -> list[str]:
-    """Runs a command, and returns the texts that the server has received."""
-    async with run_fake_triton(say("a test: it answers nothing")) as server:
-        assert await asyncio.to_thread(main, [*arguments, "--server", server.url]) == 1
-    values = [value for call in server.calls for array in call.arrays.values() for value in array.reshape(-1)]
-    return [os.fsdecode(value) for value in values if isinstance(value, bytes) and value]
-
 
 _OPEN = "before = 1\n"
 _SECRETS = SECRETS[::15]  # all are replaced alike, whatever reads them; tests of lsp_server/privacy have every one
@@ -56,62 +47,65 @@ def _count_secret_bytes(sent: list[str], line_end: str = "\n") -> int:
     return count_secret_bytes(sent, [each.secret.replace("\n", line_end) for each in _SECRETS])
 
 
-class _Folder:
-    """The current folder, with a file beside the one to read."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.path = folder
-        self._monkeypatch = monkeypatch
-        (folder / "beside.py").write_text(_OPEN)
-
-    async def send(self, reader: tuple[str, ...], path: Path, text: str, *options: str) -> list[str]:
-        """Runs a command that reads the file, or the same text on standard input."""
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(os.fsencode(text))))
-        names = {"file": path, "open": self.path / "beside.py", "text": text}
-        return await _find_sent(*(argument.format(**names) for argument in reader), *options)
+_Send = Callable[..., Awaitable[list[str]]]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Folder:
+def send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Send:
+    """Runs a command in a folder with another file. It reads a file, or the same text on standard input.
+
+    Returns the texts that the server has received.
+    """
     monkeypatch.chdir(tmp_path)
-    return _Folder(tmp_path, monkeypatch)
+    (tmp_path / "beside.py").write_text(_OPEN)
+
+    async def send(reader: tuple[str, ...], path: Path, text: str, *options: str) -> list[str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(os.fsencode(text))))
+        names = {"file": path, "open": tmp_path / "beside.py", "text": text}
+        arguments = [*(argument.format(**names) for argument in reader), *options]
+        async with run_fake_triton(say("a test: it answers nothing")) as server:
+            assert await asyncio.to_thread(main, [*arguments, "--server", server.url]) == 1
+        values = [value for call in server.calls for array in call.arrays.values() for value in array.reshape(-1)]
+        return [os.fsdecode(value) for value in values if isinstance(value, bytes) and value]
+
+    return send
 
 
 async def test_an_excluded_file_is_refused_with_its_rule_unless_an_option_says_so(
-    reader: tuple[str, ...], folder: _Folder, capsys: pytest.CaptureFixture[str]
+    reader: tuple[str, ...], send: _Send, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = folder.path / "mine.py"
+    path = tmp_path / "mine.py"
     path.write_text("marker_7fd1 = 1\n")
-    (folder.path / ".midtokenignore").write_text("mine.py\n")
-    assert await folder.send(reader, path, path.read_text()) == []
+    (tmp_path / ".midtokenignore").write_text("mine.py\n")
+    assert await send(reader, path, path.read_text()) == []
     reason = "nothing of this file is sent: `.midtokenignore` line 1: `mine.py`; --send-excluded sends it all the same"
     assert capsys.readouterr().err == f"midtoken: {path}: {reason}\n"
-    assert "marker_7fd1" in "".join(await folder.send(reader, path, path.read_text(), "--send-excluded"))
+    assert "marker_7fd1" in "".join(await send(reader, path, path.read_text(), "--send-excluded"))
 
 
 @pytest.mark.parametrize("case", EXCLUDED_FILES, ids=lambda case: case.name)
 async def test_no_byte_of_an_excluded_file_is_sent(
-    case: ExcludedFile, folder: _Folder, monkeypatch: pytest.MonkeyPatch
+    case: ExcludedFile, send: _Send, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = case.build(folder.path / "case")
-    monkeypatch.chdir(folder.path / "case")
+    path = case.build(tmp_path / "case")
+    monkeypatch.chdir(tmp_path / "case")
     patterns = [f"--exclude={pattern}" for pattern in case.setting]
-    assert await folder.send(("complete", "{file}:1"), Path(case.path), path.read_text(), *patterns) == []
-    assert await folder.send(("complete", "{file}:1"), Path(case.harmless), "", *patterns) != []
+    assert await send(("complete", "{file}:1"), Path(case.path), path.read_text(), *patterns) == []
+    assert await send(("complete", "{file}:1"), Path(case.harmless), "", *patterns) != []
 
 
 async def test_secrets_are_replaced_unless_an_option_says_so(
-    reader: tuple[str, ...], folder: _Folder, capsys: pytest.CaptureFixture[str]
+    reader: tuple[str, ...], send: _Send, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = folder.path / "app.py"
+    path = tmp_path / "app.py"
     path.write_text(_OPEN + "".join(each.text for each in _SECRETS) + "after = 1\n")
     reader = tuple(argument.replace(":1", f":{path.read_text().count(chr(10))}") for argument in reader)
-    sent = await folder.send(reader, path, path.read_text())
+    sent = await send(reader, path, path.read_text())
     told = capsys.readouterr().err
     assert "before = 1" in "".join(sent)
     assert _count_secret_bytes(sent) == 0
     assert told.startswith("midtoken: REDACTED is sent for each secret; --send-secrets sends them\n")
-    sent = await folder.send(reader, path, path.read_text(), "--send-secrets")
+    sent = await send(reader, path, path.read_text(), "--send-secrets")
     assert _count_secret_bytes(sent) > 0
     assert "REDACTED" not in capsys.readouterr().err
 
@@ -119,21 +113,21 @@ async def test_secrets_are_replaced_unless_an_option_says_so(
 @pytest.mark.parametrize("line_end", ["\r\n", " \udcff\n"], ids=ascii)
 @pytest.mark.parametrize("reader", _UNNAMED.values(), ids=_UNNAMED)
 async def test_text_of_no_file_has_its_secrets_replaced_whatever_its_bytes_are(
-    reader: tuple[str, ...], line_end: str, folder: _Folder
+    reader: tuple[str, ...], line_end: str, send: _Send
 ) -> None:
     text = (_OPEN + "".join(each.text for each in _SECRETS)).replace("\n", line_end) + "after = 1"
-    sent = await folder.send(reader, Path(), text)
+    sent = await send(reader, Path(), text)
     assert _count_secret_bytes(sent, line_end) == 0
     assert "before = 1" in "".join(sent)
 
 
 @pytest.mark.parametrize("reader", [("complete", "{file}:1"), ("next-byte", "{text}")], ids=str)
 async def test_with_the_cursor_in_a_secret_nothing_is_sent(
-    reader: tuple[str, ...], folder: _Folder, capsys: pytest.CaptureFixture[str]
+    reader: tuple[str, ...], send: _Send, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = folder.path / "app.py"
+    path = tmp_path / "app.py"
     path.write_text(f'key = "{SECRETS[0].secret}')
-    assert await folder.send(reader, path, path.read_text()) == []
+    assert await send(reader, path, path.read_text()) == []
     reason = "the cursor is in a secret, which is not sent; --send-secrets sends it all the same"
     assert capsys.readouterr().err == f"midtoken: {reason}\n"
 

@@ -99,6 +99,7 @@ def test_the_proxy_of_the_environment_gets_only_what_is_encrypted(
         assert (told, proxy.asked) == ("a.gguf\n", [])  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("server", [True], indirect=True, ids=["https"])
 def test_the_only_key_is_the_one_that_is_given(server: FakeLlamaServer, authority: trustme.CA, tmp_path: Path) -> None:
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login ann password pw\n")
