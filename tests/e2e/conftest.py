@@ -132,9 +132,7 @@ def scripted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
 @pytest.fixture(scope="session")
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with the default model, shared by the whole session. The rules of `scripted_server` apply."""
-    served = find_real()
-    assert served is not None, "the default model is missing"
-    with run_server(served, tmp_path_factory.mktemp("real")) as server:
+    with run_server(find_real(), tmp_path_factory.mktemp("real")) as server:
         yield server
 
 
@@ -149,36 +147,24 @@ def embedded_scripted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(scope="session")
 def embedded_real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """As `real_server`, without Triton."""
-    served = find_real()
-    assert served is not None, "the default model is missing"
-    with run_server(served, tmp_path_factory.mktemp("embedded_real"), "--openai=0", runtime=EMBEDDED) as server:
+    with run_server(find_real(), tmp_path_factory.mktemp("embedded_real"), "--openai=0", runtime=EMBEDDED) as server:
         yield server
 
 
-_SCRIPTED = ["scripted_server", "embedded_scripted_server"]
+def _run_on(*names: str) -> Any:
+    """Returns a fixture with which a test runs once on each of these servers."""
+
+    @pytest.fixture(params=names)
+    def find_server(request: pytest.FixtureRequest) -> Any:
+        return request.getfixturevalue(request.param)
+
+    return find_server
 
 
-@pytest.fixture(params=["scripted_server", "real_server"])
-def server(request: pytest.FixtureRequest) -> RunningServer:
-    """The test runs twice: on the scripted Triton and on the real one."""
-    return _find_server(request)
-
-
-@pytest.fixture(params=_SCRIPTED)
-def any_scripted_server(request: pytest.FixtureRequest) -> RunningServer:
-    """The test runs twice: with and without Triton."""
-    return _find_server(request)
-
-
-@pytest.fixture(params=[*_SCRIPTED, "real_server", "embedded_real_server"])
-def any_server(request: pytest.FixtureRequest) -> RunningServer:
-    """The test runs four times."""
-    return _find_server(request)
-
-
-def _find_server(request: pytest.FixtureRequest) -> RunningServer:
-    running: RunningServer = request.getfixturevalue(request.param)
-    return running
+_SCRIPTED = ("scripted_server", "embedded_scripted_server")
+server = _run_on("scripted_server", "real_server")
+any_scripted_server = _run_on(*_SCRIPTED)
+any_server = _run_on(*_SCRIPTED, "real_server", "embedded_real_server")
 
 
 @pytest.fixture

@@ -57,16 +57,13 @@ _HELIX_SERVER = 'config = { extent = "block" }'
 Save = Callable[[str], Path]
 
 
-@pytest.fixture
-def save(request: pytest.FixtureRequest, tmp_path: Path) -> Save:
-    """A function that returns the path of a picture: where `--pictures` says, or in a temporary folder."""
-    folder = Path(request.config.getoption("pictures") or tmp_path / "pictures")
-
-    def find_path(name: str) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / name
-
-    return find_path
+@pytest.fixture(scope="session")
+def save(pytestconfig: pytest.Config) -> Save:
+    """A function that returns the path of a picture in the folder that `--pictures` names."""
+    folder = pytestconfig.getoption("pictures")
+    if folder is None:
+        pytest.skip("`make pictures` draws them")
+    return Path(folder).joinpath
 
 
 def _list_command(server: RunningServer) -> list[str]:
@@ -100,7 +97,7 @@ def _type_until_all_is_shown(terminal: Terminal, shown: str = _SUGGESTED) -> Non
     raise AssertionError("\n".join(terminal.lines))
 
 
-def test_neovim(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
+def test_neovim(save: Save, real_server: RunningServer, tmp_path: Path) -> None:
     file, settings = tmp_path / "stack.py", tmp_path / "init.lua"
     file.write_text(_TEXT)
     command = ", ".join(repr(argument) for argument in _list_command(real_server))
@@ -114,7 +111,7 @@ def test_neovim(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
     assert save("neovim.png").stat().st_size < _MAX_BYTES
 
 
-def test_helix(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
+def test_helix(save: Save, real_server: RunningServer, tmp_path: Path) -> None:
     file = tmp_path / "stack.py"
     file.write_text(_TEXT)
     command = _list_command(real_server)
@@ -129,7 +126,7 @@ def test_helix(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-def test_vscode(real_server: RunningServer, save: Save, tmp_path: Path) -> None:
+def test_vscode(save: Save, real_server: RunningServer, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     file = workspace / "stack.py"

@@ -1,19 +1,13 @@
 """What a person sees on the page of a real `midtoken playground` in Chromium, and what others are refused."""
 
-import asyncio
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from inference.protocol.characters import CharacterRequest, NextByte
-from inference.protocol.completion import CompletionRequest, Extent, Healing
-from inference.serving.client import Client
-from midtoken.answer import Answer, read_answer
-from midtoken.playground.pictures import HealingPicture, Question, draw_healing, draw_next_byte
+from inference.protocol.completion import Healing
 from tests.support.playground import MISSING, PlaygroundPage, RunningPlayground, open_page, run_playground
 from tests.support.servers import RunningServer, find_free_endpoint, find_processes
 
@@ -22,14 +16,6 @@ pytestmark = [
     pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
     pytest.mark.timeout(300),
 ]
-
-_RETURN_NOD = """class Node:
-    def __init__(self, value):
-        self.value = value
-
-
-def make():
-    return Nod"""  # the page's example
 
 
 @pytest.fixture(scope="module")
@@ -81,61 +67,16 @@ def test_a_word_can_be_accepted(page: PlaygroundPage) -> None:
     assert page.act("lines")[-1].startswith('url = "http://www.')
 
 
-def test_the_pictures_show_what_the_server_says(page: PlaygroundPage, real_server: RunningServer) -> None:
-    question = Question(0, _RETURN_NOD, "\n")
+def test_the_pictures_show_what_the_server_says(page: PlaygroundPage) -> None:
     _type_nod(page)
     shown = page.wait_for_pictures()
-    answers, next_byte = asyncio.run(_ask(real_server, question))
-    picture = draw_healing(question, answers[Healing.EXACT])
-    assert shown["kept"] == list(picture.kept_tokens)
-    assert shown["healed"] == list(picture.healed_tokens)
-    assert shown["paths"] == list(_list_paths(picture))
-    assert {each["healing"]: each["line"].rstrip("…") for each in shown["strategies"]} == {
-        str(healing): f"return·Nod{answer.text.replace(' ', '·')}" for healing, answer in answers.items()
-    }
-    assert [each["shown"] for each in shown["bytes"]] == [
-        each.shown for each in draw_next_byte(question, next_byte, 0.0).bytes
-    ]
-
-
-async def _ask(server: RunningServer, question: Question) -> tuple[dict[Healing, Answer], NextByte]:
-    before, line_end, line = question.prefix.rpartition("\n")
-    async with Client(server.url) as client:
-        answers = {
-            healing: await read_answer(
-                client.stream(
-                    CompletionRequest(
-                        question.prefix,
-                        suffix=question.suffix,
-                        healing=healing,
-                        extent=Extent.SINGLE_LINE,
-                        max_tokens=16,
-                        explain=True,
-                    )
-                )
-            )
-            for healing in Healing
-        }
-        next_byte = await client.ask(CharacterRequest(line.encode(), (before + line_end).encode()))
-    assert isinstance(next_byte, NextByte)
-    return answers, next_byte
-
-
-def _list_paths(picture: HealingPicture) -> Iterator[dict[str, Any]]:
-    for path in picture.paths:
-        tokens, at = [], 0
-        for length in (*path.token_cells, len(picture.cells) - sum(path.token_cells)):
-            tokens.append("".join(cell.shown for cell in picture.cells[at : at + length]))
-            at += length
-        tokens[-1] += path.next_token
-        yield {"tokens": tokens, "share": _show_share(path.share), "isChosen": path.is_chosen}
-
-
-def _show_share(share: float) -> str:
-    percent = 100 * share
-    if percent >= 99.95:
-        return "100 %"
-    return "< 0.01 %" if percent < 0.01 else f"{percent:.{1 if percent >= 10 else 2}f} %"
+    assert shown["kept"][-1] == "·return"
+    assert shown["healed"] == ["·N", "od"]
+    (chosen,) = (path for path in shown["paths"] if path["isChosen"])
+    assert chosen["tokens"][-1] == "·Node"
+    lines = {each["healing"]: each["line"] for each in shown["strategies"]}
+    assert lines["exact"].rstrip("…") == "return·Node" != lines["none"][:11]
+    assert shown["bytes"][0]["shown"] == "e"
 
 
 @pytest.mark.parametrize("example", ["= Nod", "return Nod", '"http:', "fill in", "größe", "blanks"])

@@ -1,4 +1,7 @@
-"""What the user sees in a real VS Code with the extension in editors/vscode."""
+"""What the user sees in a real VS Code with the extension in editors/vscode.
+
+Suggestions, and accepting all or parts of them, are in tests/e2e/test_replays.py.
+"""
 
 import json
 import os
@@ -112,34 +115,6 @@ def test_the_status_says_that_all_is_well(use: Use, write_script: WriteScript) -
     editor = use(write_script(start_s=3), "", "starting the completion server")
     editor.wait_for(lambda: editor.status, "midtoken: ready")
     assert editor.notifications == []
-
-
-def test_typing_half_a_word_shows_the_rest_and_tab_accepts_it(use: Use, write_script: WriteScript) -> None:
-    editor = use(write_script({"ends_with": "-> Nod", "texts": ["e:"]}), _NODE)
-    editor.type("def first() -> Nod")
-    editor.wait_for_ghost("e:")
-    editor.press("Tab")
-    assert editor.save() == _NODE + "def first() -> Node:"
-
-
-def test_words_and_lines_can_be_accepted_one_by_one(use: Use, write_script: WriteScript) -> None:
-    editor = use(write_script({"ends_with": "if Nod", "texts": ["e is None:\n    a = 1\n    b = 2"]}))
-    editor.type("if Nod")
-    editor.wait_for(lambda: "e is None:" in (editor.ghost or ""), True)
-    editor.press("Control+ArrowRight")
-    assert editor.save().rstrip() == "if Node"
-    editor.press("Control+Alt+ArrowRight")
-    assert editor.save().rstrip() == "if Node is None:"
-
-
-def test_after_the_first_line_is_accepted_the_next_line_is_shown(use: Use, write_script: WriteScript) -> None:
-    editor = use(write_script({"ends_with": "if x:", "texts": ["\n    a = 1\n", "    b = 2"], "delay_s": 0.1}))
-    editor.type("if x:")
-    editor.wait_for(lambda: "a = 1" in (editor.ghost or ""), True)
-    editor.press("Tab")
-    editor.wait_for(lambda: "b = 2" in (editor.ghost or ""), True)
-    editor.press("Tab")
-    assert editor.save() == "if x:\n    a = 1\n    b = 2"
 
 
 def test_where_the_cursor_rests_the_text_is_sent_before_a_key(use: Use, write_script: WriteScript) -> None:

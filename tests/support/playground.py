@@ -82,11 +82,9 @@ def open_page(url: str) -> Iterator[PlaygroundPage]:
 
 
 def _draw(path: Path) -> None:
-    served = find_real()
-    assert served is not None, "the default model is missing"
     with (
         tempfile.TemporaryDirectory() as folder,
-        run_server(served, Path(folder)) as server,
+        run_server(find_real(), Path(folder)) as server,
         run_playground(f"--server={server.url}") as playground,
         open_page(playground.url) as page,
     ):

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from inference.config import EngineConfig
-from inference.errors import LaunchError
 from inference.serving.loopback import ADDRESS
 from inference.serving.shared_server import ServerEntry
 from inference.serving.triton_installation import GRPC, IMPORT_ROOT, find_obstacle
@@ -190,13 +189,9 @@ def _script(model_folder: Path, fakes: str, model: str) -> None:
     shutil.copy(IMPORT_ROOT / "tests" / "support" / fakes, version_dir)
 
 
-def find_real() -> Served | None:
-    """Returns the default model, or the one that MIDTOKEN_TEST_MODEL names; None if there is none."""
-    try:
-        model_dir = Path(os.environ.get("MIDTOKEN_TEST_MODEL") or find_default_model())
-    except LaunchError:
-        return None
-    return Served(model_dir, find_model_repository()) if list(model_dir.glob("*.safetensors")) else None
+def find_real() -> Served:
+    """Returns the default model."""
+    return Served(find_default_model(), find_model_repository())
 
 
 @contextlib.contextmanager
