@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,19 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest
 from inference.serving.client import Client
 from inference.serving.loopback import ADDRESS
-from inference.serving.shared_server import ServerEntry
 from inference.serving.triton_installation import SOCKETS
 from tests.support.other_user import NOBODY, as_nobody, can_other_user_listen, needs_other_user
 from tests.support.servers import (
     Endpoint,
     RunningServer,
-    find_free_endpoint,
     find_processes,
     make_scripted,
+    run_server,
     wait_until,
 )
 
@@ -38,32 +35,14 @@ _PASSWORD = "hunter2-hunter2"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    """A server that completes texts with a password, in a folder that everybody may enter, like many home folders."""
-    folder = Path(tempfile.mkdtemp(prefix="midtoken-test-"))
-    folder.chmod(0o755)
-    process = None
-    try:
-        served = make_scripted(folder)
-        endpoint = find_free_endpoint()
-        command = [each for each in served.command(folder, *endpoint.arguments) if not each.startswith("--state-dir")]
-        runtime_dir, state_home = folder / "runtime", folder / "state"
-        runtime_dir.mkdir(mode=0o700)  # as the specification of XDG_RUNTIME_DIR requires
-        state_home.mkdir()
-        places = {"XDG_RUNTIME_DIR": str(runtime_dir), "XDG_STATE_HOME": str(state_home)}
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, env={**os.environ, **places}, text=True, umask=0o022
-        )
-        entry = ServerEntry.create(
-            runtime_dir / "midtoken", EngineConfig(served.model_dir.resolve()), is_embedded=False
-        )
-        wait_until(lambda: entry.find() is not None or process.poll() is not None)
-        assert entry.find() is not None, "midtoken serve ended while starting"
-        yield RunningServer(process, endpoint, served, folder)
-    finally:
-        if process is not None:
-            process.terminate()
-            process.wait(60)
-        shutil.rmtree(folder)
+    """A server in a folder that everybody may enter, like many home folders."""
+    with tempfile.TemporaryDirectory(prefix="midtoken-test-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        before = os.umask(0o022)
+        with run_server(make_scripted(folder), folder / "state") as server:
+            os.umask(before)
+            yield server
 
 
 async def test_other_users_cannot_read_source_text_in_shared_memory(server: RunningServer) -> None:
@@ -89,7 +68,7 @@ def test_other_users_cannot_reach_the_sockets_of_tritonserver(server: RunningSer
 
 
 def test_other_users_cannot_read_logs_and_locks(server: RunningServer) -> None:
-    kept = [path for name in ("runtime", "state") for path in (server.state_dir / name).rglob("*") if path.is_file()]
+    kept = [path for path in server.state_dir.glob("*/**/*") if path.is_file()]
     assert {"tritonserver.log", "server.url"} <= {path.name for path in kept}
     installed = {path for path in kept if path.is_symlink()}  # links to the installed server
     assert [path for path in set(kept) - installed if _read_as_nobody(path) is not None] == []
