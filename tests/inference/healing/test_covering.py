@@ -186,3 +186,14 @@ def test_only_the_end_of_a_very_long_pre_token_is_healed_with_a_small_tree(kind:
         assert _allows(toy, covering, _find_member(toy, point, ids)), continuation
     assert len(find_heal_point(toy.encoder, text).healed) < 400
     assert len(covering.tree.with_chain((0,)).branch_ids) < 800
+
+
+def test_a_pre_token_that_no_merge_makes_is_covered_as_one_token_and_as_its_parts() -> None:
+    toy = toy_tokenizer("llama3")
+    words = [f"x\n{token.decode()}" for token in toy.vocabulary.token_bytes[640:] if len(token) > 1]
+    cases = [text for text in words if toy.encoder.split(text)[-1].data == text[2:].encode()]
+    assert len(cases) > 10
+    for text in cases:
+        point, covering = _build(toy, text)
+        for more in ("(", "\n", " x", "x", ""):
+            assert _allows(toy, covering, _find_member(toy, point, toy.encode(text + more))), (text, more)
