@@ -4,14 +4,15 @@ They follow the definitions, with whole token strings and sums of probabilities.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 
 import numpy as np
 import numpy.typing as npt
 
+from inference.characters.state import State
 from tests.support.character_toys import TokenIds, TokenModel
 from tests.support.toys import NARROW_ALPHABET, SENTENCEPIECE_KINDS, ToyTokenizer
 from trie_cache.trie import Trie
@@ -199,6 +200,27 @@ class CanonicalStrings:
             known = letter in self._spec["vocab"]
             letters += [letter] if known else [f"<0x{byte:02X}>" for byte in letter.encode()]
         return letters + [f"<0x{byte:02X}>" for byte in data[len(whole.encode()) :]]
+
+
+def assert_same(ours: State, other: State) -> None:
+    """Asserts that two states of a text predict the same and have the same mass and probability."""
+    for name in ("next_log_probs", "log_mass", "log_probability"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(other, name), rtol=0, atol=1e-9)
+
+
+def walk_three_ways(start: State, text: bytes, cuts: Sequence[int], find_other: Callable[[int], bytes]) -> list[State]:
+    """The states of a text, and asserts that they are the same at once, byte by byte, and from a kept state.
+
+    A kept state has also been advanced by `find_other`, for its place in the text, which is dropped.
+    """
+    states = list(accumulate(text, lambda state, byte: state.advance(bytes([byte])), initial=start))
+    for ours, other in zip([start, *start.walk(text)], states, strict=True):
+        assert_same(ours, other)
+    for cut in cuts:
+        kept = states[min(cut, len(text))]
+        kept.advance(find_other(cut))
+        assert_same(kept.advance(text[cut:]), states[-1])
+    return states
 
 
 def is_text(data: bytes) -> bool:

@@ -1,7 +1,6 @@
 """The coverings `enumerate` and `beam`, compared with an enumeration of all token strings."""
 
 from functools import partial
-from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -10,10 +9,9 @@ from hypothesis import strategies as st
 
 from inference.characters.beam_covering import read_characters
 from inference.characters.model import CoveringSettings
-from inference.characters.state import State
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import CoveringKind
-from tests.support.character_oracles import END, EveryString, find_all_texts
+from tests.support.character_oracles import END, EveryString, assert_same, find_all_texts, walk_three_ways
 from tests.support.character_toys import (
     START,
     RandomModel,
@@ -56,6 +54,30 @@ def test_enumerate_gives_ratios_of_prefix_probabilities_after_any_context(
     _assert_close([score.log_mass, score.log_probability], [sums[-1], sums[-1] - sums[0]])
     _assert_close(score.log_probability_with_end, every.log_whole(whole) - sums[0])
     _assert_close(bits, -np.diff(sums) / np.log(2))
+
+
+@given(case=_cases())
+def test_the_members_of_an_enumeration_are_the_papers_covering(
+    case: tuple[SmallVocabulary, RandomModel, bytes],
+) -> None:
+    small, model, text = case
+    covering = dict(EveryString(model, small.trie, (START,)).iter_members(text))
+    total = np.logaddexp.reduce(list(covering.values()))
+    assume(total > -np.inf)
+
+    members = small.open_model(model).open(text, _ALL).find_members(10_000)
+
+    assert len(members) == len({member.token_ids for member in members})
+    assert [member.probability for member in members] == sorted(
+        (member.probability for member in members), reverse=True
+    )
+    found = {member.token_ids: member.probability for member in members}
+    for ids, log_prob in covering.items():
+        assert found.pop(ids, 0.0) == pytest.approx(np.exp(log_prob - total), abs=1e-9)
+    assert not found
+    for member in members:
+        spelled = b"".join(map(small.trie.spell, member.token_ids))
+        assert spelled[: len(spelled) - member.num_bytes_ahead] == text
 
 
 @given(small=small_vocabularies(max_tokens=2), seed=st.integers(0, 999))
@@ -112,22 +134,7 @@ def test_walking_at_once_byte_by_byte_and_from_a_kept_state_agree(
 ) -> None:
     small, model, text = case
     start = small.open_model(model).open(b"", settings)
-    at_once = list(start.walk(text))
-    byte_by_byte = list(accumulate(text, lambda state, byte: state.advance(bytes([byte])), initial=start))
-
-    for ours, other in zip(at_once, byte_by_byte[1:], strict=True):
-        _assert_same(ours, other)
-    for cut in cuts:
-        kept = byte_by_byte[min(cut, len(text))]
-        kept.advance(text[cut:][::-1])  # a branch that is dropped; `enumerate` accepts only short texts
-        if cut < len(text):
-            _assert_same(kept.advance(text[cut:]), at_once[-1])
-
-
-def _assert_same(ours: State, other: State) -> None:
-    _assert_close(ours.next_log_probs, other.next_log_probs)
-    _assert_close(ours.log_mass, other.log_mass)
-    _assert_close(ours.log_probability, other.log_probability)
+    walk_three_ways(start, text, cuts, lambda cut: text[cut:][::-1])  # `enumerate` accepts only short texts
 
 
 @given(
@@ -153,7 +160,7 @@ def test_a_moving_window_does_not_change_a_model_that_looks_back_two_tokens(
     far = small.open_model(model).open(b"", _beam(1)).walk(text * 5)
 
     for ours, other in zip(near, far, strict=True):
-        _assert_same(ours, other)
+        assert_same(ours, other)
 
 
 _AB = SmallVocabulary(b"ab", Vocabulary.from_tokens({1: b"a", 2: b"b", 3: b"ab"}, {"<start>": START, "<end>": 4}, [4]))

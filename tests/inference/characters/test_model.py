@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.characters.model import CoveringSettings, cut_context
 from inference.characters.token_string import TokenString
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import MAX_CONTEXT_BYTES, CoveringKind
-from tests.support.character_oracles import EveryString, find_all_texts
+from tests.support.character_oracles import find_all_texts
 from tests.support.character_toys import (
     START,
     CorpusModel,
@@ -25,8 +25,6 @@ from tests.support.character_toys import (
     find_start_ids,
     merge_by_hand,
     open_toy,
-    random_models,
-    small_vocabularies,
     spell_out,
 )
 from tests.support.toys import ToyTokenizer, narrow_tokenizer, toy_tokenizer, train, wrap
@@ -107,37 +105,6 @@ def test_hello_worl_continues_with_d() -> None:
     assert characters.sample(characters.open(b"Hello, worl", _BEAM), None, 9) == b"d"
     probabilities = np.exp(characters.open(b"Hello, worl", _BEAM).next_log_probs)
     assert probabilities[ord("w")] == pytest.approx(1e-5 / (0.982 + 0.007 + 1e-5)), "the slip is not forgotten"
-
-
-@st.composite
-def _cases(draw: st.DrawFn) -> tuple[SmallVocabulary, RandomModel, bytes]:
-    small = draw(small_vocabularies(max_tokens=4))
-    text = bytes(draw(st.lists(st.sampled_from(sorted(set(small.alphabet))), max_size=4)))
-    return small, draw(random_models(small.trie)), text
-
-
-@given(case=_cases())
-def test_the_members_of_an_enumeration_are_the_papers_covering(
-    case: tuple[SmallVocabulary, RandomModel, bytes],
-) -> None:
-    small, model, text = case
-    covering = dict(EveryString(model, small.trie, (START,)).iter_members(text))
-    total = np.logaddexp.reduce(list(covering.values()))
-    assume(total > -np.inf)
-
-    members = small.open_model(model).open(text, _ALL).find_members(10_000)
-
-    assert len(members) == len({member.token_ids for member in members})
-    assert [member.probability for member in members] == sorted(
-        (member.probability for member in members), reverse=True
-    )
-    found = {member.token_ids: member.probability for member in members}
-    for ids, log_prob in covering.items():
-        assert found.pop(ids, 0.0) == pytest.approx(np.exp(log_prob - total), abs=1e-9)
-    assert not found
-    for member in members:
-        spelled = b"".join(map(small.trie.spell, member.token_ids))
-        assert spelled[: len(spelled) - member.num_bytes_ahead] == text
 
 
 _VOCABULARY = SmallVocabulary(

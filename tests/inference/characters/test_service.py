@@ -33,17 +33,14 @@ def service(model: ScriptedCharacterModel) -> CharacterService:
     return build_scripted_service(model)
 
 
-def test_the_next_byte_is_a_distribution_over_bytes_and_the_end(service: CharacterService) -> None:
-    answer = service.answer(CharacterRequest(b"Hel"))
-    assert isinstance(answer, NextByte)
-    assert (len(answer.probabilities), answer.members) == (257, ())
-    assert (answer.probabilities[ord("l")], answer.probabilities[END]) == pytest.approx((0.75, 0.25))
-
-
-@pytest.mark.parametrize("num_members", [1, 5])
-def test_members_are_texts_with_the_bytes_ahead(service: CharacterService, num_members: int) -> None:
+@pytest.mark.parametrize("num_members", [0, 1, 5])
+def test_the_next_byte_is_a_distribution_and_members_are_texts_with_the_bytes_ahead(
+    service: CharacterService, num_members: int
+) -> None:
     answer = service.answer(CharacterRequest(b"Hel", num_members=num_members))
     assert isinstance(answer, NextByte)
+    assert len(answer.probabilities) == 257
+    assert (answer.probabilities[ord("l")], answer.probabilities[END]) == pytest.approx((0.75, 0.25))
     members = (CoveringMember(("He", "llo"), "o", 0.75), CoveringMember(("He", "l", "\\xc3"), "", 0.25))
     assert answer.members == members[:num_members]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +10,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from inference.characters.model import CoveringSettings
-from inference.characters.state import State
 from inference.characters.text_covering import find_canonical_open_paths
 from inference.errors import InvalidRequestError
 from inference.healing.text_encoder import cache_short
 from inference.protocol.characters import CoveringKind
-from tests.support.character_oracles import END, CanonicalStrings, EveryString, is_text, logsumexp
+from tests.support.character_oracles import END, CanonicalStrings, EveryString, is_text, logsumexp, walk_three_ways
 from tests.support.character_toys import (
     CorpusModel,
     RandomModel,
@@ -106,10 +104,7 @@ def test_canonical_is_exact_for_a_model_that_was_trained_on_canonical_strings(
     whole = data.draw(st.sampled_from(known)).encode()
     cut = data.draw(st.integers(0, len(whole)))
 
-    begun = {text.encode(): weight for text, weight in weights.items() if text.encode().startswith(whole[:cut])}
-    expected = np.zeros(257)
-    for text, weight in begun.items():
-        expected[text[cut] if len(text) > cut else END] += weight / sum(begun.values())
+    expected = _count(weights, whole[:cut])
     for state in (characters.open(whole[:cut]), characters.open(b"").advance(whole[:cut])):
         np.testing.assert_allclose(np.exp(state.next_log_probs), expected, rtol=1e-9, atol=0)
 
@@ -153,28 +148,15 @@ def test_a_text_has_one_probability_however_it_is_divided_and_read(
     characters = open_toy(toy, _draw_model(data, toy))
     for covering in (_CANONICAL, _DEFAULT, _SINGLE):
         start = characters.open(b"", covering)
-        at_once = [start, *start.walk(text)]
-        byte_by_byte = list(accumulate(text, lambda state, byte: state.advance(bytes([byte])), initial=start))
-        whole = at_once[-1]
-
-        for ours, other in zip(at_once, byte_by_byte, strict=True):
-            _assert_same(ours, other)
-            _assert_close(np.exp(ours.next_log_probs).sum(), 1)
-        for cut in cuts:
-            kept = byte_by_byte[min(cut, len(text))]
-            if is_text(text[:cut]):
-                kept.advance(b"sa1")  # a branch that is dropped
-            _assert_same(kept.advance(text[cut:]), whole)
-            if covering is not _DEFAULT:
-                rest = characters.score(text[cut:], text[:cut], covering)
-                expected = [whole.log_probability, whole.log_probability + whole.next_log_probs[END]]
-                found = [rest.log_probability, rest.log_probability_with_end]
-                _assert_close(kept.log_probability + np.array(found), expected)
-
-
-def _assert_same(ours: State, other: State) -> None:
-    _assert_close(ours.next_log_probs, other.next_log_probs)
-    _assert_close([ours.log_mass, ours.log_probability], [other.log_mass, other.log_probability])
+        states = walk_three_ways(start, text, cuts, lambda cut: b"sa1" if is_text(text[:cut]) else b"")
+        whole = states[-1]
+        for state in states:
+            _assert_close(np.exp(state.next_log_probs).sum(), 1)
+        for cut in cuts if covering is not _DEFAULT else []:
+            rest = characters.score(text[cut:], text[:cut], covering)
+            found = np.array([rest.log_probability, rest.log_probability_with_end])
+            expected = [whole.log_probability, whole.log_probability + whole.next_log_probs[END]]
+            _assert_close(states[min(cut, len(text))].log_probability + found, expected)
 
 
 @kinds

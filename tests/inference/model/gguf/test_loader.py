@@ -25,7 +25,7 @@ from inference.healing.token_tree import TokenTree
 from inference.model import loader
 from inference.model.language_model import LanguageModel, Part
 from inference.model.loader import load_model
-from inference.protocol.completion import CompletionRequest, Extent, Healing
+from inference.protocol.completion import CompletionRequest, Extent
 from models.training.corpus import iter_held_out
 from tests.support.decoder_folders import write_decoder
 from tests.support.runners import load_runner
@@ -175,14 +175,6 @@ def _find_gap(text: str, pieces: list[str], margins: list[float]) -> float:
         return 0.0
     ends = np.cumsum([len(piece) for piece in pieces])
     return margins[sum(text.startswith("".join(pieces)[:end]) for end in ends.tolist())]
-
-
-@pytest.mark.parametrize("fields", [{"temperature": 0.9, "seed": 1}, {"num_candidates": 3}, {"suffix": "\n    return"}])
-@pytest.mark.parametrize("healing", Healing)
-def test_all_kinds_of_requests_are_answered(healing: Healing, fields: dict[str, Any], engine: Engine) -> None:
-    text, stats = complete(engine, CompletionRequest(_TEXT[:700] + "\nimpo", healing=healing, max_tokens=8, **fields))
-    assert stats.num_tokens > 0
-    assert text.startswith("rt") or healing is not Healing.EXACT or "temperature" in fields
 
 
 def test_documents_beyond_the_sequences_of_llama_cpp_make_room_for_each_other(engine: Engine) -> None:

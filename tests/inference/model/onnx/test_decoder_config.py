@@ -139,27 +139,26 @@ def test_configurations_that_transformers_writes_are_read(name: str) -> None:
 
 _FAMILIES = sorted({family for family, _ in SERVED.values()})
 _ODD_VALUES = (False, True, 3, 0.5, "odd", [1], {"odd": 1})
-# Fields that transformers reads, and that change nothing in a forward pass, by what they are for.
-_TRAINING = {
-    "attention_dropout",
-    "embedding_dropout",
-    "hidden_dropout",
-    "residual_dropout",
-    "resid_pdrop",
-    "embd_pdrop",
+# Fields that transformers reads, and that change nothing in a forward pass.
+_CHANGING_NOTHING = {
+    # of training
+    *("attention_dropout", "embedding_dropout", "hidden_dropout", "residual_dropout", "resid_pdrop", "embd_pdrop"),
+    *("initializer_range", "init_std", "initializer_factor", "gradient_checkpointing"),
+    # of tokens, and of what is returned
+    *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id"),
+    *("output_attentions", "output_hidden_states", "return_dict", "tie_last_hidden_states", "use_cache"),
+    # of loading; the last two name code that is not run, and kinds of code for the same
+    *("dtype", "fusion_config", "distributed_config", "name_or_path", "transformers_version"),
+    *("auto_map", "attn_implementation"),
+    # checked: by `inference.model_folder`, against others, or for errors
+    *("quantization_config", "num_heads", "mlp_layer_types", "mtp_layer_types", "pretraining_tp"),
+    # of other models, and one of windows: here, a sequence ends where the window of any layer would hide tokens
+    *("vision_aspect_ratio", "vision_feature_layer", "vision_feature_select_strategy", "max_window_layers"),
 }
-_TRAINING |= {"initializer_range", "init_std", "initializer_factor", "gradient_checkpointing"}
-_TOKENS = {"bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id"}
-_OUTPUTS = {"output_attentions", "output_hidden_states", "return_dict", "tie_last_hidden_states", "use_cache"}
-_LOADING = {"dtype", "fusion_config", "distributed_config", "name_or_path", "transformers_version"}
-_LOADING |= {"auto_map", "attn_implementation"}  # code that is not run, and kinds of code for the same
-_CHECKED = {"quantization_config"}  # by `inference.model_folder`
-_CHECKED |= {"num_heads", "mlp_layer_types", "mtp_layer_types", "pretraining_tp"}  # against others, or for errors
-_OF_OTHERS = {"vision_aspect_ratio", "vision_feature_layer", "vision_feature_select_strategy"}
-_OF_OTHERS |= {"max_window_layers"}  # here, a sequence ends where the window of any layer would hide tokens
-_CHANGING_NOTHING = _TRAINING | _TOKENS | _OUTPUTS | _LOADING | _CHECKED | _OF_OTHERS
-_NEEDED = {"model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"}
-_NEEDED |= {"num_key_value_heads", "rms_norm_eps", "norm_epsilon", "layer_norm_eps"}
+_NEEDED = {
+    *("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("num_key_value_heads", "rms_norm_eps", "norm_epsilon", "layer_norm_eps"),
+}
 
 
 @pytest.mark.parametrize("family", _FAMILIES)

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -51,14 +52,39 @@ def test_weights_that_cannot_be_read_are_a_model_error(content: bytes, reason: s
         load_torch_runner(EngineConfig(folder))
 
 
-def test_a_folder_that_lacks_some_of_the_weights_is_a_model_error_that_names_them(tmp_path: Path) -> None:
-    folder = write_model(tmp_path, toy_tokenizer("qwen"))
+def _write_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> Path:
+    """A model folder with other weights."""
+    write_model(folder, toy_tokenizer("qwen"))
     weights = load_file(folder / "model.safetensors")
-    missing = "model.layers.1.self_attn.q_proj.weight"
-    del weights[missing]
+    change(weights)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
 
-    with pytest.raises(ModelError, match=f"cannot load the model in {folder}: .*{missing}, which .* 'llama' have"):
+
+_LAYER = "model.layers.1.self_attn"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda w: w.pop(f"{_LAYER}.q_proj.weight"), f".*{_LAYER}.q_proj.weight, which .* 'llama' have"),
+        (
+            lambda w: w.update({f"{_LAYER}.q_norm.weight": torch.zeros(4)}),
+            f".*{_LAYER}.q_norm.weight, which .* not use",
+        ),
+        (lambda w: w.update({f"{_LAYER}.q_proj.bias": torch.zeros(4)}), f".*{_LAYER}.q_proj.bias, which .* not use"),
+        (lambda w: w["lm_head.weight"].fill_(torch.nan), "in float32, .* infinite or no numbers"),
+        (lambda w: w["model.layers.0.mlp.up_proj.weight"].fill_(torch.inf), "in float32, .* infinite or no numbers"),
+        (lambda w: w["lm_head.weight"].zero_(), ".*the same for all tokens"),
+    ],
+    ids=["missing", "a norm more", "a bias more", "no numbers", "infinite", "zeros"],
+)
+def test_weights_that_the_models_code_cannot_use_are_a_model_error_that_says_what_is_wrong(
+    change: Callable[[dict[str, torch.Tensor]], object], reason: str, tmp_path: Path
+) -> None:
+    folder = _write_weights(tmp_path, change)
+
+    with pytest.raises(ModelError, match=f"cannot load the model in {folder}: .*{reason}"):
         load_torch_runner(EngineConfig(folder))
 
 
@@ -71,33 +97,17 @@ def test_weights_of_another_shape_are_a_model_error_in_one_line(tmp_path: Path) 
         load_torch_runner(EngineConfig(folder))
 
 
-@pytest.mark.parametrize("name", ["model.layers.1.self_attn.q_norm.weight", "model.layers.1.self_attn.q_proj.bias"])
-def test_a_layer_with_more_weights_than_its_code_uses_is_a_model_error(name: str, tmp_path: Path) -> None:
-    folder = _add_weight(tmp_path, name)
-
-    with pytest.raises(ModelError, match=rf"have the weights {name}, which .* not use"):
-        load_torch_runner(EngineConfig(folder))
-
-
 @pytest.mark.parametrize(
     "name", ["model.layers.1.self_attn.inv_freq", "model.layers.2.self_attn.q_proj.weight", "vision.0.q_proj.weight"]
 )
 def test_weights_of_parts_that_the_model_has_not_are_named_in_a_warning(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = _add_weight(tmp_path, name)
+    folder = _write_weights(tmp_path, lambda weights: weights.update({name: torch.zeros(4)}))
 
     load_torch_runner(EngineConfig(folder))
 
     assert name in caplog.text
-
-
-def _add_weight(path: Path, name: str) -> Path:
-    """A model folder with one more weight."""
-    folder = write_model(path, toy_tokenizer("qwen"))
-    weights = load_file(folder / "model.safetensors")
-    save_file(weights | {name: torch.zeros(4)}, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
 
 
 def test_code_in_a_model_folder_is_refused_and_not_run(tmp_path: Path) -> None:
@@ -145,26 +155,6 @@ def test_a_vocabulary_that_does_not_fit_the_model_is_a_model_error(tmp_path: Pat
 def test_a_type_that_no_model_runs_in_is_refused_without_blaming_the_family(dtype: str, make_model: MakeModel) -> None:
     with pytest.raises(ModelError, match=rf": models cannot be run with numbers of the type '{dtype}'; .*bfloat16"):
         load_torch_runner(EngineConfig(make_model(), dtype=dtype))
-
-
-@pytest.mark.parametrize(
-    ("weight", "value", "reason"),
-    [
-        ("lm_head.weight", float("nan"), "in float32, .* infinite or no numbers"),
-        ("model.layers.0.mlp.up_proj.weight", float("inf"), "in float32, .* infinite or no numbers"),
-        ("lm_head.weight", 0.0, "the same for all tokens"),
-    ],
-)
-def test_weights_that_give_no_logits_of_use_are_refused_as_such(
-    weight: str, value: float, reason: str, tmp_path: Path
-) -> None:
-    folder = write_model(tmp_path, toy_tokenizer("qwen"))
-    weights = load_file(folder / "model.safetensors")
-    weights[weight] = torch.full_like(weights[weight], value)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-
-    with pytest.raises(ModelError, match=reason):
-        load_torch_runner(EngineConfig(folder))
 
 
 def test_models_that_several_threads_load_at_once_are_all_right(make_model: MakeModel) -> None:
