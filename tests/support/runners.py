@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from hypothesis import strategies as st
 
 from inference.config import EngineConfig
 from inference.healing.token_tree import TokenTree
@@ -155,6 +156,16 @@ class CheckedSequence:
             tree = TokenTree(tuple(token_ids[start : start + num_at_once]))
             assert self.model.forward([Part(self.cache, tree, wants_logits=False)]) == [[]]
             self.keep(tree)
+
+
+@st.composite
+def random_trees(draw: st.DrawFn, num_ids: int, has_chain: bool = True) -> TokenTree:
+    """Draws trees of any shape."""
+    ids = st.integers(0, num_ids - 1)
+    chain = draw(st.lists(ids, min_size=1, max_size=5)) if has_chain else ()
+    branches = draw(st.lists(ids, min_size=0 if has_chain else 1, max_size=6))
+    parents = tuple(draw(st.sampled_from([None, *range(branch)])) for branch in range(len(branches)))
+    return TokenTree(tuple(chain), tuple(branches), parents)
 
 
 def _spell(tree: TokenTree, node: int | None) -> tuple[int, ...]:

@@ -83,3 +83,17 @@ def find_log_probs(toy: ToyTokenizer, logits: torch.Tensor) -> torch.Tensor:
     every = Crossing(None, b"", Rule.EXTEND)
     is_token = torch.tensor([may_follow(toy, token_id, every) for token_id in range(toy.num_rows)])
     return torch.log_softmax(logits.double().masked_fill(~is_token, -torch.inf), dim=-1)
+
+
+def assert_follows(seen: npt.NDArray[np.int64], expected: npt.NDArray[np.float64]) -> None:
+    """A chi-squared test of how often each outcome was seen. It rejects a right sampler once in 100,000 times."""
+    assert not seen[expected == 0].any(), "only what is possible is drawn"
+    likely = expected >= 5
+    if expected[~likely].sum() >= 5:
+        seen, expected = (np.append(each[likely], each[~likely].sum()) for each in (seen, expected))
+    else:
+        seen, expected = seen[likely], expected[likely]
+    freedom = len(expected) - 1
+    assert freedom > 0, "too few likely outcomes for a test"
+    spread = 2 / (9 * freedom)  # Wilson and Hilferty's approximation
+    assert ((seen - expected) ** 2 / expected).sum() <= freedom * (1 - spread + 4.27 * spread**0.5) ** 3

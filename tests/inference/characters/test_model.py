@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +26,7 @@ from tests.support.character_toys import (
     open_toy,
     spell_out,
 )
+from tests.support.samplers import assert_follows
 from tests.support.toys import ToyTokenizer, narrow_tokenizer, toy_tokenizer, train, wrap
 from trie_cache.vocabulary import Vocabulary
 
@@ -130,18 +130,7 @@ def test_samples_follow_the_probabilities_of_the_texts(prefix: bytes) -> None:
 
     assert set(found) <= set(exact)
     expected = num_samples * np.array(list(exact.values())) / sum(exact.values())
-    _assert_follows(np.array([found[text] for text in exact]), expected)
-
-
-def _assert_follows(found: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> None:
-    """A chi-squared test, with rare texts combined. It rejects a correct sampler once in 10,000 times."""
-    rare = expected < 10
-    gap = np.append((found - expected)[~rare], (found - expected)[rare].sum())
-    weight = np.append(expected[~rare], max(expected[rare].sum(), 1.0))
-    freedom = len(gap) - 1
-    assert freedom >= 5, "a test of nothing"
-    critical = freedom * (1 - 2 / (9 * freedom) + 3.719 * np.sqrt(2 / (9 * freedom))) ** 3  # Wilson and Hilferty
-    assert (gap**2 / weight).sum() < critical
+    assert_follows(np.array([found[text] for text in exact]), expected)
 
 
 @pytest.mark.parametrize("covering", _EVERY_KIND, ids=list(CoveringKind))

@@ -15,7 +15,7 @@ from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from tests.support.decoder_folders import DecoderOracle, write_decoder
-from tests.support.runners import RUNNERS, CheckedSequence, RunnerCase, load_runner
+from tests.support.runners import RUNNERS, CheckedSequence, RunnerCase, load_runner, random_trees
 
 _NUM_IDS = 4  # few, so that sequences have common beginnings
 _TREE = TokenTree((3, 4, 5), (6, 7, 6, 8, 9), (None, 0, None, 2, 2))
@@ -45,17 +45,6 @@ def sequence(new: Callable[[], CheckedSequence]) -> CheckedSequence:
     return sequence
 
 
-_ids = st.integers(0, _NUM_IDS - 1)
-
-
-@st.composite
-def _trees(draw: st.DrawFn, has_chain: bool) -> TokenTree:
-    chain = draw(st.lists(_ids, min_size=1, max_size=5)) if has_chain else ()
-    branches = draw(st.lists(_ids, min_size=0 if has_chain else 1, max_size=6))
-    parents = tuple(draw(st.sampled_from([None, *range(branch)])) for branch in range(len(branches)))
-    return TokenTree(tuple(chain), tuple(branches), parents)
-
-
 _ACTIONS = ("append", "store", "cut", "fork", "drop", "forget", "nothing")
 
 
@@ -70,7 +59,8 @@ def test_steps_of_any_kind_give_each_node_the_logits_of_its_path(
     stored: dict[tuple[int, ...], Any] = {}
     for _ in range(data.draw(st.integers(3, 7))):
         chosen = data.draw(st.lists(st.sampled_from(sequences), min_size=1, max_size=3, unique=True))
-        parts = [_build_part(each, data.draw(_trees(data.draw(st.booleans()))), stored) for each in chosen]
+        trees = [data.draw(random_trees(_NUM_IDS, data.draw(st.booleans()))) for _ in chosen]
+        parts = [_build_part(each, tree, stored) for each, tree in zip(chosen, trees, strict=True)]
         for each, part, rows in zip(chosen, parts, runner.model.forward(parts), strict=True):
             each.check(part, rows)
         for each, part in zip(chosen, parts, strict=True):

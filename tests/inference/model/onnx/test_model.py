@@ -29,7 +29,7 @@ from tests.support.decoder_folders import (
     write_decoder,
 )
 from tests.support.onnx_folder import load_folder
-from tests.support.runners import CheckedSequence
+from tests.support.runners import CheckedSequence, random_trees
 
 _DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
 _TOLERANCE = 1e-4
@@ -132,15 +132,6 @@ def test_weights_of_each_type_are_read_from_one_file_or_several(
     _new_sequence(tmp_path).forward(_TREE)
 
 
-@st.composite
-def _trees(draw: st.DrawFn, min_chain: int = 0) -> TokenTree:
-    ids = st.integers(0, VOCAB_SIZE - 1)
-    chain = draw(st.lists(ids, min_size=min_chain, max_size=6))
-    branches = draw(st.lists(ids, min_size=0 if chain else 1, max_size=7))
-    parents = tuple(draw(st.one_of(st.none(), st.integers(0, i - 1))) if i else None for i in range(len(branches)))
-    return TokenTree(tuple(chain), tuple(branches), parents)
-
-
 @pytest.fixture(scope="module", params=["float32", "int8", "int4"])
 def default_models(request: pytest.FixtureRequest) -> list[OnnxModel]:
     """The default model with one thread and with two."""
@@ -195,7 +186,7 @@ def _read_in_pieces(
     return cache.planes[:, :, :first].copy(), rows
 
 
-@given(trees=st.lists(_trees(min_chain=1), min_size=2, max_size=4))
+@given(trees=st.lists(random_trees(VOCAB_SIZE), min_size=2, max_size=4))
 def test_bits_do_not_depend_on_the_neighbours_in_a_pass(trees: list[TokenTree], model: OnnxModel) -> None:
     alone = [_forward(model, model.new_cache(), tree) for tree in trees]
     together = model.forward([Part(model.new_cache(), tree) for tree in trees])

@@ -1,13 +1,11 @@
-import gc
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -15,12 +13,10 @@ from inference.healing.token_tree import TokenTree
 from inference.model.pytorch.pool import (
     LayerShape,
     Slots,
-    StoredToken,
     TokenPool,
     TorchSequenceCache,
 )
 from tests.support.pools import count_free
-from tests.support.toys import token_trees
 
 _CPU = torch.device("cpu")
 _LAYERS = [LayerShape(2, 4, 3), LayerShape(2, 3, 3), LayerShape(1, 4, 4)]
@@ -40,16 +36,6 @@ def _read(pool: TokenPool, slots: Slots) -> list[float]:
     """The names of slots."""
     names: list[float] = pool.find(0)[0][0, slots, 0].tolist()
     return names
-
-
-def _write(
-    cache: TorchSequenceCache, tree: TokenTree, names: list[float], stored: tuple[StoredToken, ...] = ()
-) -> None:
-    """Writes the tree's new rows, with a name each, as a forward pass does."""
-    cache.reserve(tree.num_rows)
-    segment = cache.build_segment(tree, stored)
-    assert segment.pool is not None
-    _name(segment.pool, segment.new_slots, names)
 
 
 _ACTIONS = ["allocate", "allocate", "hold", "release", "release"]
@@ -154,59 +140,9 @@ def test_a_pool_that_cannot_double_grows_by_what_is_missing(monkeypatch: pytest.
     assert {plane.shape[1] for layer in range(3) for plane in pool.find(layer)} == {110}
 
 
-@settings(max_examples=max(12, settings().max_examples // 3))
-@given(
-    data=st.data(),
-    actions=st.lists(st.sampled_from(["step", "fork", "cut", "copy", "append", "drop", "forget"]), max_size=18),
-)
-def test_sequences_that_share_slots_never_change_each_other(data: st.DataObject, actions: list[str]) -> None:
-    """The model of each sequence is the list of its names; of a stored token, its name."""
-    pool = _build_pool()
-    caches: list[tuple[TorchSequenceCache, list[float]]] = [(TorchSequenceCache(pool, 0), [])]
-    stored: list[tuple[StoredToken, float]] = []
-    for number, action in enumerate(actions):
-        cache, names = caches[data.draw(st.integers(0, len(caches) - 1))]
-        count = data.draw(st.integers(0, len(names)))
-        if action == "step":
-            tree = data.draw(token_trees())
-            new = [100.0 * (number + 1) + row for row in range(tree.num_rows)]
-            _write(cache, tree, new)
-            copies = cache.copy_branches(tree)
-            stored += zip(copies, new[len(tree.chain_ids) :], strict=True)
-            cache.keep(tree)
-            names += new[: len(tree.chain_ids)]
-        elif action == "fork":
-            caches.append((cache.fork(count), names[:count]))
-            assert np.array_equal(caches[-1][0]._kept, cache._kept[:count])
-        elif action == "cut":
-            cache.cut(count)
-            del names[count:]
-        elif action == "copy":
-            stored += zip(cache.copy_tokens(count), names[count:], strict=True)
-        elif action == "append":
-            chosen = [pair for pair in stored if pair[1] not in names and data.draw(st.booleans())]
-            chosen = list({name: (token, name) for token, name in chosen}.values())
-            cache.append([token for token, _ in chosen])
-            names += [name for _, name in chosen]
-        elif action == "drop" and len(caches) > 1:
-            caches.remove((cache, names))
-        elif action == "forget":
-            stored = stored[1:]
-        del cache
-        for own, expected in caches:
-            assert _read(pool, own._kept) == expected
-            assert own.num_tokens == len(expected)
-        assert all(_read(pool, np.array([token.slot])) == [name] for token, name in stored)
-    caches.clear()
-    stored.clear()
-    tree = copies = own = chosen = None  # type: ignore[assignment]
-    gc.collect()
-    assert count_free(pool) == pool.capacity
-
-
 def test_branches_that_are_discarded_leave_their_room_to_the_next_tokens() -> None:
     pool = _build_pool(9)
     cache, tree = TorchSequenceCache(pool, 9), TokenTree((1,), (2, 3, 4), (None, None, None))
-    _write(cache, tree, [1.0, 2.0, 3.0, 4.0])
+    cache.build_segment(tree)
     cache.keep(tree)
     assert (cache.num_tokens, cache.capacity, count_free(pool)) == (1, 9, 0)
