@@ -65,11 +65,6 @@ class Outcome:
     cold: Answer
     warm: Answer
 
-    @property
-    def is_right(self) -> bool:
-        """True if the completion begins with exactly the rest of the identifier."""
-        return self.visit.cut.is_solved_by(self.warm.line)
-
 
 Runs = list[list[Outcome]]  # one list for each repeat, in the order of the visits
 
@@ -153,7 +148,7 @@ def build_row(name: str, runs: Runs) -> Row:
         by_cursor = [statistics.median(each) for each in zip(*times, strict=True)]
         by_repeat = [statistics.median(each) for each in times]
         row |= {figure: statistics.median(by_cursor), f"± {figure}": max(by_repeat) - min(by_repeat)}
-    return row | {"right": find_percent(outcome.is_right for outcome in runs[0])}
+    return row | {"right": find_percent(each.visit.cut.is_solved_by(each.warm.line) for each in runs[0])}
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def _cut_at(file: SourceFile, kind: str, at: int, end: int) -> Cut:
 
 
 def is_word(char: str) -> bool:
-    """True for a character of an identifier; not for the end of a text."""
+    """True for a character of an identifier."""
     return char == "_" or char.isalnum()
 
 
@@ -150,7 +150,7 @@ class Gap:
         space at its end aside.
         """
         if self.kind is GapKind.IDENTIFIER:
-            return completion.startswith(self.middle) and not is_word(completion[len(self.middle) :][:1])
+            return _leading_run(completion, is_word) == self.middle
         return completion.rstrip() == self.middle.rstrip()
 
     def is_repeated_by(self, completion: str) -> bool:

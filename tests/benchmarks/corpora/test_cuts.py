@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.corpora.cuts import Gap, GapKind
+from benchmarks.corpora.cuts import Cut, Gap, GapKind
 
 
 @pytest.mark.parametrize(
@@ -26,15 +26,14 @@ def test_a_repeat_is_the_suffixs_first_line_at_the_end(
 
 
 @pytest.mark.parametrize(
-    ("kind", "completion", "is_filled"),
-    [
-        (GapKind.IDENTIFIER, "ame(", True),
-        (GapKind.IDENTIFIER, "ames(", False),
-        (GapKind.LINE, "ame ", True),
-        (GapKind.LINE, "ame(", False),
-    ],
+    ("completion", "is_rest"),
+    [("de", True), ("de + 1", True), ("de(", True), ("des", False), ("d", False), ("", False), (" de", False)],
 )
-def test_an_identifier_is_filled_by_its_rest_and_a_line_by_the_whole(
-    kind: GapKind, completion: str, is_filled: bool
-) -> None:
-    assert Gap(kind, "n", "ame", "\n").is_filled_by(completion) == is_filled
+def test_an_identifier_is_filled_by_exactly_its_rest(completion: str, is_rest: bool) -> None:
+    assert Cut("identifier", "file.py", "x = no", "de", " + 1\n").is_solved_by(completion) == is_rest
+    assert Gap(GapKind.IDENTIFIER, "x = no", "de", " + 1\n").is_filled_by(completion) == is_rest
+
+
+def test_a_line_is_filled_by_the_whole() -> None:
+    gap = Gap(GapKind.LINE, "n", "ame", "\n")
+    assert [gap.is_filled_by(completion) for completion in ("ame ", "ame(")] == [True, False]
