@@ -60,11 +60,13 @@ async def test_requests_are_cancelled_and_counted_as_the_phase_says(
 
 
 async def test_recorded_gaps_are_scaled() -> None:
-    requests = iter([TimedRequest(gap_s, CompletionRequest("a")) for gap_s in (0.1, 0.3)])
+    requests = iter([TimedRequest(gap_s, CompletionRequest("a")) for gap_s in (0.05, 0.1)])
+    start_at = time.perf_counter()
 
-    first, second = await play(_Backend().stream, requests, Phase(time.perf_counter(), 60.0, gap_scale=0.5))
+    attempts = await play(_Backend().stream, requests, Phase(start_at, 60.0, gap_scale=2.0))
 
-    assert second.sent_at - first.sent_at >= 0.14
+    for attempt, due_s in zip(attempts, (0.1, 0.3), strict=True):
+        assert attempt.sent_at >= start_at + due_s
 
 
 def _completed(num: int) -> list[Attempt]:
