@@ -55,13 +55,6 @@ def test_a_tenant_gets_nothing_of_what_another_one_has_sent(url: str) -> None:
     assert stats.num_read_tokens >= stats.num_context_tokens - 1  # a slot keeps one token
 
 
-def test_a_command_heals_in_front_of_the_server(url: str, tmp_path: Path) -> None:
-    (tmp_path / "file.py").write_text(_NOD)
-    command = ["complete", f"--engine={url}", f"--state-dir={tmp_path}", f"{tmp_path / 'file.py'}:6:15"]
-    run = subprocess.run(_start(*command), capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout.startswith("e")
-
-
 async def test_an_editor_gets_ghost_text_from_the_server(url: str, start_editor: StartEditor, tmp_path: Path) -> None:
     command = _start("lsp", f"--engine={url}", f"--state-dir={tmp_path / 'state'}")
     script = Script(tuple(command), Path.cwd(), tmp_path / "no log")
