@@ -12,19 +12,21 @@ UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "cursor", "encoding", "inserted", "start"),
+    ("before", "after", "cursor", "encoding", "inserted", "start", "replaced"),
     [
-        ("x = Nod", "\nmore", 7, UTF16, "Node", 4),  # at the end of a line it replaces the typed word
-        ("f(Nod", ")\nmore", 5, UTF16, "e", 5),  # in the middle it only inserts
-        ("😀 éa", "", 8, UTF8, "éae", 5),
-        ("😀 éa", "", 5, UTF16, "éae", 3),
+        ("x = Nod", "\nmore", 7, UTF16, "Node", 4, ""),  # at the end of a line it replaces the typed word
+        ("f(Nod", ")\nmore", 5, UTF16, "e", 5, ""),  # in the middle it only inserts
+        ("f(Nod", ")\nmore", 5, UTF16, "e", 5, ")"),  # and may replace the bracket that follows
+        ("😀 éa", "", 8, UTF8, "éae", 5, ""),
+        ("😀 éa", "", 5, UTF16, "éae", 3, ""),
     ],
 )
 def test_an_item_replaces_the_typed_word_in_the_units_of_the_editor(
-    before: str, after: str, cursor: int, encoding: PositionEncodingKind, inserted: str, start: int
+    before: str, after: str, cursor: int, encoding: PositionEncodingKind, inserted: str, start: int, replaced: str
 ) -> None:
-    item = inline_item(Insertion("e"), Context(before, after), Place(Position(3, cursor), encoding))
-    assert (item.insert_text, item.range) == (inserted, Range(Position(3, start), Position(3, cursor)))
+    item = inline_item(Insertion("e", replaced), Context(before, after), Place(Position(3, cursor), encoding))
+    assert item.insert_text == inserted
+    assert item.range == Range(Position(3, start), Position(3, cursor + len(replaced)))
 
 
 @pytest.mark.parametrize(
