@@ -198,7 +198,9 @@ def test_texts_are_sampled_and_a_seed_repeats_one(engine: RemoteEngine) -> None:
 @pytest.mark.usefixtures("server")
 def test_several_texts_begin_with_the_best_tokens_and_one_is_explained(engine: RemoteEngine) -> None:
     asked: list[dict[str, Any]] = [{}, {"num_candidates": 3}, {"explain": True}]
-    alone, several, explained = (complete(engine, CompletionRequest(_NOD, max_tokens=4, **each)) for each in asked)
+    alone, several, explained = (
+        complete(engine, CompletionRequest("x = self._no", max_tokens=4, **each)) for each in asked
+    )
     assert (several.texts[0], explained.text, len({*several.texts})) == (alone.text, alone.text, 3)
     explanation = explained.chunks[-1].explanation
     assert explanation is not None

@@ -118,5 +118,5 @@ async def test_what_runs_beside_work_that_fails_is_ended() -> None:
     failed = asyncio.get_running_loop().create_future()
     failed.set_exception(ServerError("no"))
     with pytest.raises(ServerError, match="no"):
-        await ask_all([waiting[0], failed, waiting[1]])
+        await asyncio.wait_for(ask_all([waiting[0], failed, waiting[1]]), 10)
     assert all(each.cancelled() for each in waiting)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import openai
 import pytest
 import trustme
-from aiohttp import ClientError, ClientSession
+from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.completion import (
@@ -30,6 +30,7 @@ from midtoken.server_arguments import UsageError
 from tests.support.lsp_fakes import FedBackend, FedStream
 
 _COMPLETION, _INFILL = "/v1/completions", "/infill"
+_PATIENCE = ClientTimeout(20)
 _Answer = TypeVar("_Answer")
 _STATS = CompletionStats(
     num_tokens=7, num_context_tokens=20, num_read_tokens=5, queue_ms=2.0, first_chunk_ms=12.0, total_ms=37.0
@@ -63,8 +64,9 @@ class _Front:
         return asking, await self.find_stream(number)
 
     async def find_stream(self, number: int) -> FedStream:
-        while len(self.model.streams) <= number:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(_PATIENCE.total):
+            while len(self.model.streams) <= number:
+                await asyncio.sleep(0)
         return self.model.streams[number]
 
     async def ask(self, path: str, body: object, *chunks: CompletionChunk) -> tuple[CompletionRequest, Any]:
@@ -89,7 +91,7 @@ def _open_door(environment: Mapping[str, str] = {}, **options: Any) -> Door:
 async def _run(door: Door | None = None, is_remote: bool = False) -> AsyncIterator[_Front]:
     door, model = door or _open_door(), _Model()
     model.prefetches = model.streams
-    async with open_front(door, model, "default", is_remote), ClientSession() as session:
+    async with open_front(door, model, "default", is_remote), ClientSession(timeout=_PATIENCE) as session:
         yield _Front(door.url, session, model)
 
 
