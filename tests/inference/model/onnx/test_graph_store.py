@@ -166,10 +166,9 @@ def test_without_a_cache_folder_nothing_of_a_converted_model_stays(
 ) -> None:
     monkeypatch.setattr(conversion, "_TEMPORARY", (tmp_path / "missing", tmp_path))
     model = load_folder(folder)
-    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
     assert _compute(model) == logits
     assert list(tmp_path.iterdir()) == []
-    assert any(str(tmp_path) in line for line in Path("/proc/self/maps").read_text().splitlines()), mapped
+    assert str(tmp_path) in Path("/proc/self/maps").read_text()
 
 
 def test_where_no_file_can_be_written_the_places_are_said(folder: Path, tmp_path: Path) -> None:

@@ -42,25 +42,25 @@ def test_a_sequence_is_no_longer_than_what_leaves_its_neighbours_unchanged(famil
 
 @pytest.mark.parametrize("rope_type", ["default", "linear", "dynamic", "yarn"])
 def test_frequencies_that_stay_the_same_do_not_limit_a_sequence(rope_type: str) -> None:
-    rope = {"rope_type": rope_type, "rope_theta": 10000.0, "factor": 4.0}
-    model, runner = _build("llama", rope_parameters=rope)
+    model, runner = _build("llama", rope_parameters={"rope_type": rope_type, "rope_theta": 10000.0, "factor": 4.0})
 
     assert find_max_tokens(model, runner) == 512
 
 
-def test_a_sequence_that_grows_dynamic_frequencies_is_too_long() -> None:
-    model, runner = _build("llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0})
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}}),
+        ("gpt2", {}),
+    ],
+    ids=["frequencies that grow", "positions without an embedding"],
+)
+def test_positions_beyond_those_of_the_model_limit_a_sequence(family: str, changes: dict[str, Any]) -> None:
+    model, runner = _build(family, **changes)
     runner.max_tokens = 2000
 
     assert find_max_tokens(model, runner) == 512
     assert find_max_tokens(model, runner) == 512  # the first search left nothing behind
-
-
-def test_positions_without_an_embedding_limit_a_sequence() -> None:
-    model, runner = _build("gpt2")
-    runner.max_tokens = 2000
-
-    assert find_max_tokens(model, runner) == 512
 
 
 class _CountingLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
