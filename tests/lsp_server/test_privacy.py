@@ -84,7 +84,7 @@ async def test_secrets_are_replaced_and_random_texts_where_they_go_to_another_ma
 async def test_a_key_that_follows_the_suggestion_asks_about_no_other_file_and_reads_no_other_text(
     both: InProcess,
 ) -> None:
-    await both.start_with("def first(): pass\nx = ")
+    await both.start_with("def first(): pass\nx = ", options={"prefetch": False})  # which a slow machine would begin
     assert (await both.ask_and_finish(1, 4, "value")).items
     called: set[tuple[str, str]] = set()
     sys.setprofile(lambda frame, *_: called.add((Path(frame.f_code.co_filename).stem, frame.f_code.co_name)))
