@@ -3,7 +3,7 @@
 import json
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -57,7 +57,8 @@ def any_tokenizer(kind: str) -> ToyTokenizer:
         return toy_tokenizer(kind)
     parts = dict(SPECIAL_KINDS[kind])
     spec = spec_of(parts.pop("kind"), **parts)
-    loaded = load_tokenizer(write_folder(Path(mkdtemp()), spec))
+    with TemporaryDirectory() as folder:
+        loaded = load_tokenizer(write_folder(Path(folder), spec))
     marks = (END, *FIM_NAMES, "<|begin_of_text|>", "<unk>", "<tool_call>")
     texts = [token for token in spec["added_tokens"] if token["content"] not in marks]
     plain = Tokenizer.from_str(json.dumps({**spec, "added_tokens": texts, "post_processor": None}))

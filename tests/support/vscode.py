@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -109,7 +110,10 @@ def open_vscode(
         *("--extensions-dir", extensions, "--config", user / "config.yaml", "--disable-telemetry"),
         *("--disable-update-check", "--disable-workspace-trust", "--disable-getting-started-override"),
     ]
-    with run_program(command, {**os.environ, **_ALONE, **environment}) as server:
+    with (
+        tempfile.TemporaryDirectory() as sockets,  # VS Code leaves them there
+        run_program(command, {**os.environ, **_ALONE, "TMPDIR": sockets, **environment}) as server,
+    ):
         listening = "HTTP server listening on "
         url = read_lines(server, listening)[-1].partition(listening)[2].strip().rstrip("/")
         payload = [["openFile", f"vscode-remote://{url.removeprefix('http://')}{file}"]]
