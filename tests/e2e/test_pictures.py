@@ -128,13 +128,12 @@ def test_helix(save: Save, real_server: RunningServer, tmp_path: Path) -> None:
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_vscode(save: Save, real_server: RunningServer, tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
-    file, command = workspace / "stack.py", tmp_path / "bin/midtoken"
-    for folder in (workspace, command.parent):
-        folder.mkdir()
-    command.symlink_to(Path(sys.executable).with_name("midtoken"))
+    workspace.mkdir()
+    file = workspace / "stack.py"
     file.write_text(_TEXT)
     install_extension(tmp_path / "extensions")
     settings = {
+        "midtoken.command": [sys.executable, "-m", "midtoken"],
         "midtoken.server": real_server.url,
         "midtoken.extent": "block",
         "workbench.activityBar.location": "hidden",
@@ -148,7 +147,7 @@ def test_vscode(save: Save, real_server: RunningServer, tmp_path: Path) -> None:
         "editor.hideCursorInOverviewRuler": True,
         "editor.overviewRulerBorder": False,
     }
-    environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "XDG_STATE_HOME": str(tmp_path)}
+    environment = {"XDG_STATE_HOME": str(tmp_path)}
     with open_vscode(tmp_path / "extensions", workspace, file, environment, settings) as editor:
         editor.wait_for(lambda: editor.status, "midtoken: ready")
         editor.press("Control+b")  # hides the side bar

@@ -48,6 +48,10 @@ def write_command(path: Path, command: Sequence[str], *last: str) -> None:
     path.chmod(0o755)
 
 
+# Code-server's window is a remote one, which forgets these of the user once it knows that the machine has them.
+_OF_MACHINE = ("midtoken.command", "midtoken.model", "midtoken.server")
+
+
 class VsCode(Page):
     """A window of VS Code that shows one file."""
 
@@ -103,8 +107,11 @@ def open_vscode(
     All of VS Code's own files are beside the workspace.
     """
     user = folder.parent / "user"
-    (user / "User").mkdir(parents=True)
-    (user / "User/settings.json").write_text(json.dumps({**_USER_SETTINGS, **settings}))
+    of_machine = {name: value for name, value in settings.items() if name in _OF_MACHINE}
+    of_user = {name: value for name, value in {**_USER_SETTINGS, **settings}.items() if name not in _OF_MACHINE}
+    for place, values in (("User", of_user), ("Machine", of_machine)):
+        (user / place).mkdir(parents=True)
+        (user / place / "settings.json").write_text(json.dumps(values))
     command: list[str | Path] = [
         *(_CODE_SERVER, "--auth", "none", "--bind-addr", "127.0.0.1:0", "--user-data-dir", user),
         *("--extensions-dir", extensions, "--config", user / "config.yaml", "--disable-telemetry"),
