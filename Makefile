@@ -182,7 +182,7 @@ $(GENLM_READY): benchmarks/baselines/genlm_environment/requirements.txt | $(READ
 	@$(GENLM)/bin/python -m pip install --quiet -r $<
 	@touch $@
 
-# llama.cpp is built here, for this processor; that takes some five minutes. The wheel is kept.
+# llama.cpp is built here, for this processor; that takes some three minutes. The wheel is kept.
 $(LLAMA_CPP)/.ready: $(LLAMA_CPP_VERSION) | $(READY)
 	@command -v c++ > /dev/null || { echo "llama.cpp needs a C++ compiler: apt-get install g++"; exit 1; }
 	@echo "llama-cpp-python, from its source"
@@ -197,7 +197,7 @@ $(GGUF_READY): $(LLAMA_CPP)/.ready
 	@touch $@
 
 .PHONY: gguf
-gguf: $(GGUF_READY)  ## add llama.cpp, which runs GGUF files, to the environment; the first time builds it, in five minutes
+gguf: $(GGUF_READY)  ## add llama.cpp, which runs GGUF files, to the environment; the first time builds it, in three minutes
 
 $(CONTESTANTS)/llama_cpp/.ready: $(LLAMA_CPP_VERSION) $(LLAMA_CPP)/.ready | $(READY)
 	@echo "[1/2] an environment for llama.cpp and guidance"
