@@ -240,7 +240,10 @@ def build_capabilities(
     )
 
 
-async def wait_for(condition: Callable[[], bool], within_s: float = 20.0) -> None:
+WITHIN_S = 20.0
+
+
+async def wait_for(condition: Callable[[], bool], within_s: float = WITHIN_S) -> None:
     """Waits until the condition holds; fails the test if it never does."""
     async with asyncio.timeout(within_s):
         while not condition():

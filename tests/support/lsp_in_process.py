@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from threading import Event
 from typing import Any
+from unittest.mock import patch
 
 from lsprotocol import types
 from pygls.io_ import run_async
@@ -16,9 +17,10 @@ from pygls.protocol import default_converter
 
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
+from lsp_server.privacy import guard
 from lsp_server.server import MidtokenServer
 from lsp_server.stdio import serve_messages
-from tests.support.lsp_editor import LspEditor, build_capabilities, wait_for
+from tests.support.lsp_editor import WITHIN_S, LspEditor, build_capabilities, wait_for
 from tests.support.lsp_fakes import FedBackend, FedStream
 
 _build_converter = cache(default_converter)  # one for all editors is much quicker
@@ -32,6 +34,7 @@ class InProcess:
         self.models: list[str | None] = []  # with which it was connected, one for each attempt
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
         self.server: MidtokenServer = build_server(self._connect, languages, is_remote=is_remote)
+        self.server._guard._wait_s = WITHIN_S
         self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))
         self.written: list[bytes] = []  # by the server
 
@@ -95,22 +98,24 @@ async def run_in_process(languages: tuple[str, ...] | None = None, is_remote: bo
 
     `languages`: those that the model knows; None: any. `is_remote`: text may go to another machine.
     """
-    both = InProcess(languages, is_remote)
-    to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
-    server, editor = both.server.protocol, both.editor.client.protocol
-    server.set_writer(_Writer(to_editor, both.written))
-    editor.set_writer(_Writer(to_server, []))
-    tasks = [
-        asyncio.create_task(serve_messages(to_server, server, both.server.settle)),
-        asyncio.create_task(run_async(Event(), to_editor, editor)),
-    ]
-    try:
-        yield both
-    finally:
-        await both.server.close_all()
-        to_server.feed_eof()
-        to_editor.feed_eof()
-        await asyncio.gather(*tasks)
+    # On a busy machine, to look at a file may take longer than a person waits.
+    with patch.object(guard, "_PROMPT_S", WITHIN_S):
+        both = InProcess(languages, is_remote)
+        to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
+        server, editor = both.server.protocol, both.editor.client.protocol
+        server.set_writer(_Writer(to_editor, both.written))
+        editor.set_writer(_Writer(to_server, []))
+        tasks = [
+            asyncio.create_task(serve_messages(to_server, server, both.server.settle)),
+            asyncio.create_task(run_async(Event(), to_editor, editor)),
+        ]
+        try:
+            yield both
+        finally:
+            await both.server.close_all()
+            to_server.feed_eof()
+            to_editor.feed_eof()
+            await asyncio.gather(*tasks)
 
 
 @dataclass(frozen=True, slots=True)
