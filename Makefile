@@ -186,7 +186,7 @@ $(GENLM_READY): benchmarks/baselines/genlm_environment/requirements.txt | $(READ
 $(LLAMA_CPP)/.ready: $(LLAMA_CPP_VERSION) | $(READY)
 	@command -v c++ > /dev/null || { echo "llama.cpp needs a C++ compiler: apt-get install g++"; exit 1; }
 	@echo "llama-cpp-python, from its source"
-	@CMAKE_ARGS="-DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/scripts/llama_cpp.cmake" \
+	@CMAKE_ARGS="-DLLAVA_BUILD=OFF '-DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/scripts/llama_cpp.cmake'" \
 		CMAKE_BUILD_PARALLEL_LEVEL=$(NPROC) $(BIN)/python -m pip wheel --quiet --no-deps \
 		--find-links $(LLAMA_CPP) --wheel-dir $(LLAMA_CPP) "$$(grep '^llama-cpp-python==' $<)"
 	@touch $@

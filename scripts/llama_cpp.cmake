@@ -1,2 +1,2 @@
-# llama-cpp-python always builds the library of the command lines, too, which is more than a third of all and not used here.
+# llama-cpp-python always builds the library of llama.cpp's command lines, too, which is half of the work and not used here.
 set(LLAMA_BUILD_COMMON OFF)

@@ -32,14 +32,14 @@ if [ "${#packages[@]}" -gt 0 ]; then
 fi
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-# Python compiles what is imported, which is a small part of torch and transformers.
-install=("$venv/bin/python" -m pip install --no-compile --constraint requirements.lock)
+install=("$venv/bin/python" -m pip install --constraint requirements.lock)
 if [ "${1:-}" != all ]; then
     echo "[1/2] pip and setuptools"
     "${install[@]}" --quiet --upgrade pip setuptools
     echo "[2/2] midtoken and a completion server"
     PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[local,playground]'
 else
+    install+=(--no-compile) # Python compiles what is imported, which is a small part of torch and transformers
     echo "[1/2] torch (the largest part)"
     "${install[@]}" torch numpy
     echo "[2/2] the packages for the tests"
