@@ -14,7 +14,7 @@ if ! python=$(find_python); then
     echo "python$version is not here, so nothing was tested with it" >&2
     exit 0
 fi
-extras='[local,playground]' tests=(tests/trie_cache tests/inference/{engine,protocol,serving} tests/midtoken tests/model_repository)
+extras='[local,playground]' tests=(tests/trie_cache tests/inference tests/lsp_server tests/midtoken tests/model_repository)
 if [ "$version" = 3.10 ]; then
     extras='' tests=(tests/lsp_server tests/inference/protocol tests/inference/serving/test_client.py)
 fi

@@ -22,11 +22,11 @@ def _play_vscode(folder: Path, seed: int, steps: int) -> Outcome:
 @pytest.mark.parametrize(
     ("play", "num_steps", "steps_each"),
     [
-        pytest.param(neovim.play, 240, 120, id="neovim"),
-        pytest.param(helix.play, 100, helix.STEPS_EACH, id="helix"),
+        pytest.param(neovim.play, 300, 150, id="neovim"),
+        pytest.param(helix.play, 150, helix.STEPS_EACH, id="helix"),
         pytest.param(
             _play_vscode,
-            100,
+            180,
             vscode.STEPS_EACH,
             id="vscode",
             marks=pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
