@@ -1,0 +1,84 @@
+"""The port for editors, in this process, before a model that the test feeds."""
+
+import asyncio
+import json
+from argparse import Namespace
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from aiohttp import ClientSession, ClientTimeout
+
+from inference.protocol.completion import (
+    CompletionChunk,
+    CompletionRequest,
+    CompletionStats,
+    FinishReason,
+)
+from midtoken.front.app import open_front
+from midtoken.front.door import Door
+from tests.support.lsp_fakes import FedBackend, FedStream
+
+_PATIENCE = ClientTimeout(20)
+_Answer = TypeVar("_Answer")
+_STATS = CompletionStats(
+    num_tokens=7, num_context_tokens=20, num_read_tokens=5, queue_ms=2.0, first_chunk_ms=12.0, total_ms=37.0
+)
+
+
+class FedModel(FedBackend):
+    failure: Exception | None = None
+
+    async def read_heartbeat_ms(self) -> float:
+        if self.failure is not None:
+            raise self.failure
+        return 0.0
+
+
+class FrontClient:
+    """The front, and a client of it."""
+
+    def __init__(self, url: str, session: ClientSession, model: FedModel) -> None:
+        self.url, self.session, self.model = url, session, model
+
+    async def post(self, path: str, body: object, headers: Mapping[str, str] = {}) -> tuple[int, str]:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json", **headers}
+        async with self.session.post(f"{self.url}{path}", data=data, headers=sent) as response:
+            return response.status, await response.text()
+
+    async def begin(self, request: Coroutine[Any, Any, _Answer]) -> tuple[asyncio.Task[_Answer], FedStream]:
+        """Starts a request, and returns it and its stream once the model is asked."""
+        number, asking = len(self.model.streams), asyncio.ensure_future(request)
+        return asking, await self.find_stream(number)
+
+    async def find_stream(self, number: int) -> FedStream:
+        async with asyncio.timeout(_PATIENCE.total):
+            while len(self.model.streams) <= number:
+                await asyncio.sleep(0)
+        return self.model.streams[number]
+
+    async def ask(self, path: str, body: object, *chunks: CompletionChunk) -> tuple[CompletionRequest, Any]:
+        """Returns what the model is asked, and the answer of a request that it answers with these chunks."""
+        asking, stream = await self.begin(self.post(path, body))
+        for chunk in chunks or (last_chunk("e"),):
+            stream.send(chunk)
+        status, text = await asking
+        assert status == 200, text
+        return stream.request, json.loads(text)
+
+
+def last_chunk(text: str, reason: FinishReason = FinishReason.END, candidate: int = 0) -> CompletionChunk:
+    return CompletionChunk(text, candidate, finish_reason=reason, stats=_STATS)
+
+
+def open_door(environment: Mapping[str, str] = {}, **options: Any) -> Door:
+    return Door.open(Namespace(**{"openai": "0", "openai_key": None, "openai_tls": None, **options}), environment)
+
+
+@asynccontextmanager
+async def run_front(door: Door | None = None, is_remote: bool = False) -> AsyncIterator[FrontClient]:
+    door, model = door or open_door(), FedModel()
+    model.prefetches = model.streams
+    async with open_front(door, model, "default", is_remote), ClientSession(timeout=_PATIENCE) as session:
+        yield FrontClient(door.url, session, model)
