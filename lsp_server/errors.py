@@ -39,8 +39,9 @@ class NotSentError(MidtokenError):
 class ExcludedError(NotSentError):
     """The text is of an excluded document. The message names the rule."""
 
-    def __init__(self, exclusion: str) -> None:
+    def __init__(self, exclusion: str, uri: str) -> None:
         super().__init__(f"nothing of this file is sent: {exclusion}")
+        self.uri = uri
 
 
 class InSecretError(NotSentError):

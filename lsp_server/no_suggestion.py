@@ -90,7 +90,7 @@ def find_document_reason(
     if document.problem is not None:
         return to_no_suggestion(document.problem)
     if exclusion is not None:
-        return to_no_suggestion(ExcludedError(exclusion))
+        return to_no_suggestion(ExcludedError(exclusion, document.uri))
     languages = model_languages if settings.languages is None else settings.languages
     if languages is None or document.language_id in languages or ANY_LANGUAGE in languages:
         return None

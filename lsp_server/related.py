@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from lsp_server.context import Context, replace_surrogates
+from lsp_server.context import Context
 from lsp_server.documents import Document
 from lsp_server.privacy.detectors import looks_random
 
@@ -22,13 +22,15 @@ _DECLARATION = re.compile(
     rf"[ \t]*(?:(?:{_MODIFIERS})(?:\([a-z]+\))?[ \t]+)*(?:{_KEYWORDS})[ \t]+(?:\([^()\n]*\)[ \t]*)?([^\W\d]\w*)"
 )
 _CONSTANT = re.compile(r"([^\W\d]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")  # at the start of a line
-_VALUE = re.compile(r"[=\"'`#]|//")
+# What names, parameters and their types consist of, in words that are whole: neither values nor a body.
+_SIGNATURE = re.compile(r"(?:(?!\[\[|//|<<)[\s.,:*&|?<>()\[\]]|->|[^\W\d]\w*)*")
+_LONG_WORD = re.compile(r"\w{8,}")
 _ATTRIBUTE = re.compile(r"[ \t]+(?:self|this)\.([^\W\d]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    r"""A name, and the lines that declare it, without body and values. \n is the only line end, and not at the end."""
+    r"""A name, and its signature: parameters and types, no body and no values. \n is the only line end."""
 
     name: str
     text: str
@@ -41,14 +43,19 @@ def find_declarations(lines: Sequence[str]) -> list[Declaration]:
     """
     found: dict[str, Declaration] = {}
     for number, line in enumerate(lines):
-        match = _DECLARATION.match(line) or _CONSTANT.match(line) or _ATTRIBUTE.match(line)
+        signature = _DECLARATION.match(line)
+        match = signature or _CONSTANT.match(line) or _ATTRIBUTE.match(line)
         if match is not None and match[1] not in found and not looks_random(match[1]):
-            found[match[1]] = Declaration(match[1], _read_text(lines, number))
+            text = _read_signature(lines, number) if signature else match.string[: match.end(1)]
+            found[match[1]] = Declaration(match[1], text)
     return list(found.values())
 
 
-def _read_text(lines: Sequence[str], first: int) -> str:
-    """The line of a declaration, and those after it until its brackets are closed, up to the first value or comment."""
+def _read_signature(lines: Sequence[str], first: int) -> str:
+    """The line of a declaration, and those after it until its brackets are closed.
+
+    It ends before the first value or body, and before a word that looks random or is cut in half.
+    """
     parts: list[str] = []
     depth = 0
     for line in lines[first : first + _MAX_LINES]:
@@ -56,7 +63,10 @@ def _read_text(lines: Sequence[str], first: int) -> str:
         depth += sum(line.count(bracket) for bracket in "([") - sum(line.count(bracket) for bracket in ")]")
         if depth <= 0 or sum(map(len, parts)) > _MAX_CHARS:
             break
-    return replace_surrogates(_VALUE.split("\n".join(parts), maxsplit=1)[0][:_MAX_CHARS].rstrip())
+    match = _SIGNATURE.match("\n".join(parts))
+    text = "" if match is None else match[0]
+    ends = [each.start() for each in _LONG_WORD.finditer(text) if each.end() > _MAX_CHARS or looks_random(each[0])]
+    return text[: min([_MAX_CHARS, *ends])].rstrip()
 
 
 _MAX_LINE_CHARS = 400  # of the line that are read; it may be one of megabytes

@@ -41,7 +41,7 @@ from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import cut_excerpt
 from lsp_server.protocol import MidtokenProtocol, build_strict_converter
 from lsp_server.related import RelatedText
-from lsp_server.session import Question, Session
+from lsp_server.session import Change, Question, Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
 from lsp_server.status import Status, Window
 
@@ -284,7 +284,7 @@ class MidtokenServer(LanguageServer):
         imagined, position = document.imagine(expected.span, expected.text)
         place = imagined.find_place(position)
         context = cut_context(imagined, place.position, self.settings)
-        request = await self._build_request(self.sessions[document.uri], imagined, place, context, expected)
+        request = await self._build_request(self.sessions[document.uri], imagined, place, context, expected=expected)
         if isinstance(request, NoSuggestion):
             return
         backend = await self._starter.get()
@@ -355,6 +355,7 @@ class MidtokenServer(LanguageServer):
         document: Document,
         place: Place,
         context: Context,
+        change: Change = lambda request: request,
         expected: Expectation | None = None,  # None: a key has come
     ) -> Cleared[CompletionRequest] | NoSuggestion:
         """Returns what to send for a place, by the rules of this moment, or why nothing may be sent."""
@@ -367,15 +368,13 @@ class MidtokenServer(LanguageServer):
         found = self._check(document)
         if found is not None:
             return found
-        try:
-            sent = self._guard.clear_excerpt(document.uri, cut_excerpt(document, place.position, context))
-        except NotSentError as error:
-            return to_no_suggestion(error)
         others = [each for each in others if self._find_reason(each) is None]
-        return sent.map(partial(write_blanks, language_id=document.language_id)).map(
-            lambda context: CompletionRequest(
-                prefix=self._related.add(context, document, others, expected is not None and expected.is_imagined),
-                suffix=context.suffix,
+        try:
+            sent = self._guard.redact(cut_excerpt(document, place.position, context))
+            sent = write_blanks(sent, document.language_id)
+            request = CompletionRequest(
+                prefix=self._related.add(sent, document, others, expected is not None and expected.is_imagined),
+                suffix=sent.suffix,
                 max_tokens=self.settings.max_tokens,
                 healing=self.settings.healing,
                 extent=self.settings.extent,
@@ -385,7 +384,9 @@ class MidtokenServer(LanguageServer):
                 document=session.document_id,
                 priority=Priority.PREFETCH if expected else Priority.INTERACTIVE,
             )
-        )
+            return self._guard.clear(change(request), _list_languages([document, *others]))
+        except NotSentError as error:
+            return to_no_suggestion(error)
 
 
 def _list_languages(documents: list[Document]) -> dict[str, str]:

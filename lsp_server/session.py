@@ -20,6 +20,8 @@ from lsp_server.privacy.guard import Cleared
 from lsp_server.settings import Settings
 from lsp_server.status import Status
 
+Change = Callable[[CompletionRequest], CompletionRequest]
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -31,8 +33,9 @@ class Question:
     prefix: str
     suffix: str
     settings: Settings
-    # Returns what to send, or why nothing is sent: also if a newer request or an edit came meanwhile.
-    build_request: Callable[[], Awaitable[Cleared[CompletionRequest] | NoSuggestion]] = field(compare=False)
+    # Returns what to send, or why nothing is sent: also if a newer request or an edit came meanwhile. Its argument
+    # changes the request before it is cleared.
+    build_request: Callable[[Change], Awaitable[Cleared[CompletionRequest] | NoSuggestion]] = field(compare=False)
 
 
 _CUTS = (FinishReason.DEADLINE, FinishReason.CANCELLED, FinishReason.SUPERSEDED)
@@ -161,7 +164,7 @@ class Session:
                     break
                 if backend is None:
                     return self._starter.reason
-                request = await question.build_request()
+                request = await question.build_request(lambda request: request)
                 if isinstance(request, NoSuggestion):
                     return request
                 self._was_known = False
@@ -179,12 +182,12 @@ class Session:
         """
         number = self.num_requests
         if self._drawing is None or self._drawing.question != question:
-            backend, request = await self._starter.get(), await question.build_request()
+            backend, request = await self._starter.get(), await question.build_request(_draw)
             if number != self.num_requests:
                 return SUPERSEDED
             if backend is None or isinstance(request, NoSuggestion):
                 return []
-            self._drawing = _Drawing(question, asyncio.create_task(draw_alternatives(backend, request)))
+            self._drawing = _Drawing(question, asyncio.create_task(_read_texts(backend, request)))
         task = self._drawing.task
         try:
             await asyncio.wait({task}, timeout=None if self._was_known else _MOMENT_S)
@@ -312,15 +315,11 @@ _SEED = 7  # the same cursor has the same alternatives
 _DEADLINE_MS = 1500
 
 
-async def draw_alternatives(backend: CompletionBackend, request: Cleared[CompletionRequest]) -> list[str]:
-    """Returns texts that are drawn at random by their probability; none if the server has no room for that.
-
-    They are drawn beside the request for the best text, which they must not supersede.
-    """
-    drawn = request.map(_draw)
+async def _read_texts(backend: CompletionBackend, request: Cleared[CompletionRequest]) -> list[str]:
+    """Returns texts that are drawn at random by their probability; none if the server has no room for that."""
     texts = [""] * _NUM_DRAWN
     try:
-        async with aclosing(backend.stream(drawn)) as chunks:
+        async with aclosing(backend.stream(request)) as chunks:
             async for chunk in chunks:
                 texts[chunk.candidate] += chunk.text
     except MidtokenError:  # the best text is there, and a lost connection shows at the next request for it
@@ -329,6 +328,7 @@ async def draw_alternatives(backend: CompletionBackend, request: Cleared[Complet
 
 
 def _draw(request: CompletionRequest) -> CompletionRequest:
+    """The texts are drawn beside the request for the best one, which they must not supersede."""
     return dataclasses.replace(
         request,
         num_candidates=_NUM_DRAWN,

@@ -1,6 +1,6 @@
 """The connection of a subcommand to a completion server: the one that `--server` names, or the user's shared server.
 
-An import contract gives no other module a client, so that all text that leaves the process is `Cleared`.
+An import contract gives no other module a client, so that each request that leaves the process is `Cleared`.
 """
 
 import argparse

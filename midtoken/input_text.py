@@ -1,6 +1,7 @@
 """The text that a command is given: a file, a cursor in a file, and pieces of it, small enough for one request each.
 
-`ClearedText` reads what is sent: not of excluded files, and without secrets, unless the options say otherwise.
+`ClearedText` reads what is sent and clears the requests: nothing of excluded files, and no secrets, unless the options
+say otherwise.
 """
 
 import argparse
@@ -9,11 +10,12 @@ import codecs
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from inference.protocol.characters import CharacterRequest
+from inference.protocol.completion import CompletionRequest
 from lsp_server.context import Context, clean
 from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.privacy.exclusion import Policy
@@ -110,7 +112,8 @@ def _find_boundary(text: bytes) -> int:
 
 _WAIT_S = 30.0  # for the rules; longer than Git is given
 _NEAR_CHARS = 1_000_000  # more than the window of most models
-_Content = TypeVar("_Content")
+_Content = TypeVar("_Content", str, Context)
+_Request = TypeVar("_Request", CompletionRequest, CharacterRequest)
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,43 +141,54 @@ class ClearedText:
     def __init__(self, options: argparse.Namespace) -> None:
         """`options`: the parsed arguments of `add_text_arguments`."""
         self._sends_excluded = options.send_excluded
+        self._paths: dict[str, Path] = {}  # of the files that were read, by URI
         self._guard = Guard(Policy(os.environ), is_remote=may_be_remote(options))
         settings = Settings(exclude=tuple(options.exclude), redact_secrets=not options.send_secrets)
         self._guard.configure(settings, [Path.cwd().as_uri()])
 
-    def read_file(self, name: str | None) -> Cleared[bytes]:
+    def read_file(self, name: str | None) -> bytes:
         """Returns the content of the file; of standard input if the name is `-`; nothing if there is no name."""
         text = "" if name is None else os.fsdecode(read_file(name))
-        path = None if name is None or name == "-" else Path(name)
-        return self._clear(path, text, lambda uri: self._guard.clear(uri, text)).map(os.fsencode)
+        if name not in (None, "-"):
+            self._note(Path(name))
+        return os.fsencode(_tell(text, self._guard.redact_text(text)))
 
-    def read_cursor(self, place: str, from_stdin: bool = False) -> Cleared[Context]:
+    def read_cursor(self, place: str, from_stdin: bool = False) -> Context:
         """Returns the text around the cursor that `FILE:LINE:COLUMN` names. See `midtoken.input_text.read_cursor`."""
         path, context = read_cursor(place, from_stdin)
-        return self._clear_context(path, context).map(
-            lambda each: Context(each.prefix[-_NEAR_CHARS:], each.suffix[:_NEAR_CHARS])
-        )
+        self._note(path)
+        context = self._redact(context)
+        return Context(context.prefix[-_NEAR_CHARS:], context.suffix[:_NEAR_CHARS])
 
-    def read_end(self, text: str) -> Cleared[bytes]:
+    def read_end(self, text: str) -> bytes:
         """Returns a text that ends at the cursor; standard input if it is `-`."""
         text = os.fsdecode(read_file("-")) if text == "-" else text
-        return self._clear_context(None, Context(text, "")).map(lambda each: os.fsencode(each.prefix))
+        return os.fsencode(self._redact(Context(text, "")).prefix)
 
-    def _clear_context(self, path: Path | None, context: Context) -> Cleared[Context]:
-        return self._clear(path, context, lambda uri: self._guard.clear_excerpt(uri, Excerpt("", context, "")))
-
-    def _clear(
-        self, path: Path | None, content: _Content, clear: Callable[[str | None], Cleared[_Content]]
-    ) -> Cleared[_Content]:
-        uri = None if path is None or self._sends_excluded else path.absolute().as_uri()
+    def clear(self, request: _Request) -> Cleared[_Request]:
+        """Returns a request with what was read, as it may be sent."""
         try:
             with contextlib.suppress(TimeoutError, asyncio.TimeoutError):  # the same since Python 3.11
-                asyncio.run(asyncio.wait_for(self._guard.wait_until_known({} if uri is None else {uri: ""}), _WAIT_S))
-            cleared = clear(uri)
+                asyncio.run(asyncio.wait_for(self._guard.wait_until_known(dict.fromkeys(self._paths, "")), _WAIT_S))
+            return self._guard.clear(request, self._paths)
         except ExcludedError as error:
-            raise UsageError(f"{path}: {error}; --send-excluded sends it all the same") from None
+            raise UsageError(f"{self._paths[error.uri]}: {error}; --send-excluded sends it all the same") from None
         except InSecretError as error:
             raise UsageError(f"{error}; --send-secrets sends it all the same") from None
-        if cleared.value != content:
-            print(f"midtoken: {PLACEHOLDER} is sent for each secret; --send-secrets sends them", file=sys.stderr)
-        return cleared
+
+    def _redact(self, context: Context) -> Context:
+        try:
+            return _tell(context, self._guard.redact(Excerpt(context)))
+        except InSecretError as error:
+            raise UsageError(f"{error}; --send-secrets sends it all the same") from None
+
+    def _note(self, path: Path) -> None:
+        if not self._sends_excluded:
+            self._paths[path.absolute().as_uri()] = path
+
+
+def _tell(content: _Content, redacted: _Content) -> _Content:
+    """Returns the second, and tells on stderr if that is not the first."""
+    if redacted != content:
+        print(f"midtoken: {PLACEHOLDER} is sent for each secret; --send-secrets sends them", file=sys.stderr)
+    return redacted

@@ -1,52 +1,56 @@
-"""The gate that all text passes before it is sent: not of excluded documents, and without secrets.
+"""The gate that each request passes as it is sent: nothing of excluded documents, no secrets, and no names.
 
 Only `midtoken.connection` has a client of the completion server, as an import contract says, and it sends nothing but
-what is `Cleared`.
+a `Cleared` request. `Guard.clear` is the last step: nothing can be added to what it returns.
 """
 
 import asyncio
 import math
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Generic, TypeVar
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 from inference.platforms import timeout
+from inference.protocol.completion import CompletionRequest
 from lsp_server.context import Context
-from lsp_server.errors import ExcludedError, InSecretError
+from lsp_server.errors import ExcludedError
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.redaction import Excerpt, Redactor
 from lsp_server.settings import Settings
+
+if TYPE_CHECKING:  # it imports NumPy, and the language server does not
+    from inference.protocol.characters import CharacterRequest
 
 _VALID_S = 1.0  # an edit of an ignore file counts after this time
 _PROMPT_S = 0.1  # if the last answer took longer, nobody waits for one about a document that was known before
 _UNKNOWN = "whether a rule excludes it is not known yet"
 
 
-_Content = TypeVar("_Content")
-_Built = TypeVar("_Built")
+_Request = TypeVar("_Request", CompletionRequest, "CharacterRequest")
 
 
 class _Seal:
-    """What no other module has, so that only `Guard` clears text."""
+    """What no other module has, so that only `Guard.clear` clears requests."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cleared(Generic[_Content]):
-    """What may be sent. `Guard` makes it of text; what is built of that alone may be sent, too."""
+@final
+class Cleared(Generic[_Request]):
+    """A request that may be sent as it is. It is no dataclass: `dataclasses.replace` would change what was cleared."""
 
-    value: _Content
-    _seal: _Seal
+    __slots__ = ("_value",)
 
-    def map(self, build: Callable[[_Content], _Built]) -> "Cleared[_Built]":
-        """Returns what `build` makes of the value."""
-        return Cleared(build(self.value), self._seal)
+    def __init__(self, value: _Request, _seal: _Seal) -> None:
+        self._value: _Request = value
 
-    def split(self, divide: Callable[[_Content], Iterable[_Built]]) -> "Iterator[Cleared[_Built]]":
-        """Yields the parts that `divide` makes of the value."""
-        return (Cleared(part, self._seal) for part in divide(self.value))
+    @property
+    def value(self) -> _Request:
+        """The request."""
+        return self._value
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class Guard:
         self._own, self._others = _Lane(), _Lane()
         self._redacts = True
         self._redactor = Redactor(is_strict=is_remote)
+        self._key = os.urandom(16)
 
     def configure(self, settings: Settings, folder_uris: Sequence[str], refusal: str | None = None) -> None:
         """Sets the settings and the URIs of the workspace's folders. Before that, nothing may be sent.
@@ -146,26 +151,44 @@ class Guard:
         for lane in (self._own, self._others):
             lane.thread.shutdown(wait=False, cancel_futures=True)
 
-    def clear(self, uri: str | None, text: str) -> Cleared[str]:
-        """Returns whole lines of a document without secrets. See `Redactor.redact`. Raises ExcludedError.
+    def redact(self, excerpt: Excerpt) -> Context:
+        """Returns text of a document for a request, without the secrets that its cut ends or the request would hide.
 
-        `uri`: None for text that is of no document.
+        Raises InSecretError if the cursor is in one.
         """
-        self._refuse_excluded(uri)
-        return Cleared(self._redactor.redact(text) if self._redacts else text, _Seal())
+        return excerpt.redact(self._redactor) if self._redacts else excerpt.context
 
-    def clear_excerpt(self, uri: str | None, excerpt: Excerpt) -> Cleared[Context]:
-        """Returns the context without secrets. Raises ExcludedError; InSecretError if the cursor is in one."""
-        self._refuse_excluded(uri)
-        context = excerpt.redact(self._redactor) if self._redacts else excerpt.context
-        if context is None:
-            raise InSecretError
-        return Cleared(context, _Seal())
+    def redact_text(self, text: str) -> str:
+        """Returns a whole text without secrets, to be cut into requests."""
+        return self._redactor.redact(text) if self._redacts else text
 
-    def _refuse_excluded(self, uri: str | None) -> None:
-        exclusion = None if uri is None else self.find_exclusion(uri)
-        if exclusion is not None:
-            raise ExcludedError(exclusion)
+    def clear(self, request: _Request, uris: Iterable[str] = ()) -> Cleared[_Request]:
+        """Returns the request as it may be sent: without secrets, and with random names in place of its own.
+
+        `uris`: of all documents whose text is in it. Raises ExcludedError; InSecretError if its cursor is in a secret.
+        """
+        for uri in uris:
+            if (exclusion := self.find_exclusion(uri)) is not None:
+                raise ExcludedError(exclusion, uri)
+        return Cleared(self._clean(request), _Seal())
+
+    def _clean(self, request: _Request) -> _Request:
+        if isinstance(request, CompletionRequest):
+            request = replace(request, tenant=self._hide(request.tenant), document=self._hide(request.document))
+            if not self._redacts:
+                return request
+            prefix, suffix = self._redactor.redact_parts([request.prefix, request.suffix], cursor=1)
+            return replace(request, prefix=prefix, suffix=suffix, stop=tuple(map(self.redact_text, request.stop)))
+        if not self._redacts:
+            return request
+        parts = [os.fsdecode(request.context), os.fsdecode(request.text)]
+        has_cursor = request.ask not in ("surprisal", "probability")
+        context, text = map(os.fsencode, self._redactor.redact_parts(parts, cursor=2 if has_cursor else None))
+        return replace(request, context=context, text=text)
+
+    def _hide(self, name: str) -> str:
+        """The same name becomes the same digest while this process runs, and nobody can find it by guessing."""
+        return name and blake2b(name.encode(), key=self._key, digest_size=16).hexdigest()
 
     def _is_valid(self, uri: str, max_age_s: float) -> bool:
         answer = self._answers.get(uri)

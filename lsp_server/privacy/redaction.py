@@ -1,10 +1,13 @@
 """Replaces secrets in text that is sent. The same text becomes the same text each time."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from lsp_server.context import Context, clean
+from lsp_server.errors import InSecretError
 from lsp_server.privacy.detectors import Span, ends_in_secret, find_secrets
 
 if TYPE_CHECKING:  # as in `lsp_server.context`
@@ -27,23 +30,28 @@ class Redactor:
 
         Pass whole documents or whole lines: the half of a secret is not recognised.
         """
-        return replace_spans(text, self.find_spans(text))
+        return self.redact_parts([text])[0]
+
+    def redact_parts(self, parts: Sequence[str], cursor: int | None = None) -> list[str]:
+        """Returns the parts of one text with its secrets replaced, also those that two parts share.
+
+        `cursor`: the number of the part that begins at the cursor. Raises InSecretError if the cursor is in a secret or
+        at its edge.
+        """
+        text, edges = "".join(parts), [*accumulate(map(len, parts), initial=0)]
+        spans = self.find_spans(text)
+        if cursor is not None:
+            at = edges[cursor]
+            line_before = text[text.rfind("\n", 0, at) + 1 : at]
+            if ends_in_secret(line_before) or any(span.start <= at <= span.end for span in spans):
+                raise InSecretError
+        return [_replace(text, spans, start, end) for start, end in pairwise(edges)]
 
     def find_spans(self, text: str) -> list[Span]:
-        """Returns where the secrets are, in order. No two of them touch."""
+        """Returns where the secrets are, in order. No two of them touch. What was replaced is no secret."""
         text = text.replace("\r\n", " \n").replace("\r", "\n")  # of the same length
-        return find_secrets(_SURROGATE.sub(" ", text), self.is_strict)
-
-
-def replace_spans(text: str, spans: list[Span]) -> str:
-    """Returns the text with each span replaced by the placeholder."""
-    if not spans:
-        return text
-    parts, at = [], 0
-    for span in spans:
-        parts += [text[at : span.start], PLACEHOLDER]
-        at = span.end
-    return "".join([*parts, text[at:]])
+        spans = find_secrets(_SURROGATE.sub(" ", text), self.is_strict)
+        return [span for span in spans if text[span.start : span.end] != PLACEHOLDER]
 
 
 # Around what is sent: longer than tokens are, and enough lines to know those of a key, or a value below its name.
@@ -53,31 +61,24 @@ _MARGIN_CHARS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Text of one document in its order. Only the context is sent."""
+    """Text of one document around the cursor, in its order. Only the context is sent."""
 
-    head: str  # text before the context that may be the beginning of a secret
     context: Context
-    tail: str  # text after it that may be the end of one
+    head: str = ""  # text before the context that may be the beginning of a secret
+    tail: str = ""  # text after it that may be the end of one
 
-    def redact(self, redactor: Redactor) -> Context | None:
-        """Returns the context without secrets; None if the cursor is in one or at its edge."""
-        text = self.head + self.context.prefix + self.context.suffix + self.tail
-        spans = redactor.find_spans(text)
-        start, cursor, end = len(self.head), len(text) - len(self.tail) - len(self.context.suffix), len(text)
-        end -= len(self.tail)
-        is_typed = ends_in_secret(self.context.line_before)
-        if is_typed or any(span.start <= cursor <= span.end for span in spans):
-            return None
-        if not spans:
-            return self.context
-        return Context(_replace(text, spans, start, cursor), _replace(text, spans, cursor, end))
+    def redact(self, redactor: Redactor) -> Context:
+        """Returns the context without secrets. Raises InSecretError."""
+        parts = self.head, self.context.prefix, self.context.suffix, self.tail
+        _, prefix, suffix, _ = redactor.redact_parts(parts, cursor=2)
+        return Context(prefix, suffix)
 
 
 def cut_excerpt(document: "Document", position: "Position", context: Context) -> Excerpt:
     """Returns the excerpt around `context`, which `cut_context` returned for the position. Raises OutOfStepError."""
     number, before, _ = document.split_at(position)
     head = _find_head(document, number, before, context)
-    return Excerpt(head, context, _find_tail(document, number, before, context))
+    return Excerpt(context, head, _find_tail(document, number, before, context))
 
 
 def _find_head(document: "Document", number: int, before: str, context: Context) -> str:
@@ -100,6 +101,10 @@ def _find_tail(document: "Document", number: int, before: str, context: Context)
 
 
 def _replace(text: str, spans: list[Span], start: int, end: int) -> str:
-    """Returns a part of the text, with what it has of the spans replaced."""
-    clipped = [Span(max(span.start, start) - start, min(span.end, end) - start) for span in spans]
-    return replace_spans(text[start:end], [span for span in clipped if span.start < span.end])
+    """Returns a part of the text, with the placeholder for what it has of each span."""
+    parts = []
+    for span in spans:
+        if span.start < end and span.end > start:
+            parts += [text[start : max(start, span.start)], PLACEHOLDER]
+            start = min(end, span.end)
+    return "".join([*parts, text[start:end]])

@@ -36,9 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the completion on stdout as it arrives. A terminal also shows the line before it and the statistics."""
-    cursor = ClearedText(options).read_cursor(options.cursor)
-    request = cursor.map(lambda context: build_request(options, context))
-    last = asyncio.run(_print_stream(options, request, cursor.value.line_before))
+    text = ClearedText(options)
+    cursor = text.read_cursor(options.cursor)
+    request = text.clear(build_request(options, cursor))
+    last = asyncio.run(_print_stream(options, request, cursor.line_before))
     if last.stats is not None:
         statistics = (
             f"{last.stats.num_tokens} tokens, {last.stats.num_forwards} forward passes, {last.healed_bytes} bytes "

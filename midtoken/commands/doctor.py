@@ -160,8 +160,7 @@ async def _describe_server(connection: Connection, took_s: float) -> str:
 
 
 async def _check_completion(connection: Connection, is_default: bool) -> Check:
-    prefix = Guard().clear(None, _PREFIX)
-    request = prefix.map(partial(CompletionRequest, max_tokens=8, extent=Extent.SINGLE_LINE))
+    request = Guard().clear(CompletionRequest(_PREFIX, max_tokens=8, extent=Extent.SINGLE_LINE))
     started_at = time.perf_counter()
     text = "".join([chunk.text async for chunk in connection.stream(request)])
     took_ms = 1e3 * (time.perf_counter() - started_at)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 from rich.console import Console, Group
@@ -20,7 +21,7 @@ from inference.protocol.completion import (
 from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
 from midtoken.answer import Answer, find_shares, mark_blanks, read_answer
-from midtoken.connection import Connection, open_connection
+from midtoken.connection import open_connection
 from midtoken.input_text import ClearedText, add_text_arguments
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
@@ -39,9 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
-    cursor = ClearedText(options).read_cursor(options.cursor, options.stdin)
-    answers = asyncio.run(_ask_all(options, cursor))
-    Console().print(render(options.cursor, cursor.value, answers))
+    text = ClearedText(options)
+    cursor = text.read_cursor(options.cursor, options.stdin)
+    suffix = "" if options.ignore_suffix else cursor.suffix
+    request = CompletionRequest(cursor.prefix, suffix=suffix, extent=Extent.SINGLE_LINE)
+    requests = {each: text.clear(replace(request, healing=each, explain=each is Healing.EXACT)) for each in Healing}
+    Console().print(render(options.cursor, cursor, asyncio.run(_ask_all(options, requests))))
     return 0
 
 
@@ -68,19 +72,11 @@ def render(title: str, cursor: Context, answers: dict[Healing, Answer]) -> Group
     )
 
 
-async def _ask_all(options: argparse.Namespace, cursor: Cleared[Context]) -> dict[Healing, Answer]:
-    def build(context: Context) -> CompletionRequest:
-        suffix = "" if options.ignore_suffix else context.suffix
-        return CompletionRequest(context.prefix, suffix=suffix, extent=Extent.SINGLE_LINE)
-
-    request = cursor.map(build)
+async def _ask_all(
+    options: argparse.Namespace, requests: Mapping[Healing, Cleared[CompletionRequest]]
+) -> dict[Healing, Answer]:
     async with open_connection(options) as connection:
-        return {healing: await _ask(connection, request, healing) for healing in Healing}
-
-
-async def _ask(connection: Connection, request: Cleared[CompletionRequest], healing: Healing) -> Answer:
-    asked = request.map(lambda each: replace(each, healing=healing, explain=healing is Healing.EXACT))
-    return await read_answer(connection.stream(asked))
+        return {healing: await read_answer(connection.stream(request)) for healing, request in requests.items()}
 
 
 def _render_line(cursor: Context, completion: str) -> Text:

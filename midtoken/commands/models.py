@@ -115,7 +115,7 @@ async def _try(options: argparse.Namespace) -> None:
     started_s = time.perf_counter()
     async with open_connection(options, _IDLE_S) as connection:
         ready_s = time.perf_counter() - started_s
-        ask = partial(_ask, connection, uuid.uuid4().hex)  # for this tenant, nothing was read before
+        ask = partial(_ask, connection, Guard(), uuid.uuid4().hex)  # for this tenant, nothing was read before
         opened = await ask(_PAGE, max_tokens=1)
         typed = [await ask(_PAGE + _LINE[:end], max_tokens=24) for end in range(6, len(_LINE) + 1)]
         memory, runs_as = measure_memory(connection.url), connection.runs_as
@@ -139,10 +139,10 @@ def _judge(line_ms: float) -> str:
     return "Quick enough to type with." if line_ms <= _SLOW_MS else "Usable, with a short wait at each line."
 
 
-async def _ask(connection: Connection, tenant: str, text: str, max_tokens: int) -> _Answer:
-    build = partial(CompletionRequest, extent=Extent.BLOCK, tenant=tenant, document="sample", max_tokens=max_tokens)
+async def _ask(connection: Connection, guard: Guard, tenant: str, text: str, max_tokens: int) -> _Answer:
+    request = CompletionRequest(text, extent=Extent.BLOCK, tenant=tenant, document="sample", max_tokens=max_tokens)
     started_s, first_s, texts = time.perf_counter(), None, list[str]()
-    async for chunk in connection.stream(Guard().clear(None, text).map(build)):
+    async for chunk in connection.stream(guard.clear(request)):
         first_s = first_s or time.perf_counter()
         texts.append(chunk.text)
     ended_s, stats = time.perf_counter(), chunk.stats or CompletionStats()

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import dataclasses
 import json
-from functools import partial
 
 from rich.cells import set_cell_size
 from rich.console import Console, Group
@@ -68,17 +67,18 @@ def render(text: bytes, answer: NextByte, num_rows: int) -> Group:
 
 def _read_piece(options: argparse.Namespace) -> Cleared[CharacterRequest]:
     """Returns the text before the byte and its context. The text is the cursor's line, or the end of a long text."""
-    cleared = ClearedText(options)
-    context = cleared.read_file(options.context)
+    text = ClearedText(options)
+    context = text.read_file(options.context)
     if options.at is not None:
-        return cleared.read_cursor(options.at).map(lambda cursor: split_line(cursor.prefix, context.value))
-    return cleared.read_end(options.text).map(lambda text: split_tail(text, context.value))
+        piece = split_line(text.read_cursor(options.at).prefix, context)
+    else:
+        piece = split_tail(text.read_end(options.text), context)
+    return text.clear(dataclasses.replace(piece, num_members=options.top))
 
 
 async def _ask(options: argparse.Namespace, piece: Cleared[CharacterRequest]) -> NextByte:
-    request = piece.map(partial(dataclasses.replace, num_members=options.top))
     async with open_connection(options) as connection:
-        answer = await connection.ask(request)
+        answer = await connection.ask(piece)
     return check_kind(answer, NextByte)
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from inference.errors import InvalidRequestError
-from inference.protocol.characters import Ask, Surprisals
+from inference.protocol.characters import Ask, CharacterRequest, Surprisals
 from lsp_server.privacy.guard import Cleared
 from midtoken.answer import Grapheme, check_kind, split_graphemes
 from midtoken.connection import open_connection
@@ -93,14 +93,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the text in colour, or as lines for other programs."""
     cleared = ClearedText(options)
-    text, context = cleared.read_file(options.file), cleared.read_file(options.context)
-    if not text.value:
+    pieces = split_pieces(cleared.read_file(options.file), cleared.read_file(options.context))
+    requests = [cleared.clear(replace(each, ask=Ask.SURPRISAL)) for each in pieces]
+    if not requests:
         raise InvalidRequestError(f"{options.file} is empty; there is no surprisal to show")
-    surprisals = asyncio.run(_ask(options, text, context))
+    surprisals, text = asyncio.run(_ask(options, requests)), b"".join(each.value.text for each in requests)
     if options.json:
         print(json.dumps(_describe(options, surprisals)))
     else:
-        _print(options.file, text.value, surprisals)
+        _print(options.file, text, surprisals)
     return 0
 
 
@@ -111,13 +112,13 @@ def format_line(number: int, line: ScoredLine) -> str:
     return f"{bits_per_byte:.3f}\t{number}\t{shown}"
 
 
-async def _ask(options: argparse.Namespace, text: Cleared[bytes], context: Cleared[bytes]) -> tuple[float, ...]:
-    requests = text.split(lambda text: (replace(each, ask=Ask.SURPRISAL) for each in split_pieces(text, context.value)))
+async def _ask(options: argparse.Namespace, requests: Sequence[Cleared[CharacterRequest]]) -> tuple[float, ...]:
+    num_bytes = sum(len(each.value.text) for each in requests)
     surprisals: list[float] = []
     async with open_connection(options) as connection:
         with Console(stderr=True).status("") as status:
             for request in requests:
-                status.update(f"{len(surprisals):,} of {len(text.value):,} bytes read …")
+                status.update(f"{len(surprisals):,} of {num_bytes:,} bytes read …")
                 surprisals += check_kind(await connection.ask(request), Surprisals).surprisals
     return tuple(surprisals)
 

@@ -19,10 +19,8 @@ from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.serving.ports import MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
-from lsp_server.context import Context
 from lsp_server.errors import NotSentError, to_midtoken_error
-from lsp_server.privacy.guard import Cleared, Guard
-from lsp_server.privacy.redaction import Excerpt
+from lsp_server.privacy.guard import Guard
 from midtoken.front.asked import Asked, Fields, read_completion, read_infill
 from midtoken.front.door import Door
 
@@ -244,7 +242,7 @@ class _Front:
     async def _generate(self, completion: CompletionRequest, can_be_one: bool) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks. An engine that cannot generate several texts is asked for one, if that will do."""
         try:
-            async with aclosing(self._backend.stream(self._clear(completion))) as chunks:
+            async with aclosing(self._backend.stream(self._guard.clear(completion))) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except InvalidRequestError:
@@ -253,11 +251,6 @@ class _Front:
             async with aclosing(self._generate(replace(completion, num_candidates=1), can_be_one)) as chunks:
                 async for chunk in chunks:
                     yield chunk
-
-    def _clear(self, completion: CompletionRequest) -> Cleared[CompletionRequest]:
-        """Raises InSecretError."""
-        context = self._guard.clear_excerpt(None, Excerpt("", Context(completion.prefix, completion.suffix), ""))
-        return context.map(lambda each: replace(completion, prefix=each.prefix, suffix=each.suffix))
 
 
 async def _end_in_time(

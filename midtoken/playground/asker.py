@@ -97,7 +97,7 @@ class Asker:
             await asyncio.wait([self._task])
 
     async def _answer(self, asked: Question) -> None:
-        question = await self._try(asked.number, "healing", self._clear(asked))
+        question = await self._try(asked.number, "healing", self._redact(asked))
         if question is None:
             return
         backend = await self._try(asked.number, "connection", self._connect(asked.number))
@@ -108,9 +108,10 @@ class Asker:
             next_byte = self._try(asked.number, "next_byte", self._ask_next_byte(question, backend), backend)
             await asyncio.gather(others, next_byte)
 
-    async def _clear(self, asked: Question) -> Cleared[Question]:
-        context = self._guard.clear_excerpt(None, Excerpt("", Context(asked.prefix, asked.suffix), ""))
-        return context.map(lambda each: Question(asked.number, each.prefix, each.suffix))
+    async def _redact(self, asked: Question) -> Question:
+        """What is shown is what is sent."""
+        context = self._guard.redact(Excerpt(Context(asked.prefix, asked.suffix)))
+        return Question(asked.number, context.prefix, context.suffix)
 
     async def _connect(self, number: int) -> Backend:
         if not self._link.is_open:
@@ -129,38 +130,33 @@ class Asker:
                 await self._link.drop(backend)
             return None
 
-    async def _ask_exact(self, question: Cleared[Question], backend: Backend) -> Literal[True]:
+    async def _ask_exact(self, question: Question, backend: Backend) -> Literal[True]:
         answer = await self._complete(question, backend, Healing.EXACT)
-        await self._send(question.value.number, draw_healing(question.value, answer))
-        await self._send(question.value.number, draw_strategy(Healing.EXACT, answer))
+        await self._send(question.number, draw_healing(question, answer))
+        await self._send(question.number, draw_strategy(Healing.EXACT, answer))
         return True
 
-    async def _ask_others(self, question: Cleared[Question], backend: Backend) -> None:
+    async def _ask_others(self, question: Question, backend: Backend) -> None:
         for healing in _OTHER_STRATEGIES:
             answer = await self._complete(question, backend, healing)
-            await self._send(question.value.number, draw_strategy(healing, answer))
+            await self._send(question.number, draw_strategy(healing, answer))
 
-    async def _complete(self, question: Cleared[Question], backend: Backend, healing: Healing) -> Answer:
+    async def _complete(self, question: Question, backend: Backend, healing: Healing) -> Answer:
         """Each strategy is a tenant, so that none gains from what another has read."""
-        request = question.map(
-            lambda each: CompletionRequest(
-                each.prefix,
-                suffix=each.suffix,
-                max_tokens=_MAX_TOKENS,
-                healing=healing,
-                extent=Extent.SINGLE_LINE,
-                explain=healing is Healing.EXACT,
-                tenant=f"{self._page}-{healing}",
-            )
+        request = CompletionRequest(
+            question.prefix,
+            suffix=question.suffix,
+            max_tokens=_MAX_TOKENS,
+            healing=healing,
+            extent=Extent.SINGLE_LINE,
+            explain=healing is Healing.EXACT,
+            tenant=f"{self._page}-{healing}",
         )
-        return await read_answer(backend.stream(request))
+        return await read_answer(backend.stream(self._guard.clear(request)))
 
-    async def _ask_next_byte(self, question: Cleared[Question], backend: Backend) -> None:
+    async def _ask_next_byte(self, question: Question, backend: Backend) -> None:
         started_s = time.perf_counter()
-        answer = check_kind(await backend.ask(question.map(_build_next_byte)), NextByte)
+        request = replace(split_line(question.prefix), num_members=_NUM_TOKENIZATIONS)
+        answer = check_kind(await backend.ask(self._guard.clear(request)), NextByte)
         took_ms = 1e3 * (time.perf_counter() - started_s)
-        await self._send(question.value.number, draw_next_byte(question.value, answer, took_ms))
-
-
-def _build_next_byte(question: Question) -> CharacterRequest:
-    return replace(split_line(question.prefix), num_members=_NUM_TOKENIZATIONS)
+        await self._send(question.number, draw_next_byte(question, answer, took_ms))

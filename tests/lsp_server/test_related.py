@@ -15,17 +15,24 @@ from tests.support.secret_forms import SECRETS, count_secret_bytes
         ("def read_lines(path):", "read_lines", ""),
         ("    async def fetch(self) -> bytes:", "fetch", ""),
         ("class Node(Base):", "Node", ""),
-        ("MAX_SIZE: int", "MAX_SIZE", " = 7"),
-        ("        self.children: list[Node]", "children", " = []"),
-        ("export default class Tree {", "Tree", ""),
+        ("MAX_SIZE", "MAX_SIZE", ": int = 7"),
+        ("        self.children", "children", ": list[Node] = []"),
+        ("export default class Tree", "Tree", " {"),
         ("export const limit", "limit", " = 3;"),
-        ("pub(crate) fn parse(text: &str) -> Node {", "parse", ""),
-        ("func (s *Server) Serve(port int) error {", "Serve", ""),
-        ("  interface Shape {", "Shape", ""),
+        ("pub(crate) fn parse(text: &str) -> Node", "parse", " {"),
+        ("func (s *Server) Serve(port int) error", "Serve", " {"),
+        ("  interface Shape", "Shape", " {"),
         ("größe", "größe", " = 1"),
         ("def connect(host, password", "connect", '="hq7M7we6doCsXh", port=1):'),
         ("def login(): return", "login", " 'hq7M7we6doCsXh'"),
         ("def login():", "login", "  # the password is hq7M7we6doCsXh"),
+        # and no body, whatever its language writes texts with.
+        ("function login()", "login", " { mysql -uroot -phunter; }"),
+        ("function login() return", "login", " [[hunter]] end"),
+        ("db_password", "db_password", ": aHVudGVyMg="),
+        ("def login(host, key", "login", "~s(hunter))"),
+        ("def login(sk", "login", "-live-hunter)"),
+        ("def login(host,", "login", " hq7M7we6doCsXh)"),
     ],
 )
 def test_a_line_declares_a_name_and_its_value_is_left_out(line: str, name: str, value: str) -> None:
@@ -44,7 +51,7 @@ def test_a_declaration_has_the_lines_until_its_brackets_are_closed() -> None:
 
 
 def test_of_each_name_the_first_declaration_counts() -> None:
-    assert [each.text for each in find_declarations(["a: int = 1\n", "a: str = 2\n"])] == ["a: int"]
+    assert [each.text for each in find_declarations(["def a(b):\n", "a = 2\n"])] == ["def a(b):"]
 
 
 _NODE = "class Node(Base):\n    def children(self):\n        pass\n\nclass NodeList:\n    pass\n"
@@ -132,7 +139,7 @@ def test_another_line_has_its_own_comments() -> None:
 
 
 def test_line_ends_and_lone_surrogates_of_other_files_do_not_get_into_the_prefix() -> None:
-    assert _add(RelatedText(), "na", _document("b", "def name(\ud800):\r\n  x\r\n")) == "# def name(\ufffd):\nna"
+    assert _add(RelatedText(), "na", _document("b", "def name(\r\n  x, \ud800):\r\n")) == "# def name(\n# x,\nna"
 
 
 def test_no_part_of_a_secret_in_another_file_is_added_even_where_a_declaration_is_cut() -> None:

@@ -15,7 +15,7 @@ from lsp_server.backend import BackendStarter, OnDownload
 from lsp_server.documents import Document
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason
 from lsp_server.privacy.guard import Cleared
-from lsp_server.session import Question, Session
+from lsp_server.session import Change, Question, Session
 from lsp_server.settings import Settings
 from lsp_server.status import Status, Window
 from tests.support.lsp_fakes import FedBackend, FedStream, clear
@@ -74,8 +74,8 @@ class Bench:
 
 
 def build_question(prefix: str, suffix: str = "") -> Question:
-    async def build_request() -> Cleared[CompletionRequest]:
-        return clear(CompletionRequest(prefix, suffix))
+    async def build_request(change: Change) -> Cleared[CompletionRequest]:
+        return clear(change(CompletionRequest(prefix, suffix)))
 
     return Question(prefix, suffix, Settings(), build_request)
 

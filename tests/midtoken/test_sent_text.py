@@ -1,8 +1,10 @@
 """What the commands send of excluded files and of secrets, to a server that records what it receives."""
 
 import asyncio
+import dataclasses
 import io
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest
-from lsp_server.privacy.guard import Cleared
+from lsp_server.privacy.guard import Cleared, Guard
 from midtoken.cli import main
 from midtoken.connection import Connection
 from midtoken.server import ServerAddress
@@ -143,3 +145,15 @@ async def test_a_connection_sends_only_what_is_cleared() -> None:
             Cleared(CompletionRequest("a"))  # type: ignore[call-arg]
         await connection.close()
     assert server.calls == []
+
+
+def test_nothing_is_added_to_what_is_cleared_and_only_the_guard_clears() -> None:
+    cleared = Guard().clear(CompletionRequest("a"))
+    with pytest.raises(AttributeError):
+        cleared.value = CompletionRequest("b")  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        dataclasses.replace(cleared, value=CompletionRequest("b"))  # type: ignore[type-var]
+    assert [each for each in dir(cleared) if not each.startswith("_")] == ["value"]
+    sources = [path for folder in ("inference", "lsp_server", "midtoken") for path in Path(folder).rglob("*.py")]
+    users = [path.as_posix() for path in sources if re.search(r"_Seal\b|\bCleared\(|\._value\b", path.read_text())]
+    assert users == ["lsp_server/privacy/guard.py"]

@@ -4,17 +4,15 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from lsp_server.privacy.guard import Cleared, _Seal
 
-_Value = TypeVar("_Value")
 
-
-def clear(value: _Value) -> Cleared[_Value]:
+def clear(request: CompletionRequest) -> Cleared[CompletionRequest]:
     """Returns what the guard has cleared."""
-    return Cleared(value, _Seal())
+    return Cleared(request, _Seal())
 
 
 class FedStream:

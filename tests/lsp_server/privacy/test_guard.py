@@ -1,17 +1,23 @@
 """When the policy is asked about documents, and that nothing is sent while its answer is not known."""
 
 import asyncio
+import dataclasses
 import os
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from inference.protocol.characters import CharacterRequest
+from inference.protocol.completion import CompletionRequest
+from lsp_server.errors import InSecretError
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from lsp_server.settings import Settings
 from tests.support.lsp_editor import wait_for
+from tests.support.secret_forms import SECRETS
 
 _UNKNOWN = "whether a rule excludes it is not known yet"
 
@@ -129,3 +135,24 @@ async def test_changed_rules_count_within_a_second(tmp_path: Path) -> None:
         await guard.ask({uri: ""})
         seen.append(guard.find_exclusion(uri))
     assert seen == [None, "`.midtokenignore` line 1: `a.py`"]
+
+
+@pytest.mark.parametrize("kind", [CompletionRequest, CharacterRequest])
+def test_each_text_of_a_request_is_cleared_and_each_other_field_stays(kind: type[Any]) -> None:
+    """A new field that is a text is not forgotten."""
+    secret = SECRETS[0].secret
+    line = f'key = "{secret}"\n'
+    values = {"str": line, "tuple[str, ...]": (line,), "bytes": line.encode()}
+    types = {each.name: getattr(each.type, "__name__", str(each.type)) for each in dataclasses.fields(kind)}
+    types |= {name: "tuple[str, ...]" for name in types if name == "stop"}
+    texts = {name: values[type] for name, type in types.items() if type in values}
+    assert len(texts) == {CompletionRequest: 5, CharacterRequest: 2}[kind]
+    request = kind(**{**({"text": b""} if kind is CharacterRequest else {}), **texts})
+    cleared = Guard().clear(request).value
+    assert secret not in repr(cleared)
+    assert {name for name in types if getattr(request, name) != getattr(cleared, name)} == texts.keys()
+
+
+def test_a_request_whose_cursor_is_in_a_secret_is_refused() -> None:
+    with pytest.raises(InSecretError):
+        Guard().clear(CompletionRequest(f"key = '{SECRETS[0].secret}", suffix="'\n"))

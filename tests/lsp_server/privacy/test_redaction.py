@@ -1,5 +1,6 @@
 """Secrets in lines and key blocks, at the edges of what is sent, and around the cursor."""
 
+import contextlib
 import time
 import timeit
 from functools import partial
@@ -9,6 +10,7 @@ from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document
+from lsp_server.errors import InSecretError
 from lsp_server.privacy.redaction import PLACEHOLDER, Redactor, cut_excerpt
 from lsp_server.settings import Settings
 from models.training.corpus import iter_held_out
@@ -104,7 +106,9 @@ def _redact(text: str, at: int, max_bytes: int = 8192) -> Context | None:
     number = len(text[:line_start].replace("\r\n", "\n").replace("\r", "\n").split("\n")) - 1
     position = Position(number, at - line_start)
     context = cut_context(document, position, Settings(max_prefix_bytes=max_bytes, max_suffix_bytes=max_bytes))
-    return cut_excerpt(document, position, context).redact(_REDACTOR)
+    with contextlib.suppress(InSecretError):
+        return cut_excerpt(document, position, context).redact(_REDACTOR)
+    return None
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from inference.protocol.completion import (
 from midtoken.front.app import open_front
 from midtoken.front.asked import split_prompt
 from tests.support.front import FedModel, FrontClient, last_chunk, open_door, run_front
+from tests.support.secret_forms import SECRETS
 
 _COMPLETION, _INFILL = "/v1/completions", "/infill"
 
@@ -230,6 +231,20 @@ async def test_the_slot_or_the_session_names_what_newer_requests_supersede(
         asking.cancel()
     assert [bool(each) for each in documents] == [is_named] * 3
     assert len(set(documents)) == (2 if is_named else 1)
+
+
+async def test_no_secret_and_no_name_in_a_field_reaches_the_model(front: FrontClient) -> None:
+    secret, headers = SECRETS[0].secret, {"X-Session-ID": "ann's", "User-Agent": "ann"}
+    fields = {"user": f"ann {secret}", "stop": [f"key = '{secret}'"], "prompt": f"key = '{secret}'\nreturn Nod"}
+    requests = []
+    for user in (fields["user"], fields["user"], "bob", ""):
+        asking, stream = await front.begin(front.post(_COMPLETION, {**fields, "user": user}, headers))
+        requests.append(stream.request)
+        asking.cancel()
+    assert not any(name in repr(requests) for name in (secret, "ann", "bob"))
+    assert requests[0].stop == ("key = 'REDACTED'",)
+    first, again, other, nobody = (each.tenant for each in requests)
+    assert (first == again != other, bool(other), nobody) == (True, True, "")
 
 
 @pytest.mark.parametrize("streams", [False, True])

@@ -37,7 +37,7 @@ async def test_the_openai_package_reads_an_answer_with_text_reason_and_usage(
     cached = {"prompt_tokens_details": {"cached_tokens": 15}}
     assert answer["usage"] == {"prompt_tokens": 20, "completion_tokens": 7, "total_tokens": 27} | cached
     assert (answer["object"], answer["model"], answer["id"][:5]) == ("text_completion", "default", "cmpl-")
-    expected: Any = {"max_tokens": 8, "extent": Extent.UNLIMITED, "tenant": "ann", "seed": 3}
+    expected: Any = {"max_tokens": 8, "extent": Extent.UNLIMITED, "tenant": stream.request.tenant, "seed": 3}
     assert stream.request == CompletionRequest("return Nod", "\n", stop=("x",), num_candidates=2, **expected)
 
 
