@@ -9,10 +9,16 @@ MidtokenError
 └── LaunchError             the server could not be found or started
 """
 
+import logging
+import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+_log = logging.getLogger(__name__)
+_PACKAGES = ("inference", "lsp_server", "midtoken", "trie_cache")
 _MAX_QUOTED = 80
 _NUM_NAMED = 3
 _MAX_CALLS = 20  # an infinite recursion has a thousand
@@ -72,6 +78,34 @@ def refuse(error: type[MidtokenError], reasons: Mapping[str, object]) -> None:
     for reason, holds in reasons.items():
         if holds:
             raise error(reason)
+
+
+def keep_text_out_of_logs() -> None:
+    """To be called where a process starts: no log of it has text of a request, or of another server.
+
+    What a library has to say is replaced by where it says it, and an exception that nobody caught by its description.
+    pygls says nothing: the editor is told what has failed, by a reply or a message.
+    """
+    logging.getLogger("pygls").setLevel(logging.CRITICAL + 1)
+    if logging.lastResort is not None:  # the handler of all that have no other
+        logging.lastResort.setFormatter(_Formatter())
+    for module, name in ((sys, "excepthook"), (sys, "unraisablehook"), (threading, "excepthook")):
+        if getattr(module, name) is getattr(module, f"__{name}__"):  # otherwise a test watches
+            setattr(module, name, _log_uncaught)
+
+
+class _Formatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Ours are written so that they have no such text."""
+        is_ours = record.name.partition(".")[0] in _PACKAGES
+        error = record.exc_info[1] if record.exc_info else None
+        place = f"{record.levelname.lower()} of {record.name} at {record.filename}:{record.lineno}"
+        return (record.getMessage() if is_ours else place) + (f": {describe_failure(error)}" if error else "")
+
+
+def _log_uncaught(found: Any, *exception: Any) -> None:
+    """`found`: what has an exception; for `sys.excepthook` its type, before itself and its traceback."""
+    _log.error("%s", describe_failure(exception[0] if exception else found.exc_value))
 
 
 def describe_failure(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Changes to pygls's behaviour: what is read strictly, when a request is refused, and no text in copies or logs."""
+"""Changes to pygls's behaviour: what is read strictly, when a request is refused, and no text in copies."""
 
 import contextvars
 import json
@@ -178,11 +178,3 @@ def _find_uri(params: Any) -> str | None:
     document = params.get("textDocument") if isinstance(params, dict) else None
     uri = document.get("uri") if isinstance(document, dict) else None
     return uri if isinstance(uri, str) else None
-
-
-def keep_text_out_of_logs() -> None:
-    """Switches pygls's logs off, because messages and tracebacks in them may contain source text.
-
-    Nothing is lost: a request that fails is answered with its error, and the user is told of any other defect.
-    """
-    logging.getLogger("pygls").setLevel(logging.CRITICAL + 1)

@@ -15,7 +15,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Fi
 from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.documents import Document
 from lsp_server.errors import to_midtoken_error
-from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, to_no_suggestion
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, find_reason
 from lsp_server.privacy.guard import Cleared
 from lsp_server.settings import Settings
 from lsp_server.status import Status
@@ -262,7 +262,7 @@ class Session:
 
     def _report(self, error: Exception, generation: Generation, backend: CompletionBackend) -> None:
         failure = to_midtoken_error(error)
-        generation.failure = to_no_suggestion(failure)
+        generation.failure = NoSuggestion(find_reason(failure))  # is logged; the user is told what a server has said
         # Once the backend was dropped, the user has been told of the lost connection. Later errors follow from it.
         if generation is self._generation and self._starter.is_current(backend):
             self._status.failed(failure)

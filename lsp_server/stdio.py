@@ -12,9 +12,10 @@ from typing import NoReturn
 
 from pygls.io_ import StdoutWriter
 
+from inference.errors import keep_text_out_of_logs
 from inference.platforms import call_at_signals, is_there
 from lsp_server.errors import BrokenInputError
-from lsp_server.protocol import MidtokenProtocol, keep_text_out_of_logs
+from lsp_server.protocol import MidtokenProtocol
 from lsp_server.server import MidtokenServer
 
 _NUM_BYTES = 2**16  # read at once

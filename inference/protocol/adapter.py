@@ -14,7 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any  # Triton's objects have no types
 
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
-from inference.errors import InvalidRequestError, MidtokenError, describe_failure, to_public_error
+from inference.errors import (
+    InvalidRequestError,
+    MidtokenError,
+    describe_failure,
+    keep_text_out_of_logs,
+    to_public_error,
+)
 from inference.protocol.arrays import (
     HEARTBEAT,
     HEARTBEAT_TYPES,
@@ -50,6 +56,7 @@ class Adapter:
 
         `read` makes a request of its arrays, `write` arrays of a part of the answer.
         """
+        keep_text_out_of_logs()  # of the stub that Triton runs it in
         self._triton, self._types = triton, types | HEARTBEAT_TYPES
         self._read, self._write = read, write
         self._cancels = CancelWatch()

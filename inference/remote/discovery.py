@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from inference.errors import ModelError, quote
+from inference.errors import ModelError
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import Scores
 from inference.remote.http_client import HttpClient
@@ -56,5 +56,5 @@ async def find_server(http: HttpClient) -> RemoteServer:
     """The server that answers there. Raises ModelError if it is of another kind, ServerError or OverloadedError."""
     owner = str((await find_model(http)).get("owned_by"))
     if owner not in _KINDS:
-        raise ModelError(f"{http.name} is none of {', '.join(_KINDS)}: its model is owned by {quote(owner)}")
+        raise ModelError(f"{http.name} is none of {', '.join(_KINDS)}: the owner of its model{http.quote(owner)}")
     return _KINDS[owner](http)

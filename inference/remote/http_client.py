@@ -46,6 +46,7 @@ class HttpClient:
     def __init__(self, url: str, key: str = "", silent_s: float = _SILENT_S) -> None:
         """`key`: empty if it needs none. `silent_s`: the longest time between two events."""
         self.url, self.name = url, f"the server at {url}"
+        self.is_quoted = True  # until text of requests is sent: a server may repeat it, and errors are logged
         self.secret, self._silent_s = secrets.token_bytes(16), silent_s  # the secret hides what the server may log
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=silent_s)
@@ -77,9 +78,13 @@ class HttpClient:
                     continue
                 event = self._parse(data)
                 if kind == b"error" or "error" in event:
-                    raise ServerError(f"{self.name} has failed: {_describe(event)}")
+                    raise ServerError(f"{self.name} has failed{self.quote(_describe(event))}")
                 yield event
                 told_at = time.monotonic()
+
+    def quote(self, told: str) -> str:
+        """What the server has told, for the end of a message; nothing if it may be text of a request."""
+        return f": {quote(told)}" if self.is_quoted else ""
 
     async def close(self) -> None:
         """Closes all connections, which ends their work."""
@@ -100,9 +105,11 @@ class HttpClient:
                 if response.status != 200:
                     error, words = _STATUSES.get(response.status, (ServerError, "does not do what was asked"))
                     told = (await response.content.read(_MAX_ERROR_BYTES)).decode(errors="replace")
-                    raise error(f"{self.name} {words} (status {response.status}): {quote(told)}")
+                    raise error(f"{self.name} {words} (status {response.status}){self.quote(told)}")
                 if response.content_type not in _KINDS:
-                    raise ServerError(f"{self.name} answers with {response.content_type}; {_OTHER}")
+                    raise ServerError(
+                        f"{self.name} answers in another format{self.quote(response.content_type)}; {_OTHER}"
+                    )
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             words = next(words for kind, words in _FAILURES if isinstance(error, kind))
@@ -127,7 +134,7 @@ def _find_proxy(url: str) -> str | None:
 
 def _describe(event: dict[str, Any]) -> str:
     error = event.get("error", event)
-    return quote(str(error.get("message") if isinstance(error, dict) else error))
+    return str(error.get("message") if isinstance(error, dict) else error)
 
 
 @contextmanager

@@ -103,6 +103,7 @@ class Replica:
             if identity != known:
                 await self._compare_tokens(server)
                 await self._measure(server)
+        self.http.is_quoted = False
         self._server, self._identity, self.max_tokens = server, identity, server.max_tokens
         self._answered_at = time.monotonic()
 

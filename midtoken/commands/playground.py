@@ -14,7 +14,6 @@ from pathlib import Path
 
 from inference.serving.loopback import listen
 from inference.serving.private_files import open_private
-from lsp_server.protocol import keep_text_out_of_logs
 from midtoken.cli import run_until_signal
 from midtoken.commands.lsp import build_language_server
 from midtoken.connection import Connection, show_waiting
@@ -43,7 +42,6 @@ def run(options: argparse.Namespace) -> int:
         with show_waiting() as on_download:
             asyncio.run(fetch_model(options.model, on_download))
         ServerArguments.from_options(options)
-    keep_text_out_of_logs()
     run_until_signal(_serve(options, find_playground_page()))
     return 0
 

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from inference.errors import describe_failure, quote
@@ -41,3 +44,37 @@ def test_a_failure_in_a_deep_recursion_has_a_short_description() -> None:
 
 def test_a_failure_that_was_never_raised_can_be_described() -> None:
     assert describe_failure(RuntimeError("secret")) == "RuntimeError at an unknown place"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "logging.getLogger('aiohttp.server').error('cannot read %s', canary, exc_info=ValueError(canary))",
+        "threading.Thread(target=int, args=(canary,)).start()",
+        "asyncio.run(lose(canary))",
+        "asyncio.run(call(canary))",
+        "Unraisable()",
+        "int(canary)",
+    ],
+)
+def test_what_libraries_log_and_what_nobody_catches_is_written_without_its_text(failure: str) -> None:
+    program = f"""
+import asyncio, gc, logging, threading
+from inference.errors import keep_text_out_of_logs
+async def lose(text):
+    asyncio.ensure_future(asyncio.to_thread(int, text))
+    await asyncio.sleep(0.1)
+    gc.collect()
+async def call(text):
+    asyncio.get_running_loop().call_soon(int, text)
+    await asyncio.sleep(0)
+class Unraisable:
+    def __del__(self):
+        int(canary)
+keep_text_out_of_logs()
+canary = "Kanari" + "7vogel"
+{failure}
+"""
+    command = [sys.executable, "-c", program]
+    written = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stderr
+    assert ("Error" in written, "Kanari7vogel" in written) == (True, False), written

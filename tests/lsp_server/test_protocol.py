@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lsp_server.protocol import keep_text_out_of_logs
+from inference.errors import keep_text_out_of_logs
 from tests.support.lsp_editor import URI, build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess
 

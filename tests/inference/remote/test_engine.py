@@ -138,17 +138,21 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
     [
         ({"answers": [(503, *_JSON)]}, OverloadedError, r"is busy \(status 503\)"),
         ({"answers": [(429, *_PAGE)]}, OverloadedError, "is busy"),
-        ({"answers": [(400, *_JSON)]}, ServerError, r"does not do what was asked \(status 400\).*no"),
+        ({"answers": [(400, *_JSON)]}, ServerError, r"does not do what was asked \(status 400\)$"),
         ({"answers": [(401, *_JSON)]}, ServerError, "refuses the key, which is in MIDTOKEN_ENGINE_KEY"),
         ({"answers": [(302, *_PAGE)]}, ServerError, "302"),
         ({"answers": [(502, *_PAGE)]}, ServerUnreachableError, "is not reached by what stands before it"),
-        ({"answers": [(502, "text/html", "übel" * 2**14)]}, ServerUnreachableError, "status 502.*bel"),
-        ({"answers": [(200, *_PAGE)]}, ServerError, "answers with text/html; something else stands there, or before"),
+        ({"answers": [(502, "text/html", "übel" * 2**14)]}, ServerUnreachableError, r"status 502\)$"),
+        (
+            {"answers": [(200, *_PAGE)]},
+            ServerError,
+            "answers in another format; something else stands there",
+        ),
         ({"answers": [(200, _EVENTS, "data: {\n\n")]}, ServerError, "sends no JSON"),
         (
             {"answers": [(200, _EVENTS, 'data: {"error": {"message": "bad"}}\n\n')]},
             ServerError,
-            "has failed: 'bad'",
+            "has failed$",
         ),
         (
             {"answers": [(200, _EVENTS, 'data: {"completion_probabilities": [0]}\n\n')]},

@@ -1,0 +1,225 @@
+"""No log of a real process has text of a request, of a header or of another server, whatever goes wrong."""
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from inference.healing.loaded_tokenizer import load_tokenizer
+from inference.serving.triton_installation import GRPC
+from midtoken.installed import find_default_model
+from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
+from tests.support.lsp_editor import Script, StartEditor, build_capabilities
+from tests.support.servers import EMBEDDED, TRITON, find_real, needs_triton, wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+_CANARY = "Kanari7vogel"  # in each field
+_TEXT = f"class {_CANARY}:\n    pass\n\nreturn {_CANARY[:6]}"
+_ECHO = json.dumps({"error": {"message": _CANARY, "type": _CANARY, "code": _CANARY}})
+# What the engine answers: it says again what it was sent.
+_ANSWERS = (
+    *((status, "application/json", _ECHO) for status in (400, 401, 404, 429, 500, 502, 503)),
+    (200, f"text/{_CANARY}", _TEXT),
+    (200, "application/json", _TEXT),
+    (200, "text/event-stream", f"data: {_ECHO}\n\n"),
+    (200, "text/event-stream", f"error: {_ECHO}\n\n"),
+    (200, "text/event-stream", f"data: {_TEXT}\n\n"),
+    (200, "text/event-stream", f'data: {{"completion_probabilities": "{_CANARY}", "{_CANARY}": 1}}\n\n'),
+)
+_HEAD = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Type: application/json\r\n"
+_BODY = json.dumps({"prompt": _TEXT, "suffix": _TEXT, "stop": [_CANARY], "user": _CANARY, _CANARY: _CANARY})
+_MALFORMED = (
+    f"{_CANARY}\r\n\r\n",
+    f"GET /{_CANARY} HTTP/{_CANARY}\r\n\r\n",
+    f"{_CANARY} /{_CANARY}?{_CANARY} HTTP/1.1\r\nHost: {_CANARY}\r\n\r\n",
+    f"{_HEAD}{_CANARY}\r\n\r\n",
+    f"{_HEAD}X-{_CANARY}\0: {_CANARY}\r\n\r\n",
+    f"{_HEAD}X: {_CANARY * 2000}\r\n\r\n",
+    f"{_HEAD}Content-Length: {_CANARY}\r\n\r\n{_CANARY}",
+    f"{_HEAD}Content-Length: 12\r\nContent-Length: 13\r\n\r\n{_CANARY}",
+    f"{_HEAD}Transfer-Encoding: chunked\r\n\r\n{_CANARY}\r\n{_CANARY}\r\n",
+    f"{_HEAD}Transfer-Encoding: {_CANARY}\r\n\r\n{_CANARY}",
+    f"{_HEAD}Content-Encoding: gzip\r\nContent-Length: 12\r\n\r\n{_CANARY}",
+    f"{_HEAD}Content-Type: application/json; charset={_CANARY}\r\nContent-Length: 12\r\n\r\n{_CANARY}",
+    f"{_HEAD}Content-Length: 14\r\nExpect: {_CANARY}\r\n\r\n{_CANARY}",
+    f"{_HEAD}Content-Length: 14\r\n\r\n[{_CANARY}]",
+    f"{_HEAD}Content-Length: 99\r\n\r\n{_CANARY}",
+    f"{_HEAD}Authorization: {_CANARY}\r\nX-Session-ID: {_CANARY}\r\nCookie: {_CANARY}\r\nContent-Length: 0\r\n\r\n",
+)
+# Fields that are wrong, each beside a text.
+_WRONG: tuple[dict[str, Any], ...] = (
+    *({name: {_CANARY: [_CANARY]}} for name in ("prompt", "suffix", "stop", "user", "max_tokens", "temperature", "n")),
+    *({name: _CANARY} for name in ("max_tokens", "stream", "stream_options", "grammar", "logprobs", "seed")),
+    {"user": f"{_CANARY}\ud800"},
+    {"user": _CANARY * 100},
+    {"stop": [_CANARY] * 17},
+    {"stop": [f"\ud800{_CANARY}"]},
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[FakeLlamaServer]:
+    tokenizer = load_tokenizer(find_default_model())
+    with run_fake_llama_server(tokenizer.encoder, tokenizer.vocabulary.num_rows) as fake:
+        yield fake
+
+
+class _Server:
+    """`midtoken serve` in front of an engine, with a port for editors."""
+
+    def __init__(self, folder: Path, process: "subprocess.Popen[str]") -> None:
+        self.folder, self.process = folder, process
+
+    @property
+    def log(self) -> str:
+        return "".join(path.read_text(errors="replace") for path in self.folder.rglob("*.log"))
+
+    @property
+    def port(self) -> int:
+        return int(self.log.partition(" find it at http://127.0.0.1:")[2].split()[0])
+
+    @property
+    def grpc(self) -> str:
+        return f"unix:{next(path for path in self.folder.rglob(f'*{GRPC}') if path.is_socket())}"
+
+    async def send(self, data: str) -> str:
+        """Sends text to the port for editors, and returns the answer; what comes in a moment, if it is kept open."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(data.replace("PORT", str(self.port)).encode(errors="surrogatepass"))
+        answer = b""
+        with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
+            while part := await asyncio.wait_for(reader.read(2**16), 1 if "Connection: close" not in data else 20):
+                answer += part
+        writer.close()
+        return answer.decode(errors="replace")
+
+    async def ask(self, path: str = "/v1/completions", **fields: Any) -> str:
+        """The answer to a request for a completion."""
+        body, head = json.dumps({**json.loads(_BODY), **fields}), _HEAD.replace("/v1/completions", path)
+        return await self.send(f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}")
+
+
+@pytest.fixture(scope="module", params=[pytest.param(TRITON, marks=needs_triton), EMBEDDED])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, engine: FakeLlamaServer
+) -> Iterator[_Server]:
+    folder = tmp_path_factory.mktemp("state")
+    command = find_real().command(folder, request.param, f"--engine={engine.url}", "--openai=0", "--no-ports")
+    with (folder / "serve.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
+    server = _Server(folder, process)
+    try:
+        wait_until(lambda: "Ctrl-C ends it" in server.log or process.poll() is not None)
+        assert process.poll() is None, server.log
+        yield server
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+async def test_no_log_of_a_server_has_text_that_it_or_its_engine_was_sent(
+    server: _Server, engine: FakeLlamaServer
+) -> None:
+    engine.reset()
+    await asyncio.gather(*map(server.send, _MALFORMED))
+    for fields in _WRONG:
+        assert '"error"' in await server.ask(**fields), fields
+    for answer in _ANSWERS:
+        for path in ("/v1/completions", "/infill"):
+            engine.change(answers=[answer] * 3)
+            assert '"error"' in await server.ask(path, max_tokens=3, n_predict=3), answer
+            engine.reset()
+    assert _CANARY not in await server.send("GET /health HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n")
+    await _call_wrongly(server.grpc)
+    assert "completion" in server.log
+    assert _find(server.log) == []
+
+
+async def _call_wrongly(url: str) -> None:
+    """Sends messages that no client of ours would."""
+    reader, writer = await asyncio.open_unix_connection(url.removeprefix("unix:"))
+    writer.write(f"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{_CANARY}".encode() * 3)
+    writer.write_eof()
+    with contextlib.suppress(ConnectionError):
+        await reader.read()
+    writer.close()
+    message = service_pb2.ModelInferRequest(model_name="completion")
+    message.inputs.add(name="prefix", datatype="BYTES", shape=[1])
+    message.raw_input_contents.append(b"\xff" + _CANARY.encode())
+    messages = [message]
+    for name in ("model_name", "model_version", "id"):
+        wrong = service_pb2.ModelInferRequest()
+        wrong.CopyFrom(message)
+        setattr(wrong, name, _CANARY)
+        messages.append(wrong)
+    for name, kind, shape in (
+        (_CANARY, "BYTES", [1]),
+        ("stop", _CANARY, [1]),
+        ("stop", "BYTES", [7]),
+        ("seed", "INT64", [1]),
+    ):
+        wrong = service_pb2.ModelInferRequest(model_name="completion")
+        wrong.inputs.add(name=name, datatype=kind, shape=shape)
+        wrong.raw_input_contents.append(_CANARY.encode())
+        messages.append(wrong)
+    messages[-1].parameters[_CANARY].string_param = _CANARY
+    async with grpc.aio.insecure_channel(url) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        for each in messages:
+            call = stub.ModelStreamInfer(metadata=[(_CANARY.lower(), _CANARY)])
+            with contextlib.suppress(grpc.RpcError):
+                await call.write(each)
+                await call.done_writing()
+                await asyncio.wait_for(call.read(), 20)
+        for method in ("/inference.GRPCInferenceService/ModelStreamInfer", f"/{_CANARY}/{_CANARY}"):
+            raw = channel.stream_stream(method)(iter([_CANARY.encode()]))
+            with contextlib.suppress(grpc.RpcError):
+                await asyncio.wait_for(raw.read(), 20)
+
+
+async def test_no_log_of_a_language_server_has_text_that_it_or_its_engine_was_sent(
+    server: _Server, engine: FakeLlamaServer, start_editor: StartEditor, tmp_path: Path
+) -> None:
+    engine.reset()
+    command = (sys.executable, "-m", "midtoken", "lsp", f"--server={server.grpc}")
+    editor = await start_editor(Script(command, Path.cwd(), tmp_path / "no log"), build_capabilities())
+    editor.uri = (tmp_path / _CANARY / "open.py").as_uri()
+    editor.open(_TEXT)
+    while await editor.ask(3, 13) is None:  # whether a rule excludes the file is not known yet
+        await asyncio.sleep(0.05)
+    for number, answer in enumerate(_ANSWERS):
+        engine.change(answers=[answer] * 9)
+        editor.edit(0, 0, f"# {_CANARY}{number}\n")
+        await editor.ask(number + 4, 13, is_invoked=number % 2 == 1)
+        engine.reset()
+    document = {"uri": editor.uri, "version": 99, "text": _TEXT, "languageId": _CANARY}
+    for body in (
+        *(_CANARY.encode(), json.dumps([_CANARY]).encode(), b'{"method": "' + _CANARY.encode() + b'"}'),
+        *(
+            json.dumps({"jsonrpc": _CANARY, **identity, "method": method, "params": params}).encode()
+            for identity in ({}, {"id": _CANARY})
+            for method in ("textDocument/didChange", "textDocument/inlineCompletion", "workspace/x", _CANARY)
+            for params in (_CANARY, [_CANARY], {_CANARY: _CANARY}, {"textDocument": document, "position": _CANARY})
+        ),
+        json.dumps({"jsonrpc": "2.0", "id": _CANARY, "error": {"code": 1, "message": _CANARY}}).encode(),
+        json.dumps({"jsonrpc": "2.0", "id": _CANARY, "result": {_CANARY: _CANARY}}).encode(),
+    ):
+        editor.send_body(body)
+    assert await editor.leave() == 0
+    assert editor.process.stderr is not None
+    written = (await editor.process.stderr.read()).decode()
+    assert "cannot read a message" in written
+    assert (_find(written), _find("\n".join(editor.logged)), _find(server.log)) == ([], [], [])
+
+
+def _find(log: str) -> list[str]:
+    return [line for line in log.splitlines() if _CANARY.lower() in line.lower()]
