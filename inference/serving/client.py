@@ -41,6 +41,7 @@ _ANSWER_TIMEOUT_S = 600.0
 # an unanswered heartbeat is requested again, and the wait doubles each time.
 _FIRST_HEARTBEAT_WAIT_S = 3.0
 
+_MAX_TOLD_CHARS = 1000  # of the error of a server, which may be another one than ours
 _CLOSE_S = 1.0  # for streams that were answered to end
 _LOST = "Internal error from Core"  # what gRPC says of a call that was open when its server ended, as code INTERNAL
 
@@ -202,7 +203,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         if response is grpc.aio.EOF:
             raise ServerError(f"the server at {self.url} ended its answer before the last part")
         if response.error_message:
-            return error_from_text(response.error_message)
+            return error_from_text(response.error_message[:_MAX_TOLD_CHARS])
         answer = response.infer_response
         return read_tensors(answer.outputs, answer.raw_output_contents)
 
@@ -219,7 +220,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         except OSError as error:  # the folder of its socket is not there
             raise ServerUnreachableError(f"no server answers at {self.url}: {error.strerror}") from None
         except grpc.RpcError as error:
-            code, details = error.code(), error.details()
+            code, details = error.code(), (error.details() or "")[:_MAX_TOLD_CHARS]
             if self._channel.problem or code is grpc.StatusCode.UNAVAILABLE or details == _LOST:
                 # gRPC puts what it tried before the reason, address by address.
                 reason = self._channel.problem or details.replace(_LOST, "the connection was lost").rpartition(": ")[2]

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from rich.cells import cell_len
@@ -93,11 +94,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the text in colour, or as lines for other programs."""
     cleared = ClearedText(options)
-    pieces = split_pieces(cleared.read_file(options.file), cleared.read_file(options.context))
-    requests = [cleared.clear(replace(each, ask=Ask.SURPRISAL)) for each in pieces]
-    if not requests:
+    whole, context = cleared.read_file(options.file), cleared.read_file(options.context)
+    requests = (cleared.clear(replace(each, ask=Ask.SURPRISAL)) for each in split_pieces(whole, context))
+    first = next(requests, None)  # refused, if it is, before a server is started
+    if first is None:
         raise InvalidRequestError(f"{options.file} is empty; there is no surprisal to show")
-    surprisals, text = asyncio.run(_ask(options, requests)), b"".join(each.value.text for each in requests)
+    text, surprisals = asyncio.run(_ask(options, chain([first], requests), len(whole)))
     if options.json:
         print(json.dumps(_describe(options, surprisals)))
     else:
@@ -112,15 +114,18 @@ def format_line(number: int, line: ScoredLine) -> str:
     return f"{bits_per_byte:.3f}\t{number}\t{shown}"
 
 
-async def _ask(options: argparse.Namespace, requests: Sequence[Cleared[CharacterRequest]]) -> tuple[float, ...]:
-    num_bytes = sum(len(each.value.text) for each in requests)
-    surprisals: list[float] = []
+async def _ask(
+    options: argparse.Namespace, requests: Iterator[Cleared[CharacterRequest]], num_bytes: int
+) -> tuple[bytes, list[float]]:
+    """Returns what was sent, and the surprisal of each of its bytes."""
+    text, surprisals = b"", list[float]()
     async with open_connection(options) as connection:
         with Console(stderr=True).status("") as status:
-            for request in requests:
+            while (request := await asyncio.to_thread(next, requests, None)) is not None:  # it asks about the rules
                 status.update(f"{len(surprisals):,} of {num_bytes:,} bytes read …")
                 surprisals += check_kind(await connection.ask(request), Surprisals).surprisals
-    return tuple(surprisals)
+                text += request.value.text
+    return text, surprisals
 
 
 def _print(name: str, text: bytes, surprisals: Sequence[float]) -> None:

@@ -11,14 +11,17 @@ from typing import Any
 
 import grpc
 import pytest
+from aiohttp import ClientSession, ClientWSTimeout
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from yarl import URL
 
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.serving.triton_installation import GRPC
 from midtoken.installed import find_default_model
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities
-from tests.support.servers import EMBEDDED, TRITON, find_real, needs_triton, wait_until
+from tests.support.playground import MISSING
+from tests.support.servers import EMBEDDED, TRITON, Endpoint, find_free_endpoint, find_real, needs_triton, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -36,6 +39,7 @@ _ANSWERS = (
     (200, "text/event-stream", f'data: {{"completion_probabilities": "{_CANARY}", "{_CANARY}": 1}}\n\n'),
 )
 _HEAD = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Type: application/json\r\n"
+_GENERATE = "/v2/models/completion/generate_stream"
 _BODY = json.dumps({"prompt": _TEXT, "suffix": _TEXT, "stop": [_CANARY], "user": _CANARY, _CANARY: _CANARY})
 _MALFORMED = (
     f"{_CANARY}\r\n\r\n",
@@ -76,8 +80,8 @@ def engine() -> Iterator[FakeLlamaServer]:
 class _Server:
     """`midtoken serve` in front of an engine, with a port for editors."""
 
-    def __init__(self, folder: Path, process: "subprocess.Popen[str]") -> None:
-        self.folder, self.process = folder, process
+    def __init__(self, folder: Path, endpoint: Endpoint) -> None:
+        self.folder, self.endpoint = folder, endpoint
 
     @property
     def log(self) -> str:
@@ -91,32 +95,22 @@ class _Server:
     def grpc(self) -> str:
         return f"unix:{next(path for path in self.folder.rglob(f'*{GRPC}') if path.is_socket())}"
 
-    async def send(self, data: str) -> str:
-        """Sends text to the port for editors, and returns the answer; what comes in a moment, if it is kept open."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(data.replace("PORT", str(self.port)).encode(errors="surrogatepass"))
-        answer = b""
-        with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
-            while part := await asyncio.wait_for(reader.read(2**16), 1 if "Connection: close" not in data else 20):
-                answer += part
-        writer.close()
-        return answer.decode(errors="replace")
-
     async def ask(self, path: str = "/v1/completions", **fields: Any) -> str:
         """The answer to a request for a completion."""
         body, head = json.dumps({**json.loads(_BODY), **fields}), _HEAD.replace("/v1/completions", path)
-        return await self.send(f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}")
+        return await _send(self.port, f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}")
 
 
 @pytest.fixture(scope="module", params=[pytest.param(TRITON, marks=needs_triton), EMBEDDED])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, engine: FakeLlamaServer
 ) -> Iterator[_Server]:
-    folder = tmp_path_factory.mktemp("state")
-    command = find_real().command(folder, request.param, f"--engine={engine.url}", "--openai=0", "--no-ports")
+    folder, endpoint = tmp_path_factory.mktemp("state"), find_free_endpoint()
+    ports = endpoint.arguments if request.param == TRITON else []
+    command = find_real().command(folder, request.param, f"--engine={engine.url}", "--openai=0", *ports)
     with (folder / "serve.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
-    server = _Server(folder, process)
+    server = _Server(folder, endpoint)
     try:
         wait_until(lambda: "Ctrl-C ends it" in server.log or process.poll() is not None)
         assert process.poll() is None, server.log
@@ -130,7 +124,9 @@ async def test_no_log_of_a_server_has_text_that_it_or_its_engine_was_sent(
     server: _Server, engine: FakeLlamaServer
 ) -> None:
     engine.reset()
-    await asyncio.gather(*map(server.send, _MALFORMED))
+    for port, path in ((server.port, "/v1/completions"), (server.endpoint.http_port, _GENERATE)):
+        with contextlib.suppress(ConnectionRefusedError):  # there is no HTTP without Triton
+            await asyncio.gather(*(_send(port, data.replace("/v1/completions", path)) for data in _MALFORMED))
     for fields in _WRONG:
         assert '"error"' in await server.ask(**fields), fields
     for answer in _ANSWERS:
@@ -138,10 +134,22 @@ async def test_no_log_of_a_server_has_text_that_it_or_its_engine_was_sent(
             engine.change(answers=[answer] * 3)
             assert '"error"' in await server.ask(path, max_tokens=3, n_predict=3), answer
             engine.reset()
-    assert _CANARY not in await server.send("GET /health HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n")
+    assert _CANARY not in await _send(server.port, "GET /health HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n")
     await _call_wrongly(server.grpc)
     assert "completion" in server.log
     assert _find(server.log) == []
+
+
+async def _send(port: int, data: str) -> str:
+    """Sends text to a port, and returns the answer; what comes in a moment, if the connection is kept open."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data.replace("PORT", str(port)).encode(errors="surrogatepass"))
+    answer, patience_s = b"", 20 if "Connection: close" in data else 1
+    with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
+        while part := await asyncio.wait_for(reader.read(2**16), patience_s):
+            answer += part
+    writer.close()
+    return answer.decode(errors="replace")
 
 
 async def _call_wrongly(url: str) -> None:
@@ -184,6 +192,30 @@ async def _call_wrongly(url: str) -> None:
             raw = channel.stream_stream(method)(iter([_CANARY.encode()]))
             with contextlib.suppress(grpc.RpcError):
                 await asyncio.wait_for(raw.read(), 20)
+
+
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+async def test_no_log_of_a_playground_has_text_that_it_was_sent(server: _Server, tmp_path: Path) -> None:
+    log = tmp_path / "playground.log"
+    with log.open("w") as file:
+        command = [sys.executable, "-m", "midtoken", "playground", f"--server={server.grpc}"]
+        process = subprocess.Popen(command, stdout=file, stderr=file, text=True)
+    try:
+        wait_until(lambda: "Ctrl-C" in log.read_text())
+        url = URL(next(line.strip() for line in log.read_text().splitlines() if line.startswith("  http://")))
+        await asyncio.gather(*(_send(url.port or 0, data.replace("/v1/", url.path)) for data in _MALFORMED))
+        async with ClientSession(url, headers={"Origin": str(url.origin())}) as session:
+            for path in ("lsp", "healing"):
+                for message in (_CANARY, _BODY, json.dumps({"number": 1, "prefix": _TEXT, "suffix": _CANARY})):
+                    async with session.ws_connect(path, timeout=ClientWSTimeout(ws_close=1)) as socket:
+                        await socket.send_str(message)
+                        with contextlib.suppress(asyncio.TimeoutError):
+                            await socket.receive(timeout=1)
+                        await socket.send_bytes(_CANARY.encode())
+    finally:
+        process.terminate()
+        process.wait(30)
+    assert _find(log.read_text()) == []
 
 
 async def test_no_log_of_a_language_server_has_text_that_it_or_its_engine_was_sent(

@@ -6,6 +6,7 @@ import pytest
 from lsprotocol import types
 from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
 
+from inference.errors import ServerError
 from lsp_server.context import cut_context
 from lsp_server.documents import MAX_CHARS, Document
 from lsp_server.no_suggestion import Reason, find_disturbance, is_paste
@@ -77,9 +78,13 @@ async def test_each_request_without_a_suggestion_has_its_reason_in_the_log(both:
     await both.start_with("value")
     await both.editor.ask(0, 2)
     assert await both.ask_and_finish(0, 5, "") == _NOTHING
+    asking = both.editor.ask(0, 0)
+    (await both.find_stream(1)).fail(ServerError("of another server, which may repeat text"))
+    await asking
     assert [line for line in both.editor.logged if "no suggestion" in line] == [
         "no suggestion (inside_word)",
         "no suggestion (nothing)",
+        "no suggestion (refused)",
     ]
 
 
