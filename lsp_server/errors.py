@@ -11,9 +11,7 @@ MidtokenError (inference.errors)
 └── UnexpectedError           a defect of the language server
 """
 
-import traceback
-
-from inference.errors import MidtokenError
+from inference.errors import MidtokenError, describe_failure
 
 
 class EditorError(MidtokenError):
@@ -55,9 +53,7 @@ class UnexpectedError(MidtokenError):
     """A defect of the language server. The message says what was raised and where, and contains no source text."""
 
     def __init__(self, error: BaseException) -> None:
-        frames = traceback.extract_tb(error.__traceback__)
-        place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-        super().__init__(f"unexpected {type(error).__name__}{place}; please report it")
+        super().__init__(f"unexpected {describe_failure(error)}; please report it")
 
 
 def to_midtoken_error(error: Exception) -> MidtokenError:

@@ -22,8 +22,8 @@ _DECLARATION = re.compile(
     rf"[ \t]*(?:(?:{_MODIFIERS})(?:\([a-z]+\))?[ \t]+)*(?:{_KEYWORDS})[ \t]+(?:\([^()\n]*\)[ \t]*)?([^\W\d]\w*)"
 )
 _CONSTANT = re.compile(r"([^\W\d]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")  # at the start of a line
-# What names, parameters and their types consist of, in words that are whole: neither values nor a body.
-_SIGNATURE = re.compile(r"(?:(?!\[\[|//|<<)[\s.,:*&|?<>()\[\]]|->|[^\W\d]\w*)*")
+# What does not stand in names, parameters and their types: a value or a body begins there, in any language.
+_VALUE = re.compile(r"\[\[|//|<<|-(?!>)|\b\d|[^\w\s.,:*&|?<>()\[\]-]")
 _LONG_WORD = re.compile(r"\w{8,}")
 _ATTRIBUTE = re.compile(r"[ \t]+(?:self|this)\.([^\W\d]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")
 
@@ -63,8 +63,7 @@ def _read_signature(lines: Sequence[str], first: int) -> str:
         depth += sum(line.count(bracket) for bracket in "([") - sum(line.count(bracket) for bracket in ")]")
         if depth <= 0 or sum(map(len, parts)) > _MAX_CHARS:
             break
-    match = _SIGNATURE.match("\n".join(parts))
-    text = "" if match is None else match[0]
+    text = _VALUE.split("\n".join(parts), maxsplit=1)[0]
     ends = [each.start() for each in _LONG_WORD.finditer(text) if each.end() > _MAX_CHARS or looks_random(each[0])]
     return text[: min([_MAX_CHARS, *ends])].rstrip()
 

@@ -370,7 +370,7 @@ class MidtokenServer(LanguageServer):
             return found
         others = [each for each in others if self._find_reason(each) is None]
         try:
-            sent = self._guard.redact(cut_excerpt(document, place.position, context))
+            sent = cut_excerpt(document, place.position, context).redact(self._guard.redactor)
             sent = write_blanks(sent, document.language_id)
             request = CompletionRequest(
                 prefix=self._related.add(sent, document, others, expected is not None and expected.is_imagined),

@@ -12,7 +12,6 @@ from typing import NoReturn
 
 from pygls.io_ import StdoutWriter
 
-from inference.errors import keep_text_out_of_logs
 from inference.platforms import call_at_signals, is_there
 from lsp_server.errors import BrokenInputError
 from lsp_server.protocol import MidtokenProtocol
@@ -97,7 +96,6 @@ def serve_stdio(server: MidtokenServer) -> NoReturn:
 
     Then it ends the process. The exit status is 0 only for `exit` after `shutdown`.
     """
-    keep_text_out_of_logs()
     asyncio.run(_serve(server))
 
 

@@ -150,13 +150,13 @@ class ClearedText:
         """Returns the content of the file; of standard input if the name is `-`; nothing if there is no name."""
         text = "" if name is None else os.fsdecode(read_file(name))
         if name not in (None, "-"):
-            self._note(Path(name))
-        return os.fsencode(_tell(text, self._guard.redact_text(text)))
+            self._paths[Path(name).absolute().as_uri()] = Path(name)
+        return os.fsencode(_tell(text, self._guard.redactor.redact(text)))
 
     def read_cursor(self, place: str, from_stdin: bool = False) -> Context:
         """Returns the text around the cursor that `FILE:LINE:COLUMN` names. See `midtoken.input_text.read_cursor`."""
         path, context = read_cursor(place, from_stdin)
-        self._note(path)
+        self._paths[path.absolute().as_uri()] = path
         context = self._redact(context)
         return Context(context.prefix[-_NEAR_CHARS:], context.suffix[:_NEAR_CHARS])
 
@@ -167,10 +167,11 @@ class ClearedText:
 
     def clear(self, request: _Request) -> Cleared[_Request]:
         """Returns a request with what was read, as it may be sent."""
+        languages = {} if self._sends_excluded else dict.fromkeys(self._paths, "")
         try:
             with contextlib.suppress(TimeoutError, asyncio.TimeoutError):  # the same since Python 3.11
-                asyncio.run(asyncio.wait_for(self._guard.wait_until_known(dict.fromkeys(self._paths, "")), _WAIT_S))
-            return self._guard.clear(request, self._paths)
+                asyncio.run(asyncio.wait_for(self._guard.wait_until_known(languages), _WAIT_S))
+            return self._guard.clear(request, languages)
         except ExcludedError as error:
             raise UsageError(f"{self._paths[error.uri]}: {error}; --send-excluded sends it all the same") from None
         except InSecretError as error:
@@ -178,13 +179,9 @@ class ClearedText:
 
     def _redact(self, context: Context) -> Context:
         try:
-            return _tell(context, self._guard.redact(Excerpt(context)))
+            return _tell(context, Excerpt(context).redact(self._guard.redactor))
         except InSecretError as error:
             raise UsageError(f"{error}; --send-secrets sends it all the same") from None
-
-    def _note(self, path: Path) -> None:
-        if not self._sends_excluded:
-            self._paths[path.absolute().as_uri()] = path
 
 
 def _tell(content: _Content, redacted: _Content) -> _Content:

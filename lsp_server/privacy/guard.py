@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 from inference.platforms import timeout
 from inference.protocol.completion import CompletionRequest
-from lsp_server.context import Context
 from lsp_server.errors import ExcludedError
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.redaction import Excerpt, Redactor
+from lsp_server.privacy.redaction import Redactor
 from lsp_server.settings import Settings
 
 if TYPE_CHECKING:  # it imports NumPy, and the language server does not
@@ -97,8 +96,7 @@ class Guard:
         self._answers: dict[str, _Answer] = {}  # by URI
         self._waiting: list[asyncio.Future[None]] = []  # for the next answer
         self._own, self._others = _Lane(), _Lane()
-        self._redacts = True
-        self._redactor = Redactor(is_strict=is_remote)
+        self.redactor = Redactor(is_strict=is_remote)  # for text of which requests are built; `clear` uses it last
         self._key = os.urandom(16)
 
     def configure(self, settings: Settings, folder_uris: Sequence[str], refusal: str | None = None) -> None:
@@ -106,7 +104,7 @@ class Guard:
 
         `refusal`: why the settings say nothing that can be relied on, so that nothing may be sent.
         """
-        self._redacts, self._refusal = settings.redact_secrets, refusal
+        self.redactor, self._refusal = replace(self.redactor, is_on=settings.redact_secrets), refusal
         rules = (settings.exclude, tuple(folder_uris))
         if rules != self._rules:
             self._rules = rules
@@ -151,17 +149,6 @@ class Guard:
         for lane in (self._own, self._others):
             lane.thread.shutdown(wait=False, cancel_futures=True)
 
-    def redact(self, excerpt: Excerpt) -> Context:
-        """Returns text of a document for a request, without the secrets that its cut ends or the request would hide.
-
-        Raises InSecretError if the cursor is in one.
-        """
-        return excerpt.redact(self._redactor) if self._redacts else excerpt.context
-
-    def redact_text(self, text: str) -> str:
-        """Returns a whole text without secrets, to be cut into requests."""
-        return self._redactor.redact(text) if self._redacts else text
-
     def clear(self, request: _Request, uris: Iterable[str] = ()) -> Cleared[_Request]:
         """Returns the request as it may be sent: without secrets, and with random names in place of its own.
 
@@ -174,16 +161,13 @@ class Guard:
 
     def _clean(self, request: _Request) -> _Request:
         if isinstance(request, CompletionRequest):
-            request = replace(request, tenant=self._hide(request.tenant), document=self._hide(request.document))
-            if not self._redacts:
-                return request
-            prefix, suffix = self._redactor.redact_parts([request.prefix, request.suffix], cursor=1)
-            return replace(request, prefix=prefix, suffix=suffix, stop=tuple(map(self.redact_text, request.stop)))
-        if not self._redacts:
-            return request
+            prefix, suffix = self.redactor.redact_parts([request.prefix, request.suffix], cursor=1)
+            tenant, document = map(self._hide, (request.tenant, request.document))
+            stop = tuple(map(self.redactor.redact, request.stop))
+            return replace(request, prefix=prefix, suffix=suffix, stop=stop, tenant=tenant, document=document)
         parts = [os.fsdecode(request.context), os.fsdecode(request.text)]
         has_cursor = request.ask not in ("surprisal", "probability")
-        context, text = map(os.fsencode, self._redactor.redact_parts(parts, cursor=2 if has_cursor else None))
+        context, text = map(os.fsencode, self.redactor.redact_parts(parts, cursor=2 if has_cursor else None))
         return replace(request, context=context, text=text)
 
     def _hide(self, name: str) -> str:

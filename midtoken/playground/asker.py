@@ -110,7 +110,7 @@ class Asker:
 
     async def _redact(self, asked: Question) -> Question:
         """What is shown is what is sent."""
-        context = self._guard.redact(Excerpt(Context(asked.prefix, asked.suffix)))
+        context = Excerpt(Context(asked.prefix, asked.suffix)).redact(self._guard.redactor)
         return Question(asked.number, context.prefix, context.suffix)
 
     async def _connect(self, number: int) -> Backend:

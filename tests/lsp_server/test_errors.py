@@ -4,4 +4,4 @@ from lsp_server.errors import UnexpectedError
 
 
 def test_a_defect_that_was_never_raised_has_no_location_and_no_text() -> None:
-    assert str(UnexpectedError(ValueError("secret"))) == "unexpected ValueError; please report it"
+    assert str(UnexpectedError(ValueError("secret"))) == "unexpected ValueError at an unknown place; please report it"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from inference.errors import LaunchError
+from inference.errors import LaunchError, keep_text_out_of_logs
 from lsp_server.backend import BackendFactory, CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
@@ -19,6 +19,7 @@ from tests.support.lsp_fakes import ScriptedBackend
 
 
 def main() -> NoReturn:
+    keep_text_out_of_logs()
     connect = build_connect(json.loads(Path(sys.argv[1]).read_text()))
     serve_stdio(build_server(connect, policy=Policy(os.environ)))
 
