@@ -223,7 +223,7 @@ def test_a_strategy_that_masks_every_token_is_refused_by_name(engine: RemoteEngi
     ("faults", "path", "words"),
     [
         ({"extra_token": True}, "", "makes other tokens of"),
-        ({}, "/v1", "404"),
+        ({}, "/v2", "404"),
         ({}, "9", "does not answer"),
         ({"lacks": "n_probs"}, "", "has told the probabilities of 0 of 1 rows"),
         ({"lacks": "logit_bias"}, "", "has chosen another token than"),
