@@ -53,7 +53,7 @@ class HttpClient:
         `answer_s`: the longest time for an answer. `silent_s`: the longest time between two events.
         """
         self.url, self.name = url, f"the server at {url}"
-        self.heard_at = -math.inf  # when the last event came
+        self.heard_at = -math.inf  # when the last answer or event came
         self.secret = secrets.token_bytes(16)  # it hides what the server may log
         self._answer_s, self._silent_s = answer_s, silent_s
         self._pause_until, self._pause = -math.inf, ""  # for which the server has asked, and how
@@ -76,7 +76,8 @@ class HttpClient:
                     data += part
                     if len(data) > _MAX_BYTES:
                         raise ValueError
-            return self._parse(data)
+            answer, self.heard_at = self._parse(data), time.monotonic()
+            return answer
 
     async def stream(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] = {}, max_bytes: int = _MAX_BYTES

@@ -20,10 +20,10 @@ from inference.remote.discovery import Find, RemoteServer, find_server
 from inference.remote.http_client import HttpClient, reading
 
 _log = logging.getLogger(__name__)
-_TRUST_S = 1.0  # since the last event; in a shorter time none is started again
+_TRUST_S = 1.0  # since the last answer; in a shorter time none is started again
 _PATIENCE_S = 1.0  # with a server that does not say who it is, where there is another
 _LAST_PATIENCE_S = 5.0  # and where there is none
-_IDLE_S = 5.0  # since the last event; then it is not known whether it still answers
+_IDLE_S = 5.0  # since the last answer; then it is not known whether it still answers
 _AVOID_S = 10.0  # a server that did not answer
 _SLOW_S = 5.0  # without an answer, after which another server may be faster
 _LOADING_S, _LOOK_S = 20.0, 1.0  # at the start, while one is busy
@@ -85,14 +85,20 @@ class Replica:
             if self._server and now - self.http.heard_at < _TRUST_S:
                 return
             self._checking, self._checked_at = asyncio.create_task(self._check()), now
-            self._checking.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._checking.add_done_callback(self._note_failure)
         checking = self._checking
         while not checking.done():
             left_s = max(self._checked_at, self.http.heard_at) + patience_s - time.monotonic()
             if left_s <= 0:
-                raise ServerUnreachableError(f"{self.http.name} does not answer: it was silent for too long")
+                checking.cancel()  # its connection may be dead
             await asyncio.wait({checking}, timeout=left_s)
+        if checking.cancelled():
+            raise ServerUnreachableError(f"{self.http.name} does not answer: it was silent for too long")
         checking.result()
+
+    def _note_failure(self, checking: asyncio.Task[None]) -> None:
+        if checking.cancelled() or checking.exception():
+            self._server = None
 
     def look(self) -> None:
         """Finds out whether it will do, if it was silent for a while. Nobody waits for that."""

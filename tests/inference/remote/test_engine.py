@@ -1,6 +1,7 @@
 """The engine in front of a server of llama.cpp's kind: what it sends, and what becomes of failures and endings."""
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -158,6 +159,12 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
         ({"answers": [(200, _EVENTS, "data: null\n\n")]}, ServerError, "the probabilities of 0 of"),
         ({"drops_after": 3}, ServerUnreachableError, "does not answer: it has closed the connection"),
         ({"ends_after": 3}, ServerError, "has ended its answer without a reason"),
+        ({"falls_silent_after": 3}, ServerUnreachableError, "does not answer: it was silent for too long"),
+        ({"spoils": {"tokens": [10**6]}}, ServerError, "has chosen the token '1000000', which its model does not have"),
+        ({"spoils": {"tokens": [-1]}}, ServerError, "has chosen the token '-1'"),
+        ({"spoils": {"tokens": ["x"]}}, ServerError, "another form"),
+        ({"spoils": {"index": 10**6}}, ServerError, "has told the probabilities of"),
+        ({"answers": [(200, _EVENTS, 'data: {"index": 0, "tokens": NaN}\n\n')]}, ServerError, "sends no JSON"),
     ],
 )
 def test_what_goes_wrong_at_the_server_or_before_it_is_one_sentence_and_fails_its_request_only(
@@ -230,6 +237,12 @@ def test_a_strategy_that_masks_every_token_is_refused_by_name(engine: RemoteEngi
         ({"lacks": "return_tokens"}, "", "does not write one token"),
         ({"changes": {"total_slots": 0}}, "", "does not describe its slots"),
         ({"changes": {"default_generation_settings": None}}, "", "does not describe its slots"),
+        *(
+            ({"changes": {"default_generation_settings": {"n_ctx": each}}}, "", "does not describe its slots")
+            for each in (-1, 0.5, True, "512", 10**30)
+        ),
+        ({"changes": {"total_slots": math.nan}}, "", "sends no JSON"),
+        ({"changes": {"total_slots": math.inf}}, "", "sends no JSON"),
         ({"changes": {"tokens": None}}, "", "answers in another form"),
         ({"is_raw": False}, "", "tells other log probabilities for a token alone"),
     ],
@@ -288,6 +301,45 @@ def test_a_silent_server_is_left_though_each_key_supersedes_its_request(
     several.close()
     assert any(sink.chunks and sink.text for sink in sinks)
     assert most <= 4  # one that asks who it is, and those of the last requests
+
+
+def test_another_server_takes_the_place_of_one_that_falls_silent_in_a_request(
+    several: RemoteEngine, server: FakeLlamaServer
+) -> None:
+    document = next(_find_documents(several, server))
+    text = complete(several, CompletionRequest(_NOD, max_tokens=2, document=document)).text
+    server.falls_silent_after = 0
+    for _ in range(2):
+        assert complete(several, CompletionRequest(_NOD, max_tokens=2, document=document)).text == text
+    assert not several.problem
+
+
+def test_what_is_known_against_all_servers_is_told_beside_the_heartbeat(
+    engine: RemoteEngine, server: FakeLlamaServer
+) -> None:
+    assert not engine.problem
+    server.answers = [(503, *_JSON)]
+    with pytest.raises(OverloadedError):
+        complete(engine, CompletionRequest(_NOD, max_tokens=1))
+    assert "is busy (status 503)" in engine.problem
+    complete(engine, CompletionRequest(_NOD, max_tokens=1))
+    assert not engine.problem
+
+
+@pytest.mark.usefixtures("server")
+def test_a_panic_of_a_library_fails_its_request_only(engine: RemoteEngine) -> None:
+    class PanicError(BaseException): ...
+
+    class Panicking:
+        healing, is_prefetch, deadline_ms, tenant, document = Healing.EXACT, False, None, "", ""
+
+        @property
+        def max_tokens(self) -> int:
+            raise PanicError
+
+    with pytest.raises(ServerError, match="PanicError"):
+        complete(engine, cast("Any", Panicking()))
+    assert complete(engine, CompletionRequest(_NOD, max_tokens=2)).text
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])
