@@ -36,6 +36,8 @@ _WORK_PER_ROW = 1 / 64  # in passes. It costs more, but nobody is to lose their 
 class Engine:
     """Completes text with one model."""
 
+    problem = ""  # it has the model
+
     def __init__(
         self,
         config: EngineConfig,

@@ -162,8 +162,8 @@ _Form = CompletionForm | InfillForm
 class Backend(CompletionBackend, Protocol):
     """Answers completions, and says whether its model lives: `midtoken.connection.Connection`."""
 
-    async def read_heartbeat_ms(self) -> float:
-        """Returns for how long the model has made no progress. Raises ServerError."""
+    async def read_description(self) -> tuple[object, object, str]:
+        """Returns, as the last, why no request would be answered now. Raises ServerError."""
 
 
 class _SupersededError(MidtokenError):
@@ -215,8 +215,10 @@ class _Front:
             return _refuse(_find_status(error), str(to_midtoken_error(error)))
 
     async def tell_health(self, _request: web.Request) -> web.Response:
-        """Answers once the model does."""
-        await self._backend.read_heartbeat_ms()
+        """Answers once the model does. Raises ServerUnreachableError while its engine does not."""
+        *_, problem = await self._backend.read_description()
+        if problem:
+            raise ServerUnreachableError(problem)
         return web.json_response({"status": "ok"})
 
     async def list_models(self, _request: web.Request) -> web.Response:

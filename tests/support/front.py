@@ -28,11 +28,12 @@ _STATS = CompletionStats(
 
 class FedModel(FedBackend):
     failure: Exception | None = None
+    problem = ""
 
-    async def read_heartbeat_ms(self) -> float:
+    async def read_description(self) -> tuple[object, object, str]:
         if self.failure is not None:
             raise self.failure
-        return 0.0
+        return None, "", self.problem
 
 
 class FrontClient:

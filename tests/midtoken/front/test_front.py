@@ -20,8 +20,7 @@ from midtoken.front.app import open_front
 from midtoken.front.asked import split_prompt
 from tests.support.front import FedModel, FrontClient, last_chunk, open_door, run_front
 
-_COMPLETION, _INFILL = "/v1/completions", "/infill"
-
+_COMPLETION, _INFILL, _HEALTH = "/v1/completions", "/infill", "/health"
 
 _OTHERS = [{"text": "a = 1\n", "filename": "a.py", "time": 3}, {"text": "b = 2\n"}]
 _TIMINGS = {
@@ -290,12 +289,18 @@ async def test_a_failure_has_a_status(
 
 async def test_health_and_models(front: FrontClient) -> None:
     shown = []
-    for path, failure in (("/v1/models", None), ("/health", None), ("/health", ServerUnreachableError("gone"))):
-        front.model.failure = failure
+    gone = ServerUnreachableError("gone")
+    for path, failure, problem in (
+        ("/v1/models", None, ""),
+        (_HEALTH, None, ""),
+        (_HEALTH, gone, ""),
+        (_HEALTH, None, "x"),
+    ):
+        front.model.failure, front.model.problem = failure, problem
         async with front.session.get(f"{front.url}{path}") as response:
             shown.append((response.status, await response.json()))
     assert [each["id"] for each in shown[0][1]["data"]] == ["default"]
-    assert (shown[1], shown[2][0]) == ((200, {"status": "ok"}), 503)
+    assert (shown[1], shown[2][0], shown[3][0]) == ((200, {"status": "ok"}), 503, 503)
     assert (await front.post("/v1/embeddings", {}))[0] == 404
 
 
