@@ -1,6 +1,7 @@
 """The port for editors, in this process, before a model that the test feeds."""
 
 import asyncio
+import io
 import json
 from argparse import Namespace
 from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -45,7 +46,7 @@ class FrontClient:
     async def post(self, path: str, body: object, headers: Mapping[str, str] = {}) -> tuple[int, str]:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **headers}
-        async with self.session.post(f"{self.url}{path}", data=data, headers=sent) as response:
+        async with self.session.post(f"{self.url}{path}", data=io.BytesIO(data), headers=sent) as response:
             return response.status, await response.text()
 
     async def begin(self, request: Coroutine[Any, Any, _Answer]) -> tuple[asyncio.Task[_Answer], FedStream]:
