@@ -74,6 +74,13 @@ def refuse(error: type[MidtokenError], reasons: Mapping[str, object]) -> None:
             raise error(reason)
 
 
+def as_failure(error: BaseException) -> BaseException:
+    """The error, unless it ends the process. A panic of a library in Rust is no Exception, and fails one request."""
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        raise error
+    return error
+
+
 def describe_failure(error: BaseException) -> str:
     """The error's type and the calls that led to it, innermost last.
 

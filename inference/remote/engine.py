@@ -31,6 +31,7 @@ from inference.errors import (
     ModelError,
     OverloadedError,
     ServerError,
+    as_failure,
     quote,
     to_public_error,
 )
@@ -155,7 +156,7 @@ class RemoteEngine:
             if not job.is_finished:
                 job.sink.fail(ServerError("the server is shutting down"))
         except BaseException as error:  # a library's panic is no Exception, and the client waits for the sink
-            job.sink.fail(to_public_error(error, _log.error))
+            job.sink.fail(to_public_error(as_failure(error), _log.error))
         finally:
             del self._jobs[job]
 

@@ -110,11 +110,11 @@ class _Full(asyncio.Protocol):
 
 
 async def _pass_on(path: Path, room: asyncio.Semaphore, *client: Any) -> None:
-    if room.locked():
-        return client[1].close()
-    async with room:
-        with contextlib.suppress(OSError):  # tritonserver is being started again
-            await pass_on(client, partial(asyncio.open_unix_connection, path))
+    with contextlib.closing(client[1]):
+        if not room.locked():
+            async with room:
+                with contextlib.suppress(OSError):  # tritonserver is being started again
+                    await pass_on(client, partial(asyncio.open_unix_connection, path))
 
 
 @contextlib.asynccontextmanager
