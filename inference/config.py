@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,20 +77,21 @@ def find_engine_urls(text: str) -> list[str]:
     """
     if "@" in text:
         raise ModelError("an engine's address has no user and no password: its key is in MIDTOKEN_ENGINE_KEY or a file")
-    urls = []
-    for url in map(str.strip, text.split(",")):
-        try:
-            parts = urlsplit(url)
-            is_right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            is_right = False
-        if not is_right or parts.query or parts.fragment:
-            shown = quote(url.partition("?")[0])
-            raise ModelError(
-                f"an engine's address is one such as http://127.0.0.1:8080, not {shown}; commas separate several"
-            )
-        urls.append(f"{parts.scheme}://{parts.netloc}{re.sub('(/v1)?/*$', '', parts.path)}")
-    return urls
+    return [_read_engine_url(each.strip()) for each in text.split(",")]
+
+
+def _read_engine_url(url: str) -> str:
+    with suppress(ValueError):  # of its port, or of brackets
+        parts = urlsplit(url)
+        if (
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and parts.port != 0
+            and not parts.query + parts.fragment
+        ):
+            return f"{parts.scheme}://{parts.netloc}{re.sub('(/v1)?/*$', '', parts.path)}"
+    shown = quote(url.partition("?")[0])
+    raise ModelError(f"an engine's address is one such as http://127.0.0.1:8080, not {shown}; commas separate several")
 
 
 def strings_from_environment(environment: Mapping[str, str]) -> dict[str, str]:

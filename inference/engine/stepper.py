@@ -93,7 +93,9 @@ class Stepper:
             if len(by_job) == 1:
                 asked[0][0].job.failure = asked[0][0].job.failure or as_failure(error)
                 return
-            _log.warning("a step of several requests failed with %s; each is tried alone", describe_failure(as_failure(error)))
+            _log.warning(
+                "a step of several requests failed with %s; each is tried alone", describe_failure(as_failure(error))
+            )
         else:
             yield asked, results, 1e3 * (self._clock() - started_at)
             return

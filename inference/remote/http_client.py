@@ -149,7 +149,7 @@ class HttpClient:
 
     def _parse(self, data: bytes | bytearray) -> dict[str, Any]:
         try:
-            result = json.loads(data, parse_constant=_refuse_constant)
+            result = json.loads(data, parse_constant=int)  # which refuses NaN and Infinity: they are no JSON
         except (ValueError, RecursionError):
             result = None
         if not isinstance(result, dict):
@@ -169,10 +169,6 @@ async def _read_lines(response: aiohttp.ClientResponse, max_bytes: int) -> Async
         if len(line) > max_bytes:
             raise ValueError
     yield bytes(line)
-
-
-def _refuse_constant(_name: str) -> None:
-    raise ValueError  # NaN and Infinity are no JSON
 
 
 def _find_proxy(url: str) -> str | None:

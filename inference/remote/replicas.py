@@ -26,7 +26,6 @@ _LAST_PATIENCE_S = 5.0  # and where there is none
 _IDLE_S = 5.0  # since the last answer; then it is not known whether it still answers
 _AVOID_S = 10.0  # a server that did not answer
 _SLOW_S = 5.0  # without an answer, after which another server may be faster
-_LOADING_S, _LOOK_S = 20.0, 1.0  # at the start, while one is busy
 _GRACE_S = 2.0  # at the start, once another one will do
 T = TypeVar("T")
 
@@ -194,23 +193,18 @@ class Replicas:
     async def open(self) -> None:
         """Checks all, but waits for none long once one will do. One that will not is checked again before it is used.
 
-        Where none will and one is busy, as llama.cpp's server is while it loads, it waits a little; then requests are
-        told so. Raises as `Replica.check`.
+        Where none will, a busy one is enough, as llama.cpp's server is while it loads: requests are told so.
+        Raises as `Replica.check`.
         """
-        started_at = time.monotonic()
-        while True:
-            failures: list[MidtokenError] = []
-            checks = [asyncio.ensure_future(each.find_failure()) for each in self._all]
-            for check in asyncio.as_completed(checks):
-                if not (failure := await check):
-                    await asyncio.wait(checks, timeout=_GRACE_S)
-                    return
-                failures.append(failure)
-            if not any(isinstance(error, OverloadedError) for error in failures):
-                raise failures[0]
-            if time.monotonic() - started_at > _LOADING_S:
+        failures: list[MidtokenError] = []
+        checks = [asyncio.ensure_future(each.find_failure()) for each in self._all]
+        for check in asyncio.as_completed(checks):
+            if not (failure := await check):
+                await asyncio.wait(checks, timeout=_GRACE_S)
                 return
-            await asyncio.sleep(_LOOK_S)
+            failures.append(failure)
+        if not any(isinstance(error, OverloadedError) for error in failures):
+            raise failures[0]
 
     def order(self, request: CompletionRequest) -> list[tuple[Replica, float]]:
         """All of them, in the order in which they are asked, each with the patience that it deserves."""

@@ -359,10 +359,12 @@ def test_one_server_that_will_do_is_enough_for_a_start(
         assert complete(several, CompletionRequest(_NOD, max_tokens=1)).text
 
 
-def test_a_server_that_still_loads_is_waited_for(server: FakeLlamaServer) -> None:
-    server.answers = [(503, *_JSON)]
-    _load(server).close()
-    assert not server.answers
+def test_a_server_that_still_loads_is_said_to_be_busy_until_it_has(server: FakeLlamaServer) -> None:
+    server.answers = [(503, *_JSON)] * 2
+    with closing(_load(server)) as engine:
+        with pytest.raises(OverloadedError, match="is busy"):
+            complete(engine, CompletionRequest(_NOD, max_tokens=1))
+        assert complete(engine, CompletionRequest(_NOD, max_tokens=1)).text
 
 
 def test_a_failure_that_lasts_is_logged_once(server: FakeLlamaServer, caplog: pytest.LogCaptureFixture) -> None:
