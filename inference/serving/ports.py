@@ -7,8 +7,10 @@ it: any user of the machine, and any web page in a browser, can send requests to
 import asyncio
 import contextlib
 import io
+import logging
 import re
 import ssl
+import time
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any  # a pair of streams is passed as two arguments
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.typedefs import Handler
 
+from inference.errors import describe_failure
 from inference.platforms import timeout
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import find_stranger, listen, pass_on
@@ -25,6 +28,7 @@ from inference.serving.private_files import make_private_folder, open_folder
 from inference.serving.triton_installation import SOCKETS
 
 MAX_BODY_BYTES = 4 * 2**20  # twice the longest text
+LOG_TIME = "%Y-%m-%d %H:%M:%S"
 _MAX_CONNECTIONS = 512  # to one port, of the 1,024 files that a process may usually open
 _PATIENCE_S = 30.0  # with a client that sends a body, and with one that sends no whole head of a request
 _MAX_BRACKETS = 1000  # tritonserver 2.51 ends at a body that is nested too deep; a request has one, and one for `stop`
@@ -84,6 +88,7 @@ async def serve_http(
         access_log=None,
         handler_cancellation=True,
         shutdown_timeout=_END_S,
+        logger=_make_logger(),
         keepalive_timeout=patience_s,
         auto_decompress=False,
     )
@@ -100,6 +105,20 @@ async def serve_http(
     finally:
         listening.close()
         await runner.cleanup()
+
+
+def _make_logger() -> logging.Logger:
+    """What aiohttp logs of a request that is no HTTP has parts of it, which may be text."""
+    logger = logging.getLogger(f"{__name__}.http")
+    logger.addFilter(_keep_text_out)
+    return logger
+
+
+def _keep_text_out(record: logging.LogRecord) -> bool:
+    if record.exc_info and record.exc_info[1]:
+        record.msg, record.args = "%s %s", (time.strftime(LOG_TIME), describe_failure(record.exc_info[1]))
+        record.exc_info = None
+    return True
 
 
 class _Full(asyncio.Protocol):

@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerUnreachableError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from inference.serving.ports import MAX_BODY_BYTES, serve_http
+from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
 from lsp_server.context import Context
 from lsp_server.errors import NotSentError, to_midtoken_error
@@ -334,7 +334,7 @@ def _note_refusal(request: web.Request, status: int) -> None:
     """Logs it without anything that the client has written, which may be text."""
     if status != 499:  # with each key
         path = request.path if request.match_info.http_exception is None else "another address"
-        _log.warning("%s %s: status %d, %s", time.strftime("%Y-%m-%d %H:%M:%S"), path, status, _find_type(status))
+        _log.warning("%s %s: status %d, %s", time.strftime(LOG_TIME), path, status, _find_type(status))
 
 
 def _refuse(request: web.Request, status: int, reason: str) -> web.Response:
