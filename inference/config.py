@@ -3,9 +3,11 @@
 import dataclasses
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from inference.errors import ModelError, check_ranges, quote
 
@@ -66,6 +68,30 @@ def config_from_strings(strings: Mapping[str, str]) -> EngineConfig:
     if "model_dir" not in values:
         raise ModelError(f"model_dir is not set: give it in config.pbtxt or as {_VARIABLE_PREFIX}MODEL_DIR")
     return EngineConfig(**values)
+
+
+def find_engine_urls(text: str) -> list[str]:
+    """The addresses in an `engine_url`, without the /v1 that clients of OpenAI's need at the end.
+
+    Raises ModelError for what is none. It does not repeat a password.
+    """
+    if "@" in text:
+        raise ModelError("an engine's address has no user and no password: its key is in MIDTOKEN_ENGINE_KEY or a file")
+    return [_read_engine_url(each.strip()) for each in text.split(",")]
+
+
+def _read_engine_url(url: str) -> str:
+    with suppress(ValueError):  # of its port, or of brackets
+        parts = urlsplit(url)
+        if (
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and parts.port != 0
+            and not parts.query + parts.fragment
+        ):
+            return f"{parts.scheme}://{parts.netloc}{re.sub('(/v1)?/*$', '', parts.path)}"
+    shown = quote(url.partition("?")[0])
+    raise ModelError(f"an engine's address is one such as http://127.0.0.1:8080, not {shown}; commas separate several")
 
 
 def strings_from_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -108,6 +108,13 @@ def _log_uncaught(found: Any, *exception: Any) -> None:
     _log.error("%s", describe_failure(exception[0] if exception else found.exc_value))
 
 
+def as_failure(error: BaseException) -> BaseException:
+    """The error, unless it ends the process. A panic of a library in Rust is no Exception, and fails one request."""
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        raise error
+    return error
+
+
 def describe_failure(error: BaseException) -> str:
     """The error's type and the calls that led to it, innermost last.
 

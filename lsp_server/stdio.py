@@ -41,7 +41,7 @@ def _read(descriptor: int, stream: asyncio.StreamReader, loop: asyncio.AbstractE
         loop.call_soon_threadsafe(stream.set_exception, error)
 
 
-MAX_BODY_BYTES = 64 * 2**20
+MAX_BODY_BYTES, _MAX_HEADER_BYTES = 64 * 2**20, 2**16
 _FIELD = re.compile(rb"([^:\r\n]+: [^\r\n]*)?\r\n")
 _LENGTH = re.compile(rb"^content-length: (\d{1,20})\r$", re.IGNORECASE | re.MULTILINE)
 
@@ -76,8 +76,10 @@ async def read_body(reader: asyncio.StreamReader) -> bytes | None:
             line = await reader.readline()
             if not header + line:
                 return None
-            if not _FIELD.fullmatch(line):
-                raise BrokenInputError("a line of a header is not a name, a colon, a blank, a value and CRLF")
+            if not _FIELD.fullmatch(line) or len(header) > _MAX_HEADER_BYTES:
+                raise BrokenInputError(
+                    "a line of a header is not a name, a colon, a blank, a value and CRLF, or too much"
+                )
             header = (header + line).lstrip()  # some clients send an empty line after a body
         length = _LENGTH.search(header)
         if length is None or int(length[1]) > MAX_BODY_BYTES:

@@ -31,6 +31,7 @@ class Connection:
         self.url = self._client.url
         self._lease = lease
         self.read_heartbeat_ms = self._client.read_heartbeat_ms
+        self.read_description = self._client.read_description
         self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any
         self.runs_as = ""  # the type of numbers, the threads, and why
 
@@ -57,8 +58,7 @@ class Connection:
             lease = await lease_server(arguments.entry, arguments.build_shared_command(idle_s), on_progress)
             connection = cls(ServerAddress(lease.url, None), lease)
         try:
-            await connection.read_heartbeat_ms()
-            connection.languages, connection.runs_as = await connection._client.read_description()
+            connection.languages, connection.runs_as, _ = await connection.read_description()
         except BaseException:
             await connection.close()
             raise

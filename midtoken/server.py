@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from inference.config import EngineConfig, strings_from_environment
+from inference.config import EngineConfig, find_engine_urls, strings_from_environment
 from inference.errors import LaunchError
 from inference.model_folder import check_model_folder, find_tokenizer_file
 from inference.platforms import Self, is_own
@@ -147,8 +147,8 @@ class ServerArguments:
             check_model_folder(model_dir)
         else:
             find_tokenizer_file(model_dir)
-            for url in options.engine.split(","):
-                _check_engine(url.strip())
+            for url in find_engine_urls(options.engine):
+                _check_engine(url)
         if options.threads is not None and options.threads < 1:
             raise LaunchError(f"--threads must be 1 or more, not {options.threads}")
         environment, key_file = (
@@ -162,7 +162,7 @@ class ServerArguments:
             num_threads=options.threads,
             graph_dir=find_cache_dir(),
             fill_in_layout=environment.get("fill_in_layout") or _DEFAULTS.fill_in_layout,
-            engine_url=options.engine or "",
+            engine_url=",".join(find_engine_urls(options.engine)) if options.engine else "",
             engine_key=read_key(key_file, "--engine-key", environment.get("engine_key", "")),
         )
         repository = (options.model_repository or find_model_repository()).resolve()
@@ -217,11 +217,9 @@ def read_key(path: Path | None, option: str, default: str) -> str:
 
 
 def _check_engine(url: str) -> None:
-    """Raises UsageError for an address that is none, or to which text would go unencrypted."""
+    """Raises UsageError for an address to which text would go unencrypted."""
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        raise UsageError(f"--engine is an address such as http://127.0.0.1:8080, or several with commas, not {url!r}")
-    if parts.scheme == "http" and not all(map(is_loopback, _find_addresses(parts.hostname, _resolve))):
+    if parts.scheme == "http" and not all(map(is_loopback, _find_addresses(parts.hostname or "", _resolve))):
         raise UsageError(f"{parts.hostname} is not this machine, and text would go there unencrypted: use https")
 
 

@@ -120,13 +120,13 @@ def may_be_remote(options: argparse.Namespace) -> bool:
     """True if the text may reach another machine: it reaches none without one of these arguments."""
     addresses = (getattr(options, "server", None) or "", *(options.engine or "").replace(",", " ").split())
     is_named = any(getattr(options, name, None) for name in ("tls", "tls_ca", "insecure"))
-    return is_named or any(address.startswith(("grpcs://", "https://")) for address in addresses)
+    return is_named or any(address.lower().startswith(("grpcs://", "https://")) for address in addresses)
 
 
 def _parse_address(text: str) -> str:
     host, _, port = text.removeprefix("grpcs://").rpartition(":")
     if text.startswith("unix:/"):
         return text
-    if not host or "/" in host or not port.isdecimal():
+    if not host or "/" in host or not port.isdecimal() or int(port) > 65_535:
         raise argparse.ArgumentTypeError(f"a host and the server's gRPC port, as in 127.0.0.1:8001, not {text!r}")
     return text

@@ -23,7 +23,7 @@ class Vocabulary:
 
     def has(self, token_id: int) -> bool:
         """True for a token, text or not; false for padding."""
-        return token_id < self.num_rows and (bool(self.token_bytes[token_id]) or token_id in self.special_ids)
+        return 0 <= token_id < self.num_rows and (bool(self.token_bytes[token_id]) or token_id in self.special_ids)
 
     def special_id(self, name: str) -> int | None:
         """The id of the special token called `name`, or None if there is no such token."""

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inference.characters.token_string import PassWatch
-from inference.errors import MidtokenError, OverloadedError, ServerError, refuse, tell_failure, to_public_error
+from inference.errors import (
+    MidtokenError,
+    OverloadedError,
+    ServerError,
+    as_failure,
+    refuse,
+    tell_failure,
+    to_public_error,
+)
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.heartbeat import Heartbeat
 
@@ -113,8 +121,8 @@ class CharacterWorker:
             try:
                 queued.check(self._clock(), self._is_closed)
                 queued.sink.send(self._find_answerer()(queued.request))
-            except Exception as error:  # an error of one request must not end the thread
-                tell_failure(queued.sink.fail, to_public_error(error, _log.error), _log.error)
+            except BaseException as error:  # an error of one request must not end the thread
+                tell_failure(queued.sink.fail, to_public_error(as_failure(error), _log.error), _log.error)
             del queued  # so that it is freed while the thread waits for the next one
         for queued in self._waiting:
             tell_failure(queued.sink.fail, ServerError(_CLOSED), _log.error)

@@ -19,6 +19,7 @@ from inference.errors import (
     MidtokenError,
     OverloadedError,
     ServerError,
+    as_failure,
     describe_failure,
     tell_failure,
     to_public_error,
@@ -35,6 +36,8 @@ _WORK_PER_ROW = 1 / 64  # in passes. It costs more, but nobody is to lose their 
 
 class Engine:
     """Completes text with one model."""
+
+    problem = ""  # it has the model
 
     def __init__(
         self,
@@ -227,12 +230,12 @@ class Engine:
         """Returns whether it succeeded. If not, the job has failed, and no other one."""
         try:
             act()
-        except Exception as error:
-            self._fail(job, error)
+        except BaseException as error:
+            self._fail(job, as_failure(error))
             return False
         return True
 
-    def _fail(self, job: Job, error: Exception) -> None:
+    def _fail(self, job: Job, error: BaseException) -> None:
         self._remove(job)
         public = to_public_error(error, _log.error)
         # Without its traceback, which refers to the candidates, and so to the sequences.

@@ -19,7 +19,7 @@ from inference.engine.prompt import Prompt, PromptBuilder
 from inference.engine.scheduler import PrefillSpeed
 from inference.engine.sink import ChunkSink
 from inference.engine.stopping import LineRule
-from inference.errors import InvalidRequestError
+from inference.errors import InvalidRequestError, as_failure
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import (
@@ -81,7 +81,7 @@ class Job:
     num_remembered: int = 0  # of its context's tokens, before it begins
     will_be_late: bool = False
     explanation: Explanation | None = None
-    failure: Exception | None = None  # why it cannot continue
+    failure: BaseException | None = None  # why it cannot continue
 
     @property
     def max_cached_tokens(self) -> int:
@@ -124,8 +124,8 @@ class Job:
         """Records an exception raised inside the context as the failure of this job only."""
         try:
             yield
-        except Exception as error:
-            self.failure = self.failure or error
+        except BaseException as error:
+            self.failure = self.failure or as_failure(error)
 
     def prepare(self) -> None:
         """Builds the prompt. Raises InvalidRequestError if the request does not fit in the model's window."""

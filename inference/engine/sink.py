@@ -25,6 +25,10 @@ class CompletionEngine(Protocol):
 
     runs_as: str  # the type of numbers, the threads, and why
 
+    @property
+    def problem(self) -> str:
+        """Why no request would be answered now, as far as that is known; empty if one would. Thread-safe."""
+
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
         """Queues the request; its chunks go to `sink`. Raises OverloadedError or ServerError."""
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from inference.engine.job import Candidate, EngineParts, Job
-from inference.errors import describe_failure
+from inference.errors import as_failure, describe_failure
 from inference.model.language_model import Part, SampleRequest
 
 _log = logging.getLogger(__name__)
@@ -89,11 +89,13 @@ class Stepper:
         started_at = self._clock()
         try:
             results = call([each for _, each in asked]) if asked else []
-        except Exception as error:
+        except BaseException as error:  # which this deletes: its traceback refers to the sequences
             if len(by_job) == 1:
-                asked[0][0].job.failure = asked[0][0].job.failure or error
+                asked[0][0].job.failure = asked[0][0].job.failure or as_failure(error)
                 return
-            _log.warning("a step of several requests failed with %s; each is tried alone", describe_failure(error))
+            _log.warning(
+                "a step of several requests failed with %s; each is tried alone", describe_failure(as_failure(error))
+            )
         else:
             yield asked, results, 1e3 * (self._clock() - started_at)
             return

@@ -60,7 +60,7 @@ class Adapter:
         self._triton, self._types = triton, types | HEARTBEAT_TYPES
         self._read, self._write = read, write
         self._cancels = CancelWatch()
-        self.description: dict[str, Array] = {}  # beside the answer to a heartbeat
+        self.describe: Callable[[], dict[str, Array]] = dict  # beside the answer to a heartbeat
         self.note_end: Callable[[Any], object] = lambda _end: None  # gets the last part, or the error
 
     def read_config(self, args: dict[str, str], environment: Mapping[str, str]) -> EngineConfig:
@@ -86,7 +86,7 @@ class Adapter:
     def _take(self, request: Any, sink: "Sink") -> None:
         arrays = read_inputs(request, self._triton.get_input_tensor_by_name, self._types)
         if asks_for_heartbeat(arrays):
-            sink.end(heartbeat_to_arrays(self.engine.measure_heartbeat_ms()) | self.description)
+            sink.end(heartbeat_to_arrays(self.engine.measure_heartbeat_ms()) | self.describe())
             return
         arrays.pop(HEARTBEAT, None)
         self.engine.submit(self._read(arrays), sink)

@@ -21,7 +21,7 @@ from inference.protocol.arrays import Array, FieldTypes, fields_from_arrays, fie
 END = 256  # the index of the end of the text in a distribution, after the 256 bytes
 MAX_TEXT_BYTES = 16 * 1024  # requests are answered one at a time, and each byte may take a forward pass
 MAX_ENUMERATED_BYTES = 16  # takes seconds; the number of tokenizations almost doubles with each byte
-MAX_CONTEXT_BYTES = 8 * 1024 * 1024
+MAX_CONTEXT_BYTES = 2 * 1024 * 1024
 MAX_WIDTH = 1024
 MAX_MEMBERS = 64
 MAX_NEW = 4096  # bytes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from inference.errors import InvalidRequestError, check_ranges, refuse
 from inference.platforms import StrEnum
 
-MAX_TEXT_BYTES = 8 * 1024 * 1024
+MAX_TEXT_BYTES = 2 * 1024 * 1024  # more than any window; each byte is looked at for secrets
 MAX_NAME_BYTES = 1024
 MAX_STOP_STRINGS = 16
 MAX_NEW_TOKENS = 4096

@@ -54,7 +54,8 @@ CHUNK_TYPES: FieldTypes = {
 # Beside the answer to a heartbeat, of shape [num_languages]: those that the model knows. Absent: any.
 LANGUAGES = "languages"
 RUNS_AS = "runs_as"  # and a text: the type of numbers, the threads, and why
-DESCRIPTION_TYPES: FieldTypes = {LANGUAGES: ("BYTES", np.object_), RUNS_AS: ("BYTES", np.object_)}
+PROBLEM = "problem"  # and why no request would be answered now; absent if one would
+DESCRIPTION_TYPES: FieldTypes = dict.fromkeys((LANGUAGES, RUNS_AS, PROBLEM), ("BYTES", np.object_))
 
 
 def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
@@ -95,20 +96,20 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     )
 
 
-def description_to_arrays(languages: tuple[str, ...], runs_as: str) -> dict[str, Array]:
-    """The arrays of the languages that the model knows (empty: any) and of how it runs (empty: as it was told)."""
-    texts = {LANGUAGES: languages, RUNS_AS: (runs_as,) if runs_as else ()}
-    return {name: to_array(values, np.object_) for name, values in texts.items() if values}
+def description_to_arrays(languages: tuple[str, ...], runs_as: str, problem: str) -> dict[str, Array]:
+    """The arrays of the languages that the model knows (empty: any), of how it runs, and of PROBLEM."""
+    texts = {LANGUAGES: languages, RUNS_AS: (runs_as,), PROBLEM: (problem,)}
+    return {name: to_array(values, np.object_) for name, values in texts.items() if any(values)}
 
 
-def description_from_arrays(arrays: Mapping[str, Array]) -> tuple[tuple[str, ...] | None, str]:
-    """The languages beside a heartbeat (None: any), and how the model runs."""
+def description_from_arrays(arrays: Mapping[str, Array]) -> tuple[tuple[str, ...] | None, str, str]:
+    """The languages beside a heartbeat (None: any), how the model runs, and why it would not answer now."""
     texts = {
         name: tuple(to_text(name, item) for item in array.reshape(-1))
         for name, array in arrays.items()
         if name in DESCRIPTION_TYPES
     }
-    return texts.get(LANGUAGES), "".join(texts.get(RUNS_AS, ()))
+    return texts.get(LANGUAGES), "".join(texts.get(RUNS_AS, ())), "".join(texts.get(PROBLEM, ()))
 
 
 def _read_explanation(fields: dict[str, Any]) -> Explanation:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
+from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig, find_engine_urls
 from inference.engine.answer import Answer, build_limits
 from inference.engine.explanation import build_explanation
 from inference.engine.fill_in import choose_fill_in
@@ -31,6 +31,8 @@ from inference.errors import (
     ModelError,
     OverloadedError,
     ServerError,
+    as_failure,
+    quote,
     to_public_error,
 )
 from inference.healing.heal_point import encode_text
@@ -49,7 +51,6 @@ from trie_cache.vocabulary import Vocabulary
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.01  # between looks at cancels and deadlines
 _BEAT_S = 0.5
-_PATIENCE_S = 1.0  # with a server that does not say who it is, where there is another
 _MORE = (0, 2000, 2**20)  # tokens of each row, where one is drawn: as usual, and if that is too little; all of them
 _NEGLIGIBLE = math.log(0.001)  # of a probability; the server's own differ by more from run to run
 T = TypeVar("T")
@@ -74,8 +75,8 @@ def load_remote_engine(config: EngineConfig, find: Find = find_server) -> "Remot
 
 async def _open(config: EngineConfig, sample: Sequence[tuple[str, tuple[int, ...]]], find: Find) -> Replicas:
     """The servers. Raises ModelError or ServerError."""
-    urls = config.engine_url.split(",")
-    replicas = Replicas([Replica(HttpClient(url.strip(), config.engine_key), sample, find) for url in urls])
+    urls = find_engine_urls(config.engine_url)
+    replicas = Replicas([Replica(HttpClient(url, config.engine_key), sample, find) for url in urls])
     try:
         await replicas.open()
     except BaseException:
@@ -111,6 +112,11 @@ class RemoteEngine:
             if self._is_closed:
                 raise OverloadedError("the engine is shutting down")
             self._loop.call(self._start, job)
+
+    @property
+    def problem(self) -> str:
+        self._loop.call(self._replicas.look)
+        return self._replicas.problem
 
     def measure_heartbeat_ms(self) -> float:
         return self._loop.measure_lag_ms()
@@ -149,8 +155,8 @@ class RemoteEngine:
             work.cancel()
             if not job.is_finished:
                 job.sink.fail(ServerError("the server is shutting down"))
-        except Exception as error:
-            job.sink.fail(to_public_error(error, _log.error))
+        except BaseException as error:  # a library's panic is no Exception, and the client waits for the sink
+            job.sink.fail(to_public_error(as_failure(error), _log.error))
         finally:
             del self._jobs[job]
 
@@ -161,23 +167,25 @@ class RemoteEngine:
 
     async def _complete(self, job: Job) -> None:
         """Completes it with the first server that answers. Once text was sent, no other one is asked."""
-        job.prepare()
-        *others, last = self._replicas.order(job.request)
-        for replica, patience_s in [*((each, _PATIENCE_S) for each in others), (last, math.inf)]:
+        order = self._replicas.order(job.request)
+        for replica, patience_s in order:
             try:
-                return await self._complete_with(replica, job, patience_s)
+                server = await replica.find(patience_s)  # which tells how long a prompt can be
+                if not job.is_prepared:
+                    job.prepare()
+                return await replica.ask(partial(self._complete_with, server, job), patience_s)
             except (ServerError, OverloadedError, ModelError) as error:
                 replica.avoid(error)
-                if job.costs.first_chunk_ms or replica is last:
+                if job.costs.first_chunk_ms or replica is order[-1][0]:
                     raise
 
-    async def _complete_with(self, replica: Replica, job: Job, patience_s: float) -> None:
-        server, request = await replica.find(patience_s), job.request
+    async def _complete_with(self, server: RemoteServer, job: Job) -> None:
+        request = job.request
         if request.is_prefetch:
-            await replica.ask(partial(server.read, request, job.prompt.context_ids), patience_s)
+            await server.read(request, job.prompt.context_ids)
             job.end(FinishReason.READ, time.monotonic())
             return
-        choices = await replica.ask(partial(self._choose, job, server), patience_s)
+        choices = await self._choose(job, server)
         candidates = [self._begin(job, index, choice) for index, choice in enumerate(choices)]
         job.candidates = cast("list[Any]", candidates)
         job.send_ready(time.monotonic())
@@ -321,6 +329,8 @@ class _Candidate:
         self.add(vocabulary, choice.token_id)
 
     def add(self, vocabulary: Vocabulary, token_id: int) -> None:
+        if not vocabulary.has(token_id):
+            raise ServerError(f"the engine has chosen the token {quote(str(token_id))}, which its model does not have")
         self.token_ids.append(token_id)
         if token_id in vocabulary.special_ids:
             self.answer.finish(FinishReason.END)

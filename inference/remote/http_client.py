@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import math
+import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
@@ -14,10 +16,12 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError, quote
+from inference.platforms import timeout
 
-_CONNECT_S, _SILENT_S = 5.0, 120.0
+_CONNECT_S, _ANSWER_S, _SILENT_S = 5.0, 30.0, 120.0
+_MAX_PAUSE_S = 60.0  # that a server may ask for
 _MAX_ERROR_BYTES = 2**14
-_LINE_BYTES = 2**25  # all tokens of a row, with a vocabulary of 262,144, take 21 MB
+_MAX_BYTES = 2**20  # of an answer, and of an event
 T = TypeVar("T")
 _KINDS = ("application/json", "text/event-stream")
 _OTHER = "something else stands there, or before it"
@@ -43,17 +47,22 @@ _FAILURES: tuple[tuple[type[Exception], str], ...] = (
 class HttpClient:
     """Connections to one server. All calls are made in one event loop, and raise ServerError or OverloadedError."""
 
-    def __init__(self, url: str, key: str = "", silent_s: float = _SILENT_S) -> None:
-        """`key`: empty if it needs none. `silent_s`: the longest time between two events."""
+    def __init__(self, url: str, key: str = "", answer_s: float = _ANSWER_S, silent_s: float = _SILENT_S) -> None:
+        """`url`: of `find_engine_urls`. `key`: empty if it needs none.
+
+        `answer_s`: the longest time for an answer. `silent_s`: the longest time between two events.
+        """
         self.url, self.name = url, f"the server at {url}"
         self.is_quoted = True  # until text of requests is sent: a server may repeat it, and errors are logged
-        self.secret, self._silent_s = secrets.token_bytes(16), silent_s  # the secret hides what the server may log
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=silent_s)
+        self.heard_at = -math.inf  # when the last answer or event came
+        self.secret = secrets.token_bytes(16)  # it hides what the server may log
+        self._answer_s, self._silent_s = answer_s, silent_s
+        self._pause_until, self._pause = -math.inf, ""  # for which the server has asked, and how
         self._session = aiohttp.ClientSession(
-            url.rstrip("/") + "/",
-            headers=headers,
-            timeout=timeout,
+            f"{url}/",
+            headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
+            timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_S),
+            auto_decompress=False,  # a few bytes can become as many as one likes
             proxy=_find_proxy(url),  # not by trust_env, which takes passwords from ~/.netrc, too
         )
 
@@ -61,26 +70,40 @@ class HttpClient:
         self, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] = {}
     ) -> dict[str, Any]:
         """The answer to a body, or to none. Raises ServerError if it is no JSON object, too."""
-        async with self._open("GET" if body is None else "POST", path, body, headers) as response:
-            return self._parse(await response.read())
+        async with self._open("GET" if body is None else "POST", path, body, headers, self._answer_s) as response:
+            data = bytearray()
+            async with timeout(self._answer_s):
+                async for part in response.content.iter_any():
+                    data += part
+                    if len(data) > _MAX_BYTES:
+                        raise ValueError
+            answer, self.heard_at = self._parse(data), time.monotonic()
+            return answer
 
     async def stream(
-        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] = {}
+        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] = {}, max_bytes: int = _MAX_BYTES
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of an answer. Closing the generator ends its work on the server."""
-        async with self._open("POST", path, body, headers) as response:
-            told_at = time.monotonic()
-            async for line in response.content:
-                kind, _, data = line.partition(b": ")
-                if kind not in (b"data", b"error") or data.strip() in (b"null", b"[DONE]"):
-                    if time.monotonic() - told_at > self._silent_s:  # though comments keep the connection open
-                        raise TimeoutError
-                    continue
+        """The events of an answer, each of so many bytes. Closing the generator ends its work on the server."""
+        async with self._open("POST", path, body, headers, self._silent_s) as response:
+            lines = _read_lines(response, max_bytes)
+            while True:
+                async with timeout(self._silent_s):  # comments keep only the connection open
+                    event = await self._read_event(lines)
+                if event is None:
+                    return
+                self.heard_at = time.monotonic()
+                yield event
+
+    async def _read_event(self, lines: AsyncIterator[bytes]) -> dict[str, Any] | None:
+        """The next event; None at the end."""
+        async for line in lines:
+            kind, _, data = line.partition(b":")
+            if kind in (b"data", b"error") and data.strip() not in (b"null", b"[DONE]"):
                 event = self._parse(data)
                 if kind == b"error" or "error" in event:
                     raise ServerError(f"{self.name} has failed{self.quote(_describe(event))}")
-                yield event
-                told_at = time.monotonic()
+                return event
+        return None
 
     def quote(self, told: str) -> str:
         """What the server has told, for the end of a message; nothing if it may be text of a request."""
@@ -92,37 +115,65 @@ class HttpClient:
 
     @asynccontextmanager
     async def _open(
-        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]
+        self, method: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str], limit_s: float
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer, whose head must come within `limit_s`."""
+        if time.monotonic() < self._pause_until:
+            raise OverloadedError(self._pause)
         send = partial(self._session.request, method, path, json=body, headers=headers, allow_redirects=False)
-        send = partial(send, read_bufsize=_LINE_BYTES)
         try:
-            try:
-                response = await send()
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):  # it has closed a connection that it kept
-                response = await send()
+            async with timeout(limit_s):
+                try:
+                    response = await send()
+                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):  # a connection that it kept is closed
+                    response = await send()
             async with response:
                 if response.status != 200:
-                    error, words = _STATUSES.get(response.status, (ServerError, "does not do what was asked"))
-                    told = (await response.content.read(_MAX_ERROR_BYTES)).decode(errors="replace")
-                    raise error(f"{self.name} {words} (status {response.status}){self.quote(told)}")
-                if response.content_type not in _KINDS:
-                    raise ServerError(
-                        f"{self.name} answers in another format{self.quote(response.content_type)}; {_OTHER}"
-                    )
+                    async with timeout(limit_s):
+                        told = await response.content.read(_MAX_ERROR_BYTES)
+                    raise self._refuse(response, told.decode(errors="replace"))
+                if response.content_type not in _KINDS or "Content-Encoding" in response.headers:
+                    kind = response.headers.get("Content-Encoding", response.content_type)
+                    raise ServerError(f"{self.name} answers in another format{self.quote(kind)}; {_OTHER}")
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             words = next(words for kind, words in _FAILURES if isinstance(error, kind))
             raise ServerUnreachableError(f"{self.name} does not answer: {words}") from error
+        except ValueError as error:  # it is longer than the limit
+            raise ServerError(f"{self.name} sends more than was asked for; {_OTHER}") from error
 
-    def _parse(self, data: bytes) -> dict[str, Any]:
+    def _refuse(self, response: aiohttp.ClientResponse, told: str) -> MidtokenError:
+        """The error for a status. Where the server names a time after which it may be asked again, it is kept."""
+        error, words = _STATUSES.get(response.status, (ServerError, "does not do what was asked"))
+        sentence = f"{self.name} {words} (status {response.status}){self.quote(told)}"
+        pause = response.headers.get("Retry-After", "")
+        if error is OverloadedError and re.fullmatch("[0-9]{1,9}", pause):
+            pause_s = min(float(pause), _MAX_PAUSE_S)
+            self._pause_until, self._pause = time.monotonic() + pause_s, f"{sentence}; it asks for {pause_s:g} s"
+        return error(sentence)
+
+    def _parse(self, data: bytes | bytearray) -> dict[str, Any]:
         try:
-            result = json.loads(data)
-        except ValueError:
+            result = json.loads(data, parse_constant=int)  # which refuses NaN and Infinity: they are no JSON
+        except (ValueError, RecursionError):
             result = None
         if not isinstance(result, dict):
             raise ServerError(f"{self.name} sends no JSON; {_OTHER}")
         return result
+
+
+async def _read_lines(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
+    """The lines of a body, however small its parts are. Raises ValueError if one is longer."""
+    line = bytearray()
+    async for part in response.content.iter_any():
+        line += part
+        if b"\n" in part:
+            *lines, line = line.split(b"\n")
+            for each in lines:
+                yield bytes(each)
+        if len(line) > max_bytes:
+            raise ValueError
+    yield bytes(line)
 
 
 def _find_proxy(url: str) -> str | None:
@@ -144,6 +195,11 @@ def reading(name: str) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise ServerError(f"{name} answers in another form than others of its kind") from error
+
+
+def is_count(value: object) -> bool:
+    """Whether it is a number of things, in parsed JSON, where a number may also be true, 0.5 or 1e999."""
+    return type(value) is int and 0 < value < 2**31
 
 
 async def ask_all(work: Iterable[Awaitable[T]]) -> list[T]:

@@ -10,13 +10,14 @@ from typing import Any  # parsed JSON
 from inference.errors import ModelError, ServerError
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import Scores
-from inference.remote.http_client import HttpClient, reading
+from inference.remote.http_client import HttpClient, is_count, reading
 
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
 _ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "stop_type", "timings/prompt_n"]}
 _FORGET = {"prompt": [0], "n_predict": 0, "cache_prompt": False}
 _ONCE = {"Connection": "close"}  # as the server does after a stream, but says only now
 _NUM_TOP = 100  # tokens of each row: in nineteen of twenty choices, no more is asked for
+_PLACE_BYTES, _MAX_ROW_BYTES = 256, 2**25  # all tokens of a row, with a vocabulary of 262,144, take 21 MB
 _FORCED = 100.0  # added to a logit, it exceeds all others; log probabilities are told without it
 
 
@@ -35,7 +36,7 @@ class LlamaServer:
     async def identify(self) -> object:
         properties = await self._http.ask("props")
         settings = properties.get("default_generation_settings") or {}
-        if not properties.get("total_slots") or not settings.get("n_ctx"):
+        if not is_count(properties.get("total_slots")) or not is_count(settings.get("n_ctx")):
             raise ModelError(f"{self.name} does not describe its slots (/props), so it is not llama.cpp's server")
         self._num_slots, self.max_tokens = properties["total_slots"], settings["n_ctx"]
         return [properties.get(name) for name in ("model_path", "model_alias", "build_info", "media_marker")]
@@ -47,15 +48,16 @@ class LlamaServer:
     async def score(
         self, request: CompletionRequest, rows: Sequence[tuple[int, ...]], num_top: int | None = None
     ) -> Scores:
-        body = {"prompt": list(map(list, rows)), "n_predict": 1, "n_probs": num_top or _NUM_TOP, **_GREEDY}
+        num_top = num_top or _NUM_TOP
+        body = {"prompt": list(map(list, rows)), "n_predict": 1, "n_probs": num_top, **_GREEDY}
         told: dict[int, Mapping[int, float]] = {}
         num_read = 0
-        async with self._stream(request, body) as events:
+        async with self._stream(request, body, min(2**20 + num_top * _PLACE_BYTES, _MAX_ROW_BYTES)) as events:
             async for event in events:
                 for place in event.get("completion_probabilities", ()):
-                    told[event["index"]] = {each["id"]: each["logprob"] for each in place["top_logprobs"]}
+                    told[event["index"]] = {int(each["id"]): float(each["logprob"]) for each in place["top_logprobs"]}
                 num_read = num_read or event.get("timings/prompt_n", 0)  # of the first row
-        if len(told) != len(rows):
+        if told.keys() != set(range(len(rows))):
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
         return Scores([told[index] for index in range(len(rows))], num_read)
 
@@ -69,7 +71,7 @@ class LlamaServer:
                 for place in event.get("completion_probabilities", ()):
                     if place["id"] not in among:
                         raise ServerError(f"{self.name} has chosen another token than those that it was asked about")
-                    return place["id"], place["logprob"]
+                    return place["id"], float(place["logprob"])
         raise ServerError(f"{self.name} has told no probability")
 
     async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
@@ -88,7 +90,7 @@ class LlamaServer:
         async with self._stream(request, body) as events:
             async for event in events:
                 for token_id in event.get("tokens", ()):
-                    yield token_id
+                    yield int(token_id)
                 if event.get("stop"):
                     yield FinishReason.LENGTH if event.get("stop_type") == "limit" else FinishReason.END
                     return
@@ -96,7 +98,7 @@ class LlamaServer:
 
     @asynccontextmanager
     async def _stream(
-        self, request: CompletionRequest, body: Mapping[str, Any]
+        self, request: CompletionRequest, body: Mapping[str, Any], max_bytes: int = 2**20
     ) -> AsyncIterator[AsyncGenerator[dict[str, Any], None]]:
         """The events of a completion, on the slot of the request's document, which has its text already.
 
@@ -111,5 +113,5 @@ class LlamaServer:
                 await self._http.ask("completion", {**_FORGET, "id_slot": slot}, _ONCE)
                 self._tenants[slot] = request.tenant
             with reading(self.name):
-                async with aclosing(self._http.stream("completion", body, _ONCE)) as events:
+                async with aclosing(self._http.stream("completion", body, _ONCE, max_bytes)) as events:
                     yield events

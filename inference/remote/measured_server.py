@@ -16,7 +16,7 @@ from typing import Any, ClassVar  # parsed JSON
 from inference.errors import InvalidRequestError, ModelError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP, Scores
-from inference.remote.http_client import HttpClient, ask_all, reading
+from inference.remote.http_client import HttpClient, ask_all, is_count, reading
 
 # Each field is sent, since a server takes what is absent from the model's files or from its own settings.
 _GREEDY: Mapping[str, float] = {
@@ -92,9 +92,9 @@ class MeasuredServer(ABC):
         card = await find_model(self._http)
         identity = [card.get("id"), card.get("root"), card.get("max_model_len"), time.monotonic() // self.measured_s]
         if identity != self._identity:
-            self._model, self.max_tokens = str(card.get("id")), card.get("max_model_len") or 0
-            if not self.max_tokens:
+            if not is_count(card.get("max_model_len")):
                 raise ModelError(f"{self.name} does not tell how many tokens its model sees (/v1/models)")
+            self._model, self.max_tokens = str(card.get("id")), card["max_model_len"]
             await self._measure()
             self._identity = identity
         return identity
@@ -108,7 +108,7 @@ class MeasuredServer(ABC):
     ) -> Scores:
         question = Question(rows, num_top=min(num_top or self._num_top, self._num_top))
         told = {each.row: each for each in await self._gather(request, question)}
-        if len(told) != len(rows):
+        if told.keys() != set(range(len(rows))):
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
         for step in told.values():
             if sum(map(math.exp, step.log_probs.values())) > 1 + GAP:

@@ -8,8 +8,8 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,13 +17,15 @@ from inference.errors import MidtokenError, ModelError, OverloadedError, ServerU
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP
 from inference.remote.discovery import Find, RemoteServer, find_server
-from inference.remote.http_client import HttpClient, ask_all, reading
+from inference.remote.http_client import HttpClient, reading
 
 _log = logging.getLogger(__name__)
 _TRUST_S = 1.0  # since the last answer; in a shorter time none is started again
+_PATIENCE_S = 1.0  # with a server that does not say who it is, where there is another
+_LAST_PATIENCE_S = 5.0  # and where there is none
+_IDLE_S = 5.0  # since the last answer; then it is not known whether it still answers
 _AVOID_S = 10.0  # a server that did not answer
 _SLOW_S = 5.0  # without an answer, after which another server may be faster
-_LOADING_S, _LOOK_S = 300.0, 1.0  # at the start, while one is busy
 _GRACE_S = 2.0  # at the start, once another one will do
 T = TypeVar("T")
 
@@ -37,10 +39,12 @@ class Replica:
         """`sample`: texts, with the tokens that they must have there. `find`: says which server it is."""
         self.http, self._sample, self._find = http, sample, find
         self.max_tokens = 0  # of its window; 0 if that is not known
+        self.problem = ""  # why others are asked before it; empty if nothing is known against it
         self._server: RemoteServer | None = None  # until it has been measured, and again after any failure
         self._identity: object = None
         self._checking: asyncio.Task[None] | None = None
-        self._answered_at = self._checked_at = self.avoided_until = -math.inf
+        self._looking: asyncio.Task[object] | None = None
+        self._checked_at = self.avoided_until = -math.inf
 
     async def find(self, patience_s: float) -> RemoteServer:
         """Its server. Raises as `check` does."""
@@ -48,47 +52,63 @@ class Replica:
             await self.check(patience_s)
         return self._server
 
-    async def ask(self, work: Callable[[], Awaitable[T]], patience_s: float) -> T:
-        """The result of the work, if the server has the right model. The work may fail because it has another one."""
+    async def ask(self, work: Callable[[], Coroutine[Any, Any, T]], patience_s: float) -> T:
+        """The result of the work, if the server has the right model. The work may fail because it has another one.
 
-        async def do_work() -> T:
-            try:
-                return await work()
-            except MidtokenError:
-                await self.check()
-                raise
-
-        asked_at = time.monotonic()
+        While no event comes, the server is asked again and again who it is. Raises as `check` and the work do.
+        """
+        asked_at, working = time.monotonic(), asyncio.ensure_future(work())
         try:
-            result, _ = await ask_all([do_work(), self.check(patience_s)])
+            while not working.done():
+                await self.check(patience_s)
+                await asyncio.wait({working}, timeout=_TRUST_S)
+            if working.exception():
+                await self.check(patience_s)
+            return working.result()
         except asyncio.CancelledError:
             if time.monotonic() - asked_at > _SLOW_S:
                 self.avoided_until = time.monotonic() + _AVOID_S
             raise
-        self._answered_at = time.monotonic()
-        return cast("T", result)
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
 
     async def check(self, patience_s: float = math.inf) -> None:
         """Finds out whether it will do, unless that is known. A request that ends does not end this for the others.
 
-        Raises ModelError, ServerError or OverloadedError; ServerUnreachableError if it takes longer than `patience_s`.
+        Raises ModelError, ServerError or OverloadedError; ServerUnreachableError if it is silent for longer than
+        `patience_s`.
         """
         now = time.monotonic()
-        if self._server and now - self._answered_at < _TRUST_S:
-            return
         if not self._checking or self._checking.done():
+            if self._server and now - self.http.heard_at < _TRUST_S:
+                return
             self._checking, self._checked_at = asyncio.create_task(self._check()), now
-            self._checking.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._checking.add_done_callback(self._note_failure)
         checking = self._checking
-        await asyncio.wait({checking}, timeout=self._checked_at + patience_s - now)
-        if not checking.done():
+        while not checking.done():
+            left_s = max(self._checked_at, self.http.heard_at) + patience_s - time.monotonic()
+            if left_s <= 0:
+                checking.cancel()  # its connection may be dead
+            await asyncio.wait({checking}, timeout=left_s)
+        if checking.cancelled():
             raise ServerUnreachableError(f"{self.http.name} does not answer: it was silent for too long")
         checking.result()
 
-    async def find_failure(self) -> MidtokenError | None:
+    def _note_failure(self, checking: asyncio.Task[None]) -> None:
+        if checking.cancelled() or checking.exception():
+            self._server = None
+
+    def look(self) -> None:
+        """Finds out whether it will do, if it was silent for a while. Nobody waits for that."""
+        is_due = time.monotonic() > max(self.http.heard_at + _IDLE_S, self.avoided_until)
+        if is_due and (not self._looking or self._looking.done()):
+            self._looking = asyncio.create_task(self.find_failure(_LAST_PATIENCE_S))
+
+    async def find_failure(self, patience_s: float = math.inf) -> MidtokenError | None:
         """Why it will not do, if so."""
         try:
-            await self.check()
+            await self.check(patience_s)
         except MidtokenError as error:
             self.avoid(error)
             return error
@@ -104,8 +124,8 @@ class Replica:
                 await self._compare_tokens(server)
                 await self._measure(server)
         self.http.is_quoted = False
-        self._server, self._identity, self.max_tokens = server, identity, server.max_tokens
-        self._answered_at = time.monotonic()
+        self._server, self._identity, self.max_tokens, self.problem = server, identity, server.max_tokens, ""
+        self.http.heard_at = time.monotonic()
 
     async def _compare_tokens(self, server: RemoteServer) -> None:
         for text, expected in self._sample:
@@ -131,13 +151,13 @@ class Replica:
         """Has others asked before it for a while, because of the error, and measures it again before it is used."""
         if self.avoided_until < time.monotonic():  # each key of a minute has the same
             _log.warning("%s", error)
-        self.avoided_until, self._server = time.monotonic() + _AVOID_S, None
+        self.avoided_until, self._server, self.problem = time.monotonic() + _AVOID_S, None, str(error)
 
     async def close(self) -> None:
         """Ends all work."""
-        if self._checking:
-            self._checking.cancel()
-            await asyncio.wait({self._checking})
+        for task in filter(None, (self._looking, self._checking)):
+            task.cancel()
+            await asyncio.wait({task})
         await self.http.close()
 
 
@@ -154,8 +174,18 @@ class Replicas:
 
     @property
     def max_tokens(self) -> int:
-        """Of the smallest window."""
+        """Of the smallest window; 0 if none is known."""
         return min((each.max_tokens for each in self._all if each.max_tokens), default=0)
+
+    @property
+    def problem(self) -> str:
+        """Why none will do at present, as far as that is known; empty if one will."""
+        return "" if any(not each.problem for each in self._all) else self._all[0].problem
+
+    def look(self) -> None:
+        """See `Replica.look`."""
+        for replica in self._all:
+            replica.look()
 
     def new_random_source(self, seed: int | None) -> np.random.Generator:
         """As a `LanguageModel` does."""
@@ -164,31 +194,30 @@ class Replicas:
     async def open(self) -> None:
         """Checks all, but waits for none long once one will do. One that will not is checked again before it is used.
 
-        Where none will and one is busy, it waits: llama.cpp's server is busy while it loads. Raises as `Replica.check`.
+        Where none will, a busy one is enough, as llama.cpp's server is while it loads: requests are told so.
+        Raises as `Replica.check`.
         """
-        started_at = time.monotonic()
-        while True:
-            failures: list[MidtokenError] = []
-            checks = [asyncio.ensure_future(each.find_failure()) for each in self._all]
-            for check in asyncio.as_completed(checks):
-                if not (failure := await check):
-                    await asyncio.wait(checks, timeout=_GRACE_S)
-                    return
-                failures.append(failure)
-            is_busy = any(isinstance(error, OverloadedError) for error in failures)
-            if not is_busy or time.monotonic() - started_at > _LOADING_S:
-                raise failures[0]
-            await asyncio.sleep(_LOOK_S)
+        failures: list[MidtokenError] = []
+        checks = [asyncio.ensure_future(each.find_failure()) for each in self._all]
+        for check in asyncio.as_completed(checks):
+            if not (failure := await check):
+                await asyncio.wait(checks, timeout=_GRACE_S)
+                return
+            failures.append(failure)
+        if not any(isinstance(error, OverloadedError) for error in failures):
+            raise failures[0]
 
-    def order(self, request: CompletionRequest) -> list[Replica]:
-        """All of them, in the order in which they are asked."""
+    def order(self, request: CompletionRequest) -> list[tuple[Replica, float]]:
+        """All of them, in the order in which they are asked, each with the patience that it deserves."""
         now = time.monotonic()
+        self.look()
 
         def rank(replica: Replica) -> tuple[bool, bytes]:
             name = f"{replica.http.url}\0{request.tenant}\0{request.document}".encode()
-            return replica.avoided_until > now, hashlib.blake2b(name, digest_size=8).digest()
+            return bool(replica.problem) or replica.avoided_until > now, hashlib.blake2b(name, digest_size=8).digest()
 
-        return sorted(self._all, key=rank)
+        patience_s = [_PATIENCE_S] * (len(self._all) - 1)
+        return list(zip(sorted(self._all, key=rank), [*patience_s, _LAST_PATIENCE_S], strict=True))
 
     async def close(self) -> None:
         """Closes all."""

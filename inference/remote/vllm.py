@@ -29,8 +29,8 @@ class VllmServer(MeasuredServer):
 
     def _parse_choice(self, choice: dict[str, Any]) -> Step:
         scores = choice["logprobs"] or {"tokens": (), "top_logprobs": [{}]}
-        token_ids = choice.get("token_ids") or [_read_id(token) for token in scores["tokens"]]
-        log_probs = {_read_id(token): value for token, value in scores["top_logprobs"][0].items()}
+        token_ids = [*map(int, choice.get("token_ids") or map(_read_id, scores["tokens"]))]
+        log_probs = {_read_id(token): float(value) for token, value in scores["top_logprobs"][0].items()}
         return Step(choice["index"], token_ids, log_probs, choice["finish_reason"], choice.get("prompt_token_ids"))
 
 

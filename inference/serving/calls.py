@@ -90,9 +90,9 @@ class Secret:
 
 
 _KEPT_S = 2.0  # without a request; longer than somebody who types takes for a key
-NO_LIMIT = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
+LIMIT = ("grpc.max_receive_message_length", 2**24)  # bytes; a request has two texts
 _OPTIONS = (
-    *NO_LIMIT,
+    LIMIT,
     ("grpc.keepalive_time_ms", 310_000),  # by default, Triton closes a connection that pings more often than each 300 s
     ("grpc.keepalive_timeout_ms", 20_000),
 )

@@ -105,20 +105,13 @@ class Client(AbstractAsyncContextManager["Client"]):
         Does not wait for other requests, and does not load the character-level model. No answer within `timeout_s` is
         a ServerError.
         """
-        message = _build_heartbeat_request(model_name)
-        wait_s = first_wait_s
-        while timeout_s > 0:
-            try:
-                async with timeout(min(wait_s, timeout_s)):
-                    return await self._ask(message, heartbeat_from_arrays, timeout_s)
-            except TimeoutError:
-                timeout_s, wait_s = timeout_s - wait_s, 2 * wait_s
-        raise ServerError(f"the model {model_name} at {self.url} does not answer")
+        return await self._ask_beside(model_name, heartbeat_from_arrays, timeout_s, first_wait_s)
 
-    async def read_description(self) -> tuple[tuple[str, ...] | None, str]:
-        """Returns the languages that the model knows, by their identifiers in LSP (None: any), and how it runs."""
-        message = _build_heartbeat_request(COMPLETION)
-        return await self._ask(message, completion_arrays.description_from_arrays, self._idle_timeout_s)
+    async def read_description(self) -> tuple[tuple[str, ...] | None, str, str]:
+        """Returns the languages that the model knows, by their identifiers in LSP (None: any), how it runs, and why no
+        request would be answered now (empty: one would).
+        """
+        return await self._ask_beside(COMPLETION, completion_arrays.description_from_arrays)
 
     async def probe(self) -> None:
         """Requests a completion of one token and waits for it. Other requests may run first.
@@ -140,6 +133,22 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def _ask_beside(
+        self,
+        model_name: str,
+        read: Callable[[Mapping[str, Array]], _Response],
+        timeout_s: float = _IDLE_TIMEOUT_S,
+        wait_s: float = _FIRST_HEARTBEAT_WAIT_S,
+    ) -> _Response:
+        message = _build_heartbeat_request(model_name)
+        while timeout_s > 0:
+            try:
+                async with timeout(min(wait_s, timeout_s)):
+                    return await self._ask(message, read, timeout_s)
+            except TimeoutError:
+                timeout_s, wait_s = timeout_s - wait_s, 2 * wait_s
+        raise ServerError(f"the model {model_name} at {self.url} does not answer")
 
     async def _ask(self, message: Any, read: Callable[[Mapping[str, Array]], _Response], timeout_s: float) -> _Response:
         """Returns the only response to a request."""

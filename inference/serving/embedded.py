@@ -28,7 +28,7 @@ from inference.errors import InvalidRequestError, LaunchError, quote, to_public_
 from inference.platforms import Self, timeout
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import HEARTBEAT_TYPES, Array, error_to_response
-from inference.serving.calls import CHARACTERS, COMPLETION, NO_LIMIT, SOCKET_SCHEME, Secret, add_tensors, read_tensors
+from inference.serving.calls import CHARACTERS, COMPLETION, LIMIT, SOCKET_SCHEME, Secret, add_tensors, read_tensors
 from inference.serving.launcher import (
     DRAIN_S,
     END_S,
@@ -58,7 +58,7 @@ class EmbeddedServer:
         """Use `start`."""
         self.url = ""  # the `url` argument of Client
         self._options, self._adapters = options, adapters
-        self._grpc = grpc.aio.server(options=NO_LIMIT)
+        self._grpc = grpc.aio.server(options=(LIMIT,))
         self._resources = contextlib.ExitStack()
 
     @classmethod

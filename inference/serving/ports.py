@@ -7,8 +7,10 @@ it: any user of the machine, and any web page in a browser, can send requests to
 import asyncio
 import contextlib
 import io
+import logging
 import re
 import ssl
+import time
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,13 +18,19 @@ from socket import socket
 from typing import Any  # a pair of streams is passed as two arguments
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
+from aiohttp.typedefs import Handler
 
+from inference.errors import describe_failure
+from inference.platforms import timeout
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import find_stranger, listen, pass_on
 from inference.serving.private_files import make_private_folder, open_folder
 from inference.serving.triton_installation import SOCKETS
 
-MAX_BODY_BYTES = 64 * 2**20  # a text of 8 MiB, with each character as \uXXXX
+MAX_BODY_BYTES = 4 * 2**20  # twice the longest text
+LOG_TIME = "%Y-%m-%d %H:%M:%S"
+_MAX_CONNECTIONS = 512  # to one port, of the 1,024 files that a process may usually open
+_PATIENCE_S = 30.0  # with a client that sends a body, and with one that sends no whole head of a request
 _MAX_BRACKETS = 1000  # tritonserver 2.51 ends at a body that is nested too deep; a request has one, and one for `stop`
 _JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
 _JSON = "application/json"
@@ -43,26 +51,89 @@ async def open_ports(ports: Sequence[int], options: ServerOptions) -> AsyncItera
         http, grpc, metrics = zip(listeners, paths, strict=True)
         for pair in (http, metrics):
             await stack.enter_async_context(_pass_on_http(*pair))
-        server = await asyncio.start_server(partial(_pass_on, grpc[1]), sock=grpc[0])
+        room = asyncio.Semaphore(_MAX_CONNECTIONS)
+        server = await asyncio.start_server(partial(_pass_on, grpc[1], room), sock=grpc[0])
         stack.callback(server.close)
         yield [each.getsockname()[1] for each in listeners]
 
 
 @contextlib.asynccontextmanager
-async def serve_http(app: web.Application, listener: socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
-    """Answers HTTP requests inside the block. A request whose connection ends is cancelled."""
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_END_S)
+async def serve_http(
+    app: web.Application,
+    listener: socket,
+    tls: ssl.SSLContext | None = None,
+    patience_s: float = _PATIENCE_S,
+    max_connections: int = _MAX_CONNECTIONS,
+) -> AsyncIterator[None]:
+    """Answers HTTP requests inside the block. A request whose connection ends is cancelled.
+
+    A body has arrived when the handler is called, and nothing is unpacked. A body that takes longer than `patience_s`
+    has status 408. A connection without a whole head for that time is closed, and one beyond `max_connections` at once.
+    """
+
+    @web.middleware
+    async def read_body(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            async with timeout(patience_s):
+                await request.read()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout from None
+        except web.RequestPayloadError:
+            raise web.HTTPBadRequest from None
+        return await handler(request)
+
+    app.middlewares.append(read_body)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=_END_S,
+        logger=_make_logger(),
+        keepalive_timeout=patience_s,
+        auto_decompress=False,
+    )
     await runner.setup()
+    server = runner.server
+    assert server is not None, "it is set up"
+
+    def accept() -> asyncio.Protocol:
+        return server() if len(server.connections) < max_connections else _Full()
+
+    listening = await asyncio.get_running_loop().create_server(accept, sock=listener, ssl=tls)
     try:
-        await web.SockSite(runner, listener, ssl_context=tls).start()
         yield
     finally:
+        listening.close()
         await runner.cleanup()
 
 
-async def _pass_on(path: Path, *client: Any) -> None:
-    with contextlib.suppress(OSError):  # tritonserver is being started again
-        await pass_on(client, partial(asyncio.open_unix_connection, path))
+def _make_logger() -> logging.Logger:
+    """What aiohttp logs of a request that is no HTTP has parts of it, which may be text."""
+    logger = logging.getLogger(f"{__name__}.http")
+    logger.addFilter(_keep_text_out)
+    return logger
+
+
+def _keep_text_out(record: logging.LogRecord) -> bool:
+    if record.exc_info and record.exc_info[1]:
+        record.msg, record.args = "%s %s", (time.strftime(LOG_TIME), describe_failure(record.exc_info[1]))
+        record.exc_info = None
+    return True
+
+
+class _Full(asyncio.Protocol):
+    """A connection that is one too many."""
+
+    def connection_made(self, transport: Any) -> None:
+        transport.abort()
+
+
+async def _pass_on(path: Path, room: asyncio.Semaphore, *client: Any) -> None:
+    with contextlib.closing(client[1]):
+        if not room.locked():
+            async with room:
+                with contextlib.suppress(OSError):  # tritonserver is being started again
+                    await pass_on(client, partial(asyncio.open_unix_connection, path))
 
 
 @contextlib.asynccontextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import math
 import time
 import uuid
@@ -17,14 +18,15 @@ from aiohttp.typedefs import Handler
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerUnreachableError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from inference.serving.ports import MAX_BODY_BYTES, serve_http
+from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError, to_midtoken_error
-from lsp_server.privacy.guard import Guard
+from lsp_server.privacy.guard import Cleared, Guard
 from midtoken.front.asked import Asked, Fields, read_completion, read_infill
 from midtoken.front.door import Door
 
 DONE = "[DONE]"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -160,8 +162,8 @@ _Form = CompletionForm | InfillForm
 class Backend(CompletionBackend, Protocol):
     """Answers completions, and says whether its model lives: `midtoken.connection.Connection`."""
 
-    async def read_heartbeat_ms(self) -> float:
-        """Returns for how long the model has made no progress. Raises ServerError."""
+    async def read_description(self) -> tuple[object, object, str]:
+        """Returns, as the last, why no request would be answered now. Raises ServerError."""
 
 
 class _SupersededError(MidtokenError):
@@ -202,19 +204,21 @@ class _Front:
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuses who may not enter, and turns errors into answers."""
         if refusal := self._door.find_refusal(request.headers):
-            return _refuse(*refusal)
+            return _refuse(request, *refusal)
         if request.method == "POST" and request.content_type != _JSON:
-            return _refuse(415, f"Send JSON, with the header Content-Type: {_JSON}.")
+            return _refuse(request, 415, f"Send JSON, with the header Content-Type: {_JSON}.")
         try:
             return await handler(request)
-        except web.HTTPException as error:  # no such address, or a body that is too large
-            return _refuse(error.status, error.reason)
+        except web.HTTPException as error:  # no such address, or a body that is too large or too slow
+            return _refuse(request, error.status, error.reason)
         except Exception as error:
-            return _refuse(_find_status(error), str(to_midtoken_error(error)))
+            return _refuse(request, *_find_answer(error))
 
     async def tell_health(self, _request: web.Request) -> web.Response:
-        """Answers once the model does."""
-        await self._backend.read_heartbeat_ms()
+        """Answers once the model does. Raises ServerUnreachableError while its engine does not."""
+        *_, problem = await self._backend.read_description()
+        if problem:
+            raise ServerUnreachableError(problem)
         return web.json_response({"status": "ok"})
 
     async def list_models(self, _request: web.Request) -> web.Response:
@@ -224,14 +228,13 @@ class _Front:
 
     async def complete(self, read: _Read, form_of: type[_Form], request: web.Request) -> web.StreamResponse:
         """Answers a request for a completion, which ends with its connection."""
-        try:
-            fields = Fields(await request.json())
-        except (ValueError, RecursionError):
-            raise InvalidRequestError("the body is no JSON") from None
+        body, session = await request.read(), request.headers.get("X-Session-ID", "")
         client = f"{request.remote} {request.headers.get('User-Agent')}"
-        asked = read(fields, client, request.headers.get("X-Session-ID", ""))
+        # In a thread, because a long body takes a second.
+        asked, cleared = await asyncio.to_thread(self._read, read, body, client, session)
         form, texts = form_of(asked, self._model), Texts()
-        chunks = _end_in_time(self._generate(asked.completion, form_of is InfillForm), asked.max_predict_ms)
+        chunks = self._generate(cleared, asked.completion if form_of is InfillForm else None)
+        chunks = _end_in_time(chunks, asked.max_predict_ms)
         async with aclosing(chunks):
             if asked.streams:
                 return await _stream(request, chunks, form, texts)
@@ -239,16 +242,28 @@ class _Front:
                 texts.add(chunk)
         return web.json_response(form.write_whole(texts), dumps=to_json)
 
-    async def _generate(self, completion: CompletionRequest, can_be_one: bool) -> AsyncGenerator[CompletionChunk, None]:
-        """Yields the chunks. An engine that cannot generate several texts is asked for one, if that will do."""
+    def _read(self, read: _Read, body: bytes, client: str, session: str) -> tuple[Asked, Cleared[CompletionRequest]]:
+        """What a body asks for, and the request with what may be sent. Raises InvalidRequestError or InSecretError."""
         try:
-            async with aclosing(self._backend.stream(self._guard.clear(completion))) as chunks:
+            fields = Fields(json.loads(body))
+        except (ValueError, RecursionError):
+            raise InvalidRequestError("the body is no JSON") from None
+        asked = read(fields, client, session)
+        return asked, self._guard.clear(asked.completion)
+
+    async def _generate(
+        self, cleared: Cleared[CompletionRequest], or_one_of: CompletionRequest | None
+    ) -> AsyncGenerator[CompletionChunk, None]:
+        """Yields the chunks. `or_one_of`: an engine that cannot generate several texts is asked for one of this."""
+        try:
+            async with aclosing(self._backend.stream(cleared)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except InvalidRequestError:
-            if not can_be_one or completion.num_candidates == 1:
+            if or_one_of is None or or_one_of.num_candidates == 1:
                 raise
-            async with aclosing(self._generate(replace(completion, num_candidates=1), can_be_one)) as chunks:
+            one = await asyncio.to_thread(self._guard.clear, replace(or_one_of, num_candidates=1))
+            async with aclosing(self._generate(one, None)) as chunks:
                 async for chunk in chunks:
                     yield chunk
 
@@ -287,7 +302,9 @@ async def _stream(
     except Exception as error:
         if not response.prepared:
             raise
-        await _send(response, _describe(_find_status(error), str(to_midtoken_error(error))))
+        answer = _find_answer(error)
+        _note_refusal(request, answer[0])
+        await _send(response, _describe(*answer))
     return response
 
 
@@ -296,14 +313,27 @@ async def _send(response: web.StreamResponse, event: object) -> None:
         await response.write(f"data: {event if event == DONE else to_json(event)}\n\n".encode())
 
 
-def _find_status(error: Exception) -> int:
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+def _find_answer(error: Exception) -> tuple[int, str]:
+    """The status of an error, and what is told of it."""
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    return status, str(to_midtoken_error(error))
+
+
+def _find_type(status: int) -> str:
+    return _TYPES.get(status, "server_error" if status == 500 else "invalid_request_error")
 
 
 def _describe(status: int, reason: str) -> dict[str, Any]:
-    kind = _TYPES.get(status, "server_error" if status == 500 else "invalid_request_error")
-    return {"error": {"message": reason, "type": kind, "param": None, "code": status}}
+    return {"error": {"message": reason, "type": _find_type(status), "param": None, "code": status}}
 
 
-def _refuse(status: int, reason: str) -> web.Response:
+def _note_refusal(request: web.Request, status: int) -> None:
+    """Logs it without anything that the client has written, which may be text."""
+    if status != 499:  # with each key
+        path = request.path if request.match_info.http_exception is None else "another address"
+        _log.warning("%s %s: status %d, %s", time.strftime(LOG_TIME), path, status, _find_type(status))
+
+
+def _refuse(request: web.Request, status: int, reason: str) -> web.Response:
+    _note_refusal(request, status)
     return web.json_response(_describe(status, reason), status=status, dumps=to_json)

@@ -27,6 +27,7 @@ from midtoken.playground.asker import Asker, Link
 from midtoken.playground.pictures import Failure, Message, read_question, to_json
 
 _MAX_MESSAGE_BYTES = 4 * 2**20
+_IDLE_S = 30.0  # of a connection without a whole head of a request
 _HEARTBEAT_S = 30.0  # a browser that has vanished is noticed within this time
 _CLOSE_S = 1.0  # a page is given this time to say that it has closed too
 
@@ -197,7 +198,7 @@ async def start_app(
     app.router.add_static(gate.base_path, page)
     app.on_response_prepare.append(_add_headers)
     app.on_shutdown.append(close)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_END_S)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_END_S, keepalive_timeout=_IDLE_S)
     await runner.setup()
     await web.SockSite(runner, listener).start()
     return runner

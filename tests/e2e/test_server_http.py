@@ -73,7 +73,7 @@ def _read_text(server: RunningServer, body: dict[str, Any]) -> str:
         (b'{"prefix": "a", "extent": "page"}', "extent must be one of single_line, block, unlimited, auto, not 'page'"),
         (b'{"prefix": "a", "top_p": 0}', "top_p must be above 0 and at most 1, not 0.0"),
         (b'{"prefix": "a", "stop": [""]}', "stop takes up to 16 strings, none of them empty"),
-        (b'{"prefix": "' + b"a" * (8 * 1024 * 1024 + 1) + b'"}', "prefix has 8388609 bytes; at most 8388608 are taken"),
+        (b'{"prefix": "' + b"a" * (2 * 1024 * 1024 + 1) + b'"}', "prefix has 2097153 bytes; at most 2097152 are taken"),
         (b'{"prefix": "a", "max_tokens": "many"}', "attempt to access JSON non-signed-integer as signed-integer"),
         (b'{"prefix": ["a", "b"]}', "can not convert input 'prefix' to tensor with proper shape"),
         (b'{"prefix": 5}', "attempt to access JSON non-string as string"),

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from inference.config import EngineConfig, config_from_strings, config_to_environment, strings_from_environment
+from inference.config import (
+    EngineConfig,
+    config_from_strings,
+    config_to_environment,
+    find_engine_urls,
+    strings_from_environment,
+)
 from inference.errors import ModelError
 
 _NUMBERS = [field.name for field in dataclasses.fields(EngineConfig) if field.type is int]
@@ -52,3 +58,28 @@ def test_every_number_has_a_range(name: str, value: int) -> None:
     values: dict[str, Any] = {name: value}
     with pytest.raises(ModelError, match=rf"^{name} must be between \d+ and \d+, not {value}$"):
         EngineConfig(Path("/m"), **values)
+
+
+@pytest.mark.parametrize(
+    ("text", "urls"),
+    [
+        ("http://127.0.0.1:8080/", ["http://127.0.0.1:8080"]),
+        ("http://[::1]:8080/v1, https://e.example/llm/v1/", ["http://[::1]:8080", "https://e.example/llm"]),
+        ("HTTP://127.0.0.1:8080/v1x", ["http://127.0.0.1:8080/v1x"]),
+    ],
+)
+def test_an_engines_address_is_also_that_of_an_openai_client(text: str, urls: list[str]) -> None:
+    assert find_engine_urls(text) == urls
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", ",", "127.0.0.1:8080", "ftp://a", "http://", "http://[::1", "http://a:65536", "http://a:0", "http://a:x"),
+        *("http://a#b", "http://ann:hunter2@a:99999", "http://ann:x,hunter2@a", "http://a?key=hunter2"),
+    ],
+)
+def test_what_is_no_address_of_an_engine_is_refused_without_its_password(text: str) -> None:
+    with pytest.raises(ModelError, match="an engine's address") as raised:
+        find_engine_urls(text)
+    assert "hunter2" not in str(raised.value)

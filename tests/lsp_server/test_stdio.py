@@ -81,6 +81,7 @@ _NO_LENGTH = "a message has no Content-Length of at most 67108864 bytes"
         (b"Content-Length: 2\r\n\r\n{", "the input ended inside a message"),
         (b"Content-Length: 2", "a line of a header is not"),
         (b"Content-Length: 2\r\n", "a line of a header is not"),
+        (b"X: 1\r\n" * 100_000 + b"Content-Length: 2\r\n\r\n{}", "a line of a header is not"),
         (b"x" * 100_000, "a line of a header is too long"),
     ],
 )

@@ -176,7 +176,7 @@ def test_a_user_without_a_home_folder_is_told_what_to_do(monkeypatch: pytest.Mon
         (("--server=example.org:8001", "--insecure"), True),
         (("--model=-a model",), False),
         (("--engine=http://127.0.0.1:8080",), False),
-        (("--engine=https://example.org",), True),
+        (("--engine=HTTPS://example.org",), True),
         (("--engine=http://127.0.0.1:8080, https://example.org",), True),
     ],
 )

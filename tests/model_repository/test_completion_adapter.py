@@ -30,7 +30,12 @@ def _make_model(act: Callable[[CompletionRequest, ChunkSink], None], runs_as: st
     """The adapter with an engine that calls the test's function for each request, at once."""
     closed = threading.Event()
     engine = SimpleNamespace(
-        runs_as=runs_as, submit=act, measure_heartbeat_ms=lambda: 12.5, closed=closed, close=closed.set
+        runs_as=runs_as,
+        problem="gone" * bool(runs_as),
+        submit=act,
+        measure_heartbeat_ms=lambda: 12.5,
+        closed=closed,
+        close=closed.set,
     )
     return load_adapter("completion", lambda _: engine)
 
@@ -133,7 +138,7 @@ def test_a_heartbeat_says_which_languages_the_model_knows_and_how_it_runs(monkey
     monkeypatch.setenv("MIDTOKEN_MODEL_DIR", str(find_default_model()))
     _make_model(lambda *_: None, "int8").execute([heartbeat := _heartbeat()])
     (response,) = heartbeat.sender.responses
-    assert description_from_arrays(response.arrays) == (DEFAULT_MODEL_LANGUAGES, "int8")
+    assert description_from_arrays(response.arrays) == (DEFAULT_MODEL_LANGUAGES, "int8", "gone")
 
 
 def test_one_bad_request_does_not_affect_the_others() -> None:

@@ -56,6 +56,8 @@ class FakeLlamaServer:
     num_silent: int = 0  # requests that wait for that
     pings: bool = False  # for ever, instead of an answer
     stops_after: int | None = None  # tokens, for a limit of its own
+    falls_silent_after: int | None = None  # tokens, after which it answers nothing any more
+    spoils: dict[str, Any] = field(default_factory=dict)  # of its events
     changes: dict[str, Any] = field(default_factory=dict)  # of what it tells of itself and of a text
 
     def reset(self) -> None:
@@ -123,6 +125,8 @@ class FakeLlamaServer:
                 return
             if number == self.stops_after:
                 break
+            if number == self.falls_silent_after:
+                self.silent_s = self.delay_s = 600.0
             await asyncio.sleep(self.delay_s)
             log_probs = self.find_log_probs(row)
             biased = log_probs.copy()
@@ -142,7 +146,7 @@ class FakeLlamaServer:
                 log_prob = log_probs[chosen] if self.is_raw else 0.0
                 place = {"id": chosen, "logprob": float(log_prob), "top_logprobs": top}
                 event["completion_probabilities"] = [place]
-            await response.write(f"data: {json.dumps(event)}\n\n".encode())
+            await response.write(f"data: {json.dumps(event | self.spoils)}\n\n".encode())
             row.append(chosen)
         end = {"stop": True, "stop_type": "limit", "timings/prompt_n": max(num_new, 1)}
         assert set(body["response_fields"]) == set(end)

@@ -31,7 +31,7 @@ class ScriptedEngine:
     its name, and one when the engine is closed.
     """
 
-    runs_as = ""
+    runs_as = problem = ""
 
     def __init__(self, config: EngineConfig) -> None:
         self._log = config.model_dir / "events.txt"

@@ -1,6 +1,7 @@
 """The port for editors, in this process, before a model that the test feeds."""
 
 import asyncio
+import io
 import json
 from argparse import Namespace
 from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -28,11 +29,12 @@ _STATS = CompletionStats(
 
 class FedModel(FedBackend):
     failure: Exception | None = None
+    problem = ""
 
-    async def read_heartbeat_ms(self) -> float:
+    async def read_description(self) -> tuple[object, object, str]:
         if self.failure is not None:
             raise self.failure
-        return 0.0
+        return None, "", self.problem
 
 
 class FrontClient:
@@ -44,7 +46,7 @@ class FrontClient:
     async def post(self, path: str, body: object, headers: Mapping[str, str] = {}) -> tuple[int, str]:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **headers}
-        async with self.session.post(f"{self.url}{path}", data=data, headers=sent) as response:
+        async with self.session.post(f"{self.url}{path}", data=io.BytesIO(data), headers=sent) as response:
             return response.status, await response.text()
 
     async def begin(self, request: Coroutine[Any, Any, _Answer]) -> tuple[asyncio.Task[_Answer], FedStream]:

@@ -33,9 +33,13 @@ _BAD_ID = toy_tokenizer("qwen").encode("bad")[0]
 _LONG = CompletionRequest("x = ", max_tokens=400, extent=UNBOUNDED)
 
 
-def _fail_if(is_bad: bool) -> Any:
+class _PanicError(BaseException):
+    """As libraries in Rust raise."""
+
+
+def _fail_if(is_bad: bool, error: type[BaseException] = RuntimeError) -> Any:
     if is_bad:
-        raise RuntimeError("secret")
+        raise error("secret")
 
 
 def _spoil_choice(request: SampleRequest, result: SampleResult) -> SampleResult:
@@ -71,8 +75,14 @@ def _complete_together(bench: ScriptedBench, requests: Sequence[CompletionReques
             lambda parts: [_fail_if(_BAD_ID in part.tree.chain_ids) for part in parts],
             "RuntimeError",
         ),
-        ("before_choose", lambda asked: _fail_if(any(each.sampling.temperature for each in asked)), "RuntimeError"),
+        (
+            "before_choose",
+            lambda asked: _fail_if(any(each.sampling.temperature for each in asked), _PanicError),
+            "_PanicError",
+        ),
         ("before_new_random_source", lambda: _fail_if(is_bad=True), "RuntimeError"),
+        ("before_new_random_source", lambda: _fail_if(True, _PanicError), "_PanicError"),
+        ("before_keep", lambda cache: _fail_if(_BAD_ID in cache.token_ids, _PanicError), "_PanicError"),
         ("before_keep", lambda cache: _fail_if(_BAD_ID in cache.token_ids), "RuntimeError"),
         ("before_reserve", lambda cache: _fail_if(_BAD_ID in cache.token_ids), "RuntimeError"),
         ("before_fork", raise_full, None),
@@ -166,7 +176,7 @@ def test_closing_ends_every_accepted_request_and_refuses_more(scripted: Scripted
     assert "shutting down" in _find_refusal(scripted.engine)
 
 
-class _Deadly(BaseException):
+class _Deadly(SystemExit):
     """An exception that the engine does not handle."""
 
 

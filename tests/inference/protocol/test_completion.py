@@ -26,7 +26,7 @@ from inference.protocol.completion import CompletionRequest
         ({"tenant": "\ud800"}, "tenant holds a lone surrogate at character 0"),
         ({"tenant": "é" * 513}, "tenant has 1026 bytes; at most 1024 are taken"),
         ({"document": "x" * 1025}, "document has 1025 bytes; at most 1024 are taken"),
-        ({"prefix": "é" * (4 * 1024 * 1024 + 1)}, "prefix has 8388610 bytes; at most 8388608 are taken"),
+        ({"prefix": "é" * (4 * 1024 * 1024 + 1)}, "prefix has 8388610 bytes; at most 2097152 are taken"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_the_range(values: dict[str, Any], text: str) -> None:

@@ -1,6 +1,7 @@
 """The engine in front of a server of llama.cpp's kind: what it sends, and what becomes of failures and endings."""
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -162,6 +163,12 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
         ({"answers": [(200, _EVENTS, "data: null\n\n")]}, ServerError, "the probabilities of 0 of"),
         ({"drops_after": 3}, ServerUnreachableError, "does not answer: it has closed the connection"),
         ({"ends_after": 3}, ServerError, "has ended its answer without a reason"),
+        ({"falls_silent_after": 3}, ServerUnreachableError, "does not answer: it was silent for too long"),
+        ({"spoils": {"tokens": [10**6]}}, ServerError, "has chosen the token '1000000', which its model does not have"),
+        ({"spoils": {"tokens": [-1]}}, ServerError, "has chosen the token '-1'"),
+        ({"spoils": {"tokens": ["x"]}}, ServerError, "another form"),
+        ({"spoils": {"index": 10**6}}, ServerError, "has told the probabilities of"),
+        ({"answers": [(200, _EVENTS, 'data: {"index": 0, "tokens": NaN}\n\n')]}, ServerError, "sends no JSON"),
     ],
 )
 def test_what_goes_wrong_at_the_server_or_before_it_is_one_sentence_and_fails_its_request_only(
@@ -227,13 +234,19 @@ def test_a_strategy_that_masks_every_token_is_refused_by_name(engine: RemoteEngi
     ("faults", "path", "words"),
     [
         ({"extra_token": True}, "", "makes other tokens of"),
-        ({}, "/v1", "404"),
+        ({}, "/v2", "404"),
         ({}, "9", "does not answer"),
         ({"lacks": "n_probs"}, "", "has told the probabilities of 0 of 1 rows"),
         ({"lacks": "logit_bias"}, "", "has chosen another token than"),
         ({"lacks": "return_tokens"}, "", "does not write one token"),
         ({"changes": {"total_slots": 0}}, "", "does not describe its slots"),
         ({"changes": {"default_generation_settings": None}}, "", "does not describe its slots"),
+        *(
+            ({"changes": {"default_generation_settings": {"n_ctx": each}}}, "", "does not describe its slots")
+            for each in (-1, 0.5, True, "512", 10**30)
+        ),
+        ({"changes": {"total_slots": math.nan}}, "", "sends no JSON"),
+        ({"changes": {"total_slots": math.inf}}, "", "sends no JSON"),
         ({"changes": {"tokens": None}}, "", "answers in another form"),
         ({"is_raw": False}, "", "tells other log probabilities for a token alone"),
     ],
@@ -294,6 +307,45 @@ def test_a_silent_server_is_left_though_each_key_supersedes_its_request(
     assert most <= 4  # one that asks who it is, and those of the last requests
 
 
+def test_another_server_takes_the_place_of_one_that_falls_silent_in_a_request(
+    several: RemoteEngine, server: FakeLlamaServer
+) -> None:
+    document = next(_find_documents(several, server))
+    text = complete(several, CompletionRequest(_NOD, max_tokens=2, document=document)).text
+    server.falls_silent_after = 0
+    for _ in range(2):
+        assert complete(several, CompletionRequest(_NOD, max_tokens=2, document=document)).text == text
+    assert not several.problem
+
+
+def test_what_is_known_against_all_servers_is_told_beside_the_heartbeat(
+    engine: RemoteEngine, server: FakeLlamaServer
+) -> None:
+    assert not engine.problem
+    server.answers = [(503, *_JSON)]
+    with pytest.raises(OverloadedError):
+        complete(engine, CompletionRequest(_NOD, max_tokens=1))
+    assert "is busy (status 503)" in engine.problem
+    complete(engine, CompletionRequest(_NOD, max_tokens=1))
+    assert not engine.problem
+
+
+@pytest.mark.usefixtures("server")
+def test_a_panic_of_a_library_fails_its_request_only(engine: RemoteEngine) -> None:
+    class PanicError(BaseException): ...
+
+    class Panicking:
+        healing, is_prefetch, deadline_ms, tenant, document = Healing.EXACT, False, None, "", ""
+
+        @property
+        def max_tokens(self) -> int:
+            raise PanicError
+
+    with pytest.raises(ServerError, match="PanicError"):
+        complete(engine, cast("Any", Panicking()))
+    assert complete(engine, CompletionRequest(_NOD, max_tokens=2)).text
+
+
 @pytest.mark.parametrize("status", [400, 404, 500])
 def test_a_sick_server_is_passed_over(status: int, several: RemoteEngine, server: FakeLlamaServer) -> None:
     document = next(_find_documents(several, server))
@@ -311,10 +363,12 @@ def test_one_server_that_will_do_is_enough_for_a_start(
         assert complete(several, CompletionRequest(_NOD, max_tokens=1)).text
 
 
-def test_a_server_that_still_loads_is_waited_for(server: FakeLlamaServer) -> None:
-    server.answers = [(503, *_JSON)]
-    _load(server).close()
-    assert not server.answers
+def test_a_server_that_still_loads_is_said_to_be_busy_until_it_has(server: FakeLlamaServer) -> None:
+    server.answers = [(503, *_JSON)] * 2
+    with closing(_load(server)) as engine:
+        with pytest.raises(OverloadedError, match="is busy"):
+            complete(engine, CompletionRequest(_NOD, max_tokens=1))
+        assert complete(engine, CompletionRequest(_NOD, max_tokens=1)).text
 
 
 def test_a_failure_that_lasts_is_logged_once(server: FakeLlamaServer, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Certificates and proxies on the way to a server, each in a process of its own, which has read its environment."""
+"""The way to a server: certificates and proxies, each in a process of its own, and answers that nobody asked for."""
 
 import asyncio
 import os
@@ -7,15 +7,18 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 
 import pytest
 import trustme
 
-from inference.errors import ServerError
+from inference.errors import MidtokenError, OverloadedError, ServerError
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.remote.http_client import ask_all
+from inference.platforms import timeout
+from inference.remote.http_client import HttpClient, ask_all
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 
 _ASK = """
@@ -120,3 +123,96 @@ async def test_what_runs_beside_work_that_fails_is_ended() -> None:
     with pytest.raises(ServerError, match="no"):
         await asyncio.wait_for(ask_all([waiting[0], failed, waiting[1]]), 10)
     assert all(each.cancelled() for each in waiting)
+
+
+async def _write(parts: Callable[[], Iterable[bytes]], asked: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    try:
+        await asked.read(2**16)  # or closing would tear the connection
+        for part in parts():
+            to.write(part)
+            await to.drain()
+            if len(part) == 1:
+                await asyncio.sleep(0.01)
+        to.write_eof()
+    except (OSError, asyncio.CancelledError):  # the client has gone
+        return
+    finally:
+        to.close()
+
+
+async def _ask_raw(parts: Callable[[], Iterable[bytes]], *, streams: bool) -> object:
+    """What a client gets from a server that answers with these parts, a single byte in 10 ms, whatever it is asked."""
+    server = await asyncio.start_server(partial(_write, parts), "127.0.0.1", 0)
+    client = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", answer_s=0.5, silent_s=0.5)
+    try:
+        async with timeout(20):
+            if streams:
+                return [each async for each in client.stream("completion", {})]
+            return await client.ask("props")
+    finally:
+        await client.close()
+        server.close()
+
+
+_OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+_CHUNKED = _OK + b"Transfer-Encoding: chunked\r\n\r\n"
+_TOO_MUCH, _SILENT, _NO_JSON = "sends more than was asked for", "was silent for too long", "sends no JSON"
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["answer", "event"])
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        (lambda: [_OK, b"\r\n", *repeat(b"data:" + b" " * 2**16, 2**10)], _TOO_MUCH),
+        (lambda: [_CHUNKED, *repeat(b"8\r\n        \r\n" * 2**10, 2**9)], f"{_TOO_MUCH}|{_SILENT}"),
+        (lambda: [_OK, b"\r\n", b'data: {"a": ', *repeat(b"1", 10**6)], _SILENT),
+        (lambda: [_OK, *repeat(b"a", 10**6)], _SILENT),
+        (lambda: repeat(b"HTTP/1.1 100 Continue\r\n\r\n", 10**9), _SILENT),
+        (lambda: [_OK, b"Content-Encoding: gzip\r\n\r\n", b"\x1f\x8b"], "answers in another format: .gzip"),
+        (lambda: [_OK, b'\r\ndata: {"n_ctx": NaN}\n'], _NO_JSON),
+        (lambda: [_OK, b"\r\ndata: " + b"[" * 10**5 + b"\n"], _NO_JSON),
+        (lambda: [_OK, b"\r\ndata: " + b'{"a":' * 10**5 + b"\n"], _NO_JSON),
+        (lambda: [_OK, b"\r\ndata: {}{}\n"], _NO_JSON),
+        (lambda: [_OK, *(b"X-%d: a\r\n" % number for number in range(10**4)), b"\r\ndata: {}\n"], "does not answer"),
+        (lambda: [b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9\r\n\r\n"], "status 302"),
+        (lambda: [b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{}"], "answers in another format: .text/html"),
+        (lambda: [b"SSH-2.0-x\r\n"], "does not answer"),
+        (lambda: [], "it has closed the connection"),
+    ],
+    ids=[
+        *("too long", "too long in small parts", "slow body", "slow head", "only continue", "compressed", "NaN"),
+        *("deep", "deep objects", "more than one", "ten thousand headers", "redirect", "page", "not HTTP", "nothing"),
+    ],
+)
+async def test_an_answer_that_nobody_asked_for_is_one_sentence(
+    parts: Callable[[], Iterable[bytes]], words: str, streams: bool
+) -> None:
+    with pytest.raises(ServerError, match=words):
+        await _ask_raw(parts, streams=streams)
+
+
+async def test_an_event_may_come_in_any_parts() -> None:
+    body = b': ping\r\ndata:{"a": "\xc3\xa9"}\r\n\r\ndata: {"b": 1}\n\ndata: [DONE]'
+    parts = [_CHUNKED, *(b"1\r\n%c\r\n" % each for each in body), b"0\r\n\r\n"]
+    assert await _ask_raw(lambda: parts, streams=True) == [{"a": "é"}, {"b": 1}]
+    assert await _ask_raw(lambda: [b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{}"], streams=False) == {}
+
+
+async def test_a_busy_server_is_not_asked_for_as_long_as_it_says() -> None:
+    asked = []
+
+    async def refuse(_asked: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        asked.append(1)
+        to.write(b"HTTP/1.1 429 No\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nslow")
+        to.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    client = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    told: list[MidtokenError] = []
+    for _ in range(2):
+        with pytest.raises(OverloadedError, match=r"is busy \(status 429\): 'slow'") as raised:
+            await client.ask("props")
+        told.append(raised.value)
+    await client.close()
+    server.close()
+    assert (len(asked), "it asks for 7 s" in str(told[1])) == (1, True)

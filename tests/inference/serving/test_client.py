@@ -124,9 +124,9 @@ async def test_a_heartbeat_is_read_in_milliseconds(model_name: str, required: st
 
 @pytest.mark.parametrize("languages", [(), ("python", "go")])
 async def test_the_languages_of_the_model_are_read_with_its_heartbeat(languages: tuple[str, ...]) -> None:
-    answer = say(heartbeat_to_arrays(0.0) | description_to_arrays(languages, "int8"), heartbeat_ms=None)
+    answer = say(heartbeat_to_arrays(0.0) | description_to_arrays(languages, "int8", "gone"), heartbeat_ms=None)
     async with run_fake_triton(answer) as server, Client(server.url) as client:
-        assert await client.read_description() == ((languages or None), "int8")
+        assert await client.read_description() == ((languages or None), "int8", "gone")
 
 
 async def test_heartbeat_is_answered_while_completions_wait() -> None:

@@ -1,15 +1,20 @@
+import asyncio
+import gzip
 import io
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
 
 from inference.config import EngineConfig
+from inference.platforms import timeout
 from inference.protocol.completion import CompletionRequest
 from inference.serving.client import Client
 from inference.serving.launcher import ServerOptions
-from inference.serving.ports import open_ports
+from inference.serving.loopback import listen
+from inference.serving.ports import MAX_BODY_BYTES, open_ports, serve_http
 from inference.serving.triton_installation import GRPC, HTTP
 from tests.support.fake_triton import build_last_chunk, run_fake_triton, say
 
@@ -70,7 +75,7 @@ async def test_requests_and_answers_are_passed_on(triton: tuple[str, list[object
         (400, b"[" * 300_000, _JSON),
         (400, b'{"prefix": "\\"", "x": ' + b'{"a":' * 300_000, _JSON),
         (400, b'"' + b'\\"' * 300_000 + b'"' + b"[" * 300_000, _JSON),
-        (413, b" " * (64 * 2**20 + 1), _JSON),
+        (413, b" " * (MAX_BODY_BYTES + 1), _JSON),
     ],
 )
 async def test_what_could_end_tritonserver_or_comes_from_elsewhere_does_not_reach_it(
@@ -97,3 +102,77 @@ async def test_completions_pass_the_grpc_port(options: ServerOptions, monkeypatc
             ):
                 [chunk] = [each async for each in client.stream(CompletionRequest("a" * 1_000_000))]
                 assert chunk.text == "done" * 100_000
+
+
+@asynccontextmanager
+async def _run_counter(max_connections: int = 8) -> AsyncIterator[int]:
+    """Yields the port of an application that tells how long a body is."""
+
+    async def tell(request: web.Request) -> web.Response:
+        return web.json_response(len(await request.read()))
+
+    app, listener = web.Application(), listen(0)
+    app.router.add_post("/", tell)
+    async with serve_http(app, listener, patience_s=0.2, max_connections=max_connections):
+        yield listener.getsockname()[1]
+
+
+async def _read_status(port: int, sent: bytes) -> str:
+    """The status of the answer; none if the connection is closed without one."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    try:
+        async with timeout(20):
+            return (await reader.readline())[9:12].decode()
+    except ConnectionError:
+        return ""
+    finally:
+        writer.close()
+
+
+_HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
+_CHUNKED = _HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (_HEAD + b"Content-Length: 2\r\n\r\n{}", "200"),
+        (_HEAD + b"Content-Length: 9\r\n\r\n{", "408"),
+        (_CHUNKED + b"1\r\n{\r\n", "408"),
+        (_CHUNKED + b"zz\r\n{\r\n", "400"),
+        (_HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", "400"),
+        (_HEAD + b"".join(b"X-%d: a\r\n" % number for number in range(10**4)) + b"\r\n", "400"),
+        (_HEAD, ""),
+        (b"", ""),
+    ],
+    ids=["whole", "short", "endless", "no chunk", "two lengths", "ten thousand headers", "no end of a head", "nothing"],
+)
+async def test_what_does_not_arrive_is_waited_for_only_a_while_and_no_log_has_it(
+    sent: bytes, status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _run_counter() as port:
+        assert await _read_status(port, sent) == status
+    assert "zz" not in caplog.text
+
+
+async def test_a_connection_that_is_one_too_many_is_closed_and_the_others_are_answered() -> None:
+    whole = _HEAD + b"Content-Length: 0\r\n\r\n"
+    async with _run_counter(max_connections=1) as port:
+        _, first = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(0.05)
+        assert not await _read_status(port, whole)
+        first.close()
+        await asyncio.sleep(0.05)
+        assert await _read_status(port, whole) == "200"
+
+
+async def test_a_body_is_not_unpacked() -> None:
+    body = gzip.compress(b" " * 2**20)
+    async with _run_counter() as port:
+        headers = {"Content-Encoding": "gzip"}
+        assert await _ask(f"http://127.0.0.1:{port}/", "POST", body, headers) == (
+            200,
+            "application/json",
+            str(len(body)),
+        )

@@ -21,8 +21,7 @@ from midtoken.front.asked import split_prompt
 from tests.support.front import FedModel, FrontClient, last_chunk, open_door, run_front
 from tests.support.secret_forms import SECRETS
 
-_COMPLETION, _INFILL = "/v1/completions", "/infill"
-
+_COMPLETION, _INFILL, _HEALTH = "/v1/completions", "/infill", "/health"
 
 _OTHERS = [{"text": "a = 1\n", "filename": "a.py", "time": 3}, {"text": "b = 2\n"}]
 _TIMINGS = {
@@ -303,14 +302,59 @@ async def test_a_failure_has_a_status(
     assert (answered, error["type"], reason in error["message"], "person" in text) == (status, kind, True, False)
 
 
+async def test_a_refusal_is_logged_without_what_the_client_has_written(
+    front: FrontClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = [("/hunter2", {}), (_INFILL, {"temperature": "hunter2"}), (_INFILL, {"prompt": _SECRET[:-2]})]
+    for path, body in asked:
+        await front.post(f"{path}?hunter2", body, {"X-Session-ID": "hunter2"})
+    asking, stream = await front.begin(front.post(_INFILL, {"stream": True}))
+    stream.feed("a")
+    stream.fail(ServerError("hunter2"))
+    await asking
+    told = [message.split(maxsplit=2)[2] for message in caplog.messages]
+    refused = "/infill: status 400, invalid_request_error"
+    assert told == [
+        "another address: status 404, invalid_request_error",
+        refused,
+        refused,
+        "/infill: status 500, server_error",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b" " * 2**23, 413),
+        (b'{"prompt": "%s"}' % (b"a" * (2**21 + 1)), 400),
+        (b'{"prompt": "%s"}' % (b"\\u00e9" * 2**19), 200),
+    ],
+    ids=["longer than a body", "longer than a text", "long enough"],
+)
+async def test_a_long_body_is_refused_or_answered_while_others_are(
+    front: FrontClient, body: bytes, status: int
+) -> None:
+    front.model.answer = "e"
+    asking = asyncio.ensure_future(front.post(_INFILL, body))
+    async with front.session.get(f"{front.url}{_HEALTH}") as response:
+        assert response.status == 200
+    assert (await asking)[0] == status
+
+
 async def test_health_and_models(front: FrontClient) -> None:
     shown = []
-    for path, failure in (("/v1/models", None), ("/health", None), ("/health", ServerUnreachableError("gone"))):
-        front.model.failure = failure
+    gone = ServerUnreachableError("gone")
+    for path, failure, problem in (
+        ("/v1/models", None, ""),
+        (_HEALTH, None, ""),
+        (_HEALTH, gone, ""),
+        (_HEALTH, None, "x"),
+    ):
+        front.model.failure, front.model.problem = failure, problem
         async with front.session.get(f"{front.url}{path}") as response:
             shown.append((response.status, await response.json()))
     assert [each["id"] for each in shown[0][1]["data"]] == ["default"]
-    assert (shown[1], shown[2][0]) == ((200, {"status": "ok"}), 503)
+    assert (shown[1], shown[2][0], shown[3][0]) == ((200, {"status": "ok"}), 503, 503)
     assert (await front.post("/v1/embeddings", {}))[0] == 404
 
 
