@@ -244,22 +244,37 @@ def test_a_trusted_workspace_takes_no_protection_away_and_runs_no_program(
     write_command(tmp_path / "bin/midtoken", script.command)
     for path in (workspace / ".venv/bin/midtoken", workspace / "own/midtoken"):
         write_command(path, ["touch", str(tmp_path / "ran")])
-    settings = {"exclude": [], "redactSecrets": False, "command": "own/midtoken", "server": "127.0.0.1:1"}
+    settings: dict[str, Any] = {
+        **{"exclude": [], "redactSecrets": False, "command": "own/midtoken", "server": "127.0.0.1:1"},
+        **{"enabled": True, "prefetch": True, "languages": ["*"], "maxPrefixBytes": 8192, "maxSuffixBytes": 2048},
+    }
     (workspace / ".vscode").mkdir()
     (workspace / ".vscode/settings.json").write_text(
         json.dumps({f"midtoken.{setting}": value for setting, value in settings.items()})
     )
     (workspace / "private.py").write_text("private = 1\n")
+    (workspace / "other.js").write_text("private = 1\n")
     secret = "ghp" + "_q7Rk2mZx9Lw4Tn8Vb3Yc6Hd1Jf5Gs0PaEuQi"
-    with _open(extensions, tmp_path, "file.py", f'token = "{secret}"\n', "ready", exclude=["private.*"]) as editor:
+    text, is_off = "# a line\n" * 40 + f'token = "{secret}"\n', "midtoken: off for this file: midtoken.enabled is false"
+    of_user: dict[str, Any] = {"exclude": ["private.*"], "languages": ["python"], "prefetch": False}
+    of_user |= {"enabled": False, "maxPrefixBytes": 300, "maxSuffixBytes": 0}
+    with _open(extensions, tmp_path, "file.py", text, is_off, **of_user) as editor:
         editor.type("Nod")
-        editor.wait_for_ghost("e")
-        editor.open("private.py")
-        editor.wait_for(lambda: "setting exclude: `private.*`" in editor.status, True)
-        editor.type("Nod")
-        time.sleep(1)
+        editor.run("midtoken: Enable Suggestions")  # by the user, so it counts for all levels
+        editor.wait_for(lambda: editor.status, "midtoken: ready")
+        _type_until_ghost(editor, " Nod", "e")
+        for name, reason in (
+            ("private.py", "setting exclude: `private.*`"),
+            ("other.js", "does not contain javascript"),
+        ):
+            editor.open(name)
+            editor.wait_for(lambda reason=reason: reason in editor.status, True)
+            editor.type("Nod")
+            time.sleep(1)
     sent = "".join(event.get("prefix", "") + event.get("suffix", "") for event in script.events)
     assert ("token" in sent, secret in sent, "private" in sent) == (True, False, False)
+    assert max(len(event.get("prefix", "") + event.get("suffix", "")) for event in script.events) <= 300
+    assert script.last_prefetch is None
     assert not (tmp_path / "ran").exists()
 
 
