@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,10 @@ def test_a_language_server_that_is_killed_or_restarted_starts_again(
     assert len(find_processes(tmp_path / "script.json")) == 1
 
 
+def _has_status(editor: VsCode, reason: str) -> bool:
+    return reason in editor.status
+
+
 def _type_until_ghost(editor: VsCode, text: str, ghost: str) -> None:
     """VS Code asks no language server in the moment before it is registered."""
 
@@ -268,7 +273,7 @@ def test_a_trusted_workspace_takes_no_protection_away_and_runs_no_program(
             ("other.js", "does not contain javascript"),
         ):
             editor.open(name)
-            editor.wait_for(lambda reason=reason: reason in editor.status, True)
+            editor.wait_for(partial(_has_status, editor, reason), True)
             editor.type("Nod")
             time.sleep(1)
     sent = "".join(event.get("prefix", "") + event.get("suffix", "") for event in script.events)
@@ -276,6 +281,45 @@ def test_a_trusted_workspace_takes_no_protection_away_and_runs_no_program(
     assert max(len(event.get("prefix", "") + event.get("suffix", "")) for event in script.events) <= 300
     assert script.last_prefetch is None
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_cell_of_a_notebook_continues_the_code_of_the_cells_before_it(
+    extensions: Path, write_script: WriteScript, tmp_path: Path
+) -> None:
+    script, workspace = write_script({"ends_with": "Nod", "texts": ["e"]}), tmp_path / "workspace"
+    write_command(tmp_path / "bin/midtoken", script.command)
+    code: dict[str, Any] = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    text = {"cell_type": "markdown", "metadata": {}, "source": ["# Nodes"]}
+    cells = [code | {"source": ["import os"]}, text, code | {"source": ["x = 1"]}]
+    metadata = {"language_info": {"name": "python"}}
+    workspace.mkdir()
+    for name in ("file.ipynb", "hidden.ipynb"):
+        notebook = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 2}
+        (workspace / name).write_text(json.dumps(notebook))
+
+    def go_to_last_cell(name: str) -> None:
+        editor.open(name)
+        editor.wait_for(lambda: "x = 1" in editor.screen[1], True)
+        for key in ("ArrowDown", "ArrowDown", "Enter", "Control+End"):
+            editor.press(key)
+
+    with _open(extensions, tmp_path, "file.py", "", "ready", exclude=["hidden.*"]) as editor:
+        go_to_last_cell("file.ipynb")
+        editor.type("; Nod")
+        editor.wait_for_ghost("e")
+        editor.press("Tab")
+        editor.run("Notebook: Insert Code Cell Below")
+        editor.wait_for(lambda: editor.screen[1], ["import os", "x = 1; Node", ""])
+        editor.type("Nod")
+        editor.wait_for_ghost("e")
+        go_to_last_cell("hidden.ipynb")
+        editor.wait_for(lambda: "setting exclude: `hidden.*`" in editor.status, True)
+        editor.type("secret = Nod")
+        time.sleep(1)
+    sent = [event["prefix"] for event in script.events if event["event"] != "closed"]
+    assert "import os\n\nx = 1; Nod" in sent
+    assert "import os\n\nx = 1; Node\n\nNod" in sent
+    assert "secret" not in "".join(sent)
 
 
 def test_what_is_excluded_is_not_explained(extensions: Path, tmp_path: Path) -> None:
