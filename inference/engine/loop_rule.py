@@ -7,7 +7,8 @@ after the first period of a repetition as soon as that is certain.
    blank lines. The completion ends after their first occurrence. White space at the end of lines does not count.
 2. Inside a line, the text before the cursor included: up to 64 characters stand there three times in a row, and at
    least 17 characters are repeated. The completion ends where the first item of this *row* does: `"a"` of `"a", "a", `.
-   A *ruler*, without letters, brackets and quotes, must repeat 120 characters, and 16 of them are kept.
+   A *ruler*, without letters, brackets (`<` and `>` are two) and quotes, must repeat 120 characters, and 16 of them
+   are kept.
 3. What also stands in the text before the cursor is no loop, but the next row of a table.
 4. At the limit of tokens, one occurrence less is enough for lines and rows that go on.
 
@@ -40,7 +41,7 @@ _MIN_RULER_CHARS = 120
 _NUM_FREE_CHARS = 16  # so many repeated characters are nothing unusual
 _NUM_KEPT_CHARS = _MAX_UNIT_CHARS + max(_MIN_RULER_CHARS, _NUM_REPEATS_IN_LINE * _MAX_UNIT_CHARS)
 _NEAR_CHARS = 8000  # of the text before the cursor
-_IN_ROW = re.compile("[^\\W_]|[\"'`()\\[\\]{}]")  # no ruler has them
+_IN_ROW = re.compile("[^\\W_]|[\"'`()\\[\\]{}<>]")  # no ruler has them
 # A line goes on after these words.
 _JOINS = re.compile(r"(?<!\w)(and|or|not|in|is|if|else|for|from|as|of|to|with|the|a|an|return|await|lambda)\Z")
 
