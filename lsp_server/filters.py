@@ -14,7 +14,7 @@ from lsp_server.privacy.redaction import PLACEHOLDER
 # that stands for bytes of the model that are not UTF-8.
 _UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffd]")
 _MAY_REPEAT = re.compile(r"\s*(?:await\s+)?[\w.:>-]+\(.*\);?|.*,")
-_NEAR_CHARS = 2000  # before the cursor and after it, in which brackets count
+_NEAR_CHARS = 2000  # before the cursor, in which brackets count; after it, a quarter of that
 _LAST_WORD = re.compile(r"\w+\Z")
 
 
@@ -114,7 +114,7 @@ def _fit_rest(text: str, context: Context) -> tuple[str, str]:
     It is its first line, unless that replaces the whole rest, and a block follows.
     """
     line, rest = text.partition("\n")[0], context.line_after.rstrip()
-    before, after = context.prefix[-_NEAR_CHARS:], context.suffix[:_NEAR_CHARS]
+    before, after = context.prefix[-_NEAR_CHARS:], context.suffix[: _NEAR_CHARS // 4]
     end, num_replaced = fit_line(before, line, after)
     if (end, num_replaced) != (len(line), len(rest)) or not text[end:].strip():
         return line[:end], rest[:num_replaced]

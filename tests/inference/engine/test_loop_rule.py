@@ -52,6 +52,7 @@ def test_a_loop_is_cut_before_the_repetition(line_before: str, text: str, left: 
         ("", "a = b\nreturn aaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "a = b"),
         ("\t", "x = aaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "x"),
         ('assert len("abc"', " == 000000000000000000000000", ""),
+        ("<<<<<<", "<<<<" + ">" * 60, ""),
         ("# ", "-" * 140, "-" * 17),
     ],
 )
