@@ -4,6 +4,7 @@
   has, and what the editor shows is what the language server said for that text.
 - situations, looping: ordinary situations, and in how many of them the suggestion repeats itself; its share among them
   and suggestions in held-out files; and the share of real code that would count as a loop.
+- unbalanced: of all these suggestions, those with which more brackets or strings of the cursor's line are left open.
 - rest of line: cursors inside a word of held-out files with code after it, where the suggestion is the rest of the word
   and no more; and where the word is right.
 - right with and without context: names that another open file declares, with and without its declarations in the
@@ -56,6 +57,7 @@ _TARGETS = (
     *(Target(f"{editor}_mismatches", f"wrong texts in {editor}", at_most=0) for editor in _STEPS),
     *(Target(f"{editor}_steps", f"random steps in {editor}", at_least=steps) for editor, (steps, _) in _STEPS.items()),
     Target("looping", "situations in which the suggestion repeats itself", at_most=0),
+    Target("unbalanced", "suggestions that leave brackets or strings of the line open or surplus", at_most=0),
     Target("looping_share", "suggestions that repeat themselves", at_most=0.01),
     Target("real_code_cut_share", "real code that would count as a loop", at_most=0.001),
     Target("rest_of_line_cuts", "cursors inside a word with code after it", at_least=400),

@@ -3,25 +3,32 @@
 import re
 
 CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
+_OPENER_OF = {closer: opener for opener, closer in CLOSER_OF.items()}
 CLOSERS = frozenset(CLOSER_OF.values())
 QUOTES = "\"'`"
 _ANY = re.compile(r"[()\[\]{}]")
 
 
 def match_brackets(text: str) -> tuple[str, str]:
-    """Returns the closing brackets that `text` lacks, and those in it that close nothing.
+    """Returns the closing brackets that `text` lacks, and those in it that close nothing."""
+    lost, opened, unopened = _match(text)
+    return lost + opened, unopened
+
+
+def _match(text: str) -> tuple[str, str, str]:
+    """Returns the closing brackets that are lacking before the last line and in it, and those that close nothing.
 
     What is in brackets is indented more than the line where they open. So a bracket counts as never closed once a line
     is indented less; otherwise one in a string literal would be closed by any later bracket.
     """
     opened: list[tuple[str, int]] = []  # closing brackets, with the indentation of the line where they opened
-    lacking = unopened = ""
+    lost = unopened = ""
     for line in text.split("\n"):
         body = line.lstrip()
         indent = len(line) - len(body)
         least = indent + body.startswith(tuple(CLOSERS))
         while body and opened and opened[-1][1] >= least:
-            lacking += opened.pop()[0]
+            lost += opened.pop()[0]
         for char in _ANY.findall(body):
             if char in CLOSER_OF:
                 opened.append((CLOSER_OF[char], indent))
@@ -29,7 +36,43 @@ def match_brackets(text: str) -> tuple[str, str]:
                 opened.pop()
             else:
                 unopened += char
-    return lacking + "".join(closer for closer, _ in opened), unopened
+    return lost, "".join(closer for closer, _ in opened), unopened
+
+
+_OPENERS = "".join(CLOSER_OF)
+_ALL_CLOSERS = "".join(CLOSERS) + QUOTES
+_ENDS = re.compile(f"[,{re.escape(_ALL_CLOSERS)}]")
+
+
+def fit_line(before: str, line: str, after: str) -> tuple[int, int]:
+    """Returns how much of `line` to insert between two texts, and how many characters after it to replace.
+
+    An editor closes brackets and quotes, and a model may close them, too, or end before it has closed its own. So of
+    all beginnings of `line` that end before a comma, bracket or quote, each in place of some of the closers after it
+    that it has itself, it is the one that leaves the fewest open or surplus; of those, the one with the most text.
+    """
+    rest, _, below = after.partition("\n")
+    line_before = before[before.rfind("\n") + 1 :]
+    opened = "".join(_OPENER_OF[closer] for closer in _match(before)[1])
+    closed = _match(below)[2]
+
+    def count(choice: tuple[int, int]) -> tuple[int, int, int]:
+        end, num_replaced = choice
+        kept = line[:end] if num_replaced < len(rest) else line[:end].rstrip().rstrip(_OPENERS)  # of a block
+        whole = kept + rest[num_replaced:]
+        faults = count_bracket_faults(opened + whole + closed) + count_quote_faults(line_before + whole)
+        return faults, num_replaced - end, num_replaced
+
+    ends = {0, len(line), *(found.start() for found in _ENDS.finditer(line))}
+    closers = rest[: len(rest) - len(rest.lstrip(_ALL_CLOSERS))]
+    choices = ((end, num) for end in ends for num in range(len(closers) + 1) if _has(line[:end], closers[:num]))
+    return min(choices, key=count)
+
+
+def _has(text: str, chars: str) -> bool:
+    """True if the characters stand in the text in this order."""
+    left = iter(text)
+    return all(char in left for char in chars)
 
 
 def count_bracket_faults(text: str) -> int:
@@ -38,10 +81,21 @@ def count_bracket_faults(text: str) -> int:
 
 
 def count_faults(line: str) -> int:
-    """Those, and the kinds of quotes that are left open."""
+    """Those, and a string that is left open."""
     return count_bracket_faults(line) + count_quote_faults(line)
 
 
+# Before a letter, an apostrophe after a letter and a lifetime of Rust begin no string.
+_QUOTE = re.compile(r"""["`]|'(?!\w)|((?<![\w&<])|(?<=\b[bfru]))'""", re.IGNORECASE)
+_STRINGS = {quote: re.compile(rf"(?:\\.|[^\\{quote}])*{quote}") for quote in QUOTES}
+
+
 def count_quote_faults(line: str) -> int:
-    """The kinds of quotes that are left open."""
-    return sum(line.count(quote) % 2 for quote in QUOTES)
+    """1 if a string is left open, 0 otherwise."""
+    at = 0
+    while (quote := _QUOTE.search(line, at)) is not None:
+        string = _STRINGS[quote[0]].match(line, quote.end())
+        if string is None:
+            return 1
+        at = string.end()
+    return 0

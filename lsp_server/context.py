@@ -40,21 +40,23 @@ def cut_context(document: "Document", position: "Position", settings: Settings, 
     nothing that it has computed for the prefix. While nobody waits, it moves before the prefix is full, so that no
     key has to move it. Raises OutOfStepError, TooLargeError.
     """
-    line, before, after = document.split_at(position)
-    prefix = _cut_prefix(document, line, before, settings.max_prefix_bytes, 0 if is_waited_for else _AHEAD_FRACTION)
-    suffix = _cut_suffix(document, line, after, settings.max_suffix_bytes)
+    lines, line, before, after = document.split_with_above(position)
+    free_fraction = 0 if is_waited_for else _AHEAD_FRACTION
+    prefix = _cut_prefix(document, lines, line, before, settings.max_prefix_bytes, free_fraction)
+    suffix = _cut_suffix(lines, line, after, settings.max_suffix_bytes)
     return Context(clean(prefix), clean(suffix))
 
 
 _AHEAD_FRACTION = 1 / 8  # of the prefix; more is seldom typed without a pause
 
 
-def _cut_prefix(document: "Document", line: int, before: str, max_bytes: int, free_fraction: float) -> str:
+def _cut_prefix(
+    document: "Document", lines: Sequence[str], line: int, before: str, max_bytes: int, free_fraction: float
+) -> str:
     if _exceeds(before, max_bytes):
         document.anchor_line = line
         return _cut_long_line(before, max_bytes)
     remaining_bytes = max_bytes - _num_bytes(before)
-    lines = document.lines
     full_start = _find_start(lines, line, remaining_bytes - int(max_bytes * free_fraction))
     half_start = _find_start(lines, line, remaining_bytes - max_bytes // 2)
     # From full_start the window is full, from half_start half full.
@@ -86,11 +88,10 @@ def _cut_long_line(before: str, max_bytes: int) -> str:
     return before[start:]
 
 
-def _cut_suffix(document: "Document", line: int, after: str, max_bytes: int) -> str:
+def _cut_suffix(lines: Sequence[str], line: int, after: str, max_bytes: int) -> str:
     if _exceeds(after, max_bytes):
         return replace_surrogates(after[:max_bytes]).encode()[:max_bytes].decode("utf-8", "ignore")
     parts, remaining_bytes = [after], max_bytes - _num_bytes(after)
-    lines = document.lines
     for number in range(line + 1, len(lines)):
         remaining_bytes -= _num_bytes(lines[number])
         if remaining_bytes < 0:

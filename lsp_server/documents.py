@@ -8,9 +8,11 @@ import copy
 import io
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lsprotocol.types import (
+    NotebookCell,
+    NotebookCellKind,
     Position,
     PositionEncodingKind,
     Range,
@@ -47,6 +49,24 @@ class Edit:
     before: str
 
 
+@dataclass(slots=True)
+class Notebook:
+    """A notebook in the editor. Each of its cells is a document."""
+
+    uri: str
+    cells: list[NotebookCell]  # in their order; `document` is the URI of each
+    documents: dict[str, "Document"] = field(default_factory=dict)  # by URI
+
+    def list_lines_above(self, document: "Document") -> list[str]:
+        """Returns the code of the cells before a cell that are in its language, with a blank line after each."""
+        uris = [cell.document for cell in self.cells if cell.kind is NotebookCellKind.Code]
+        before = uris[: uris.index(document.uri)] if document.uri in uris else []
+        cells = [self.documents[uri] for uri in before if uri in self.documents]
+        usable = [cell for cell in cells if cell.language_id == document.language_id and cell.problem is None]
+        texts = ("".join(cell.lines).rstrip() for cell in usable)
+        return [line for text in texts if text for line in split_lines(text + "\n\n")[:-1]]
+
+
 class Document:
     """One open document: its lines as the editor has them, each with its own line end.
 
@@ -54,12 +74,19 @@ class Document:
     one line.
     """
 
-    def __init__(self, item: TextDocumentItem, encoding: PositionEncodingKind) -> None:
+    def __init__(
+        self, item: TextDocumentItem, encoding: PositionEncodingKind, notebook: Notebook | None = None
+    ) -> None:
+        """`notebook`: the one that has it as a cell."""
         self.uri = item.uri
+        self.notebook = notebook
+        if notebook is not None:
+            notebook.documents[item.uri] = self
+        self.file_uri = item.uri if notebook is None else notebook.uri  # of the file whose rules apply
         self.language_id = item.language_id
         self.version = item.version
-        # The number of the line at which the sent prefix starts (lsp_server.context). Edits above the line change
-        # the number, so that it stays the same line of the text.
+        # The number of the line at which the sent prefix starts (lsp_server.context), counted with those of the cells
+        # above. Edits above the line change the number, so that it stays the same line of the text.
         self.anchor_line = 0
         # None before the first edit, and after edits of the whole text or of several places.
         self.last_edit: Edit | None = None
@@ -136,6 +163,17 @@ class Document:
         before, after = split_line(self._lines[position.line], position.character, self._encoding)
         return position.line, before, after
 
+    @property
+    def lines_above(self) -> Sequence[str]:
+        """The lines of the notebook's cells before it, which are context, too."""
+        return () if self.notebook is None else self.notebook.list_lines_above(self)
+
+    def split_with_above(self, position: Position) -> tuple[Sequence[str], int, str, str]:
+        """Returns its lines, those above included, and what `split_at` does, counted in them. Raises like `lines`."""
+        number, before, after = self.split_at(position)
+        above = self.lines_above
+        return [*above, *self._lines] if above else self._lines, len(above) + number, before, after
+
     def find_place(self, position: Position) -> Place:
         """Returns the place in the text that `position` means, which may lie outside it. Raises like `lines`.
 
@@ -178,7 +216,7 @@ class Document:
         self._lines = split_lines(text) if len(text) <= MAX_CHARS else [""]
         self.num_chars = len(text)
         self.problem = None
-        self.anchor_line = min(self.anchor_line, len(self._lines) - 1)
+        self.anchor_line = min(self.anchor_line, len(self.lines_above) + len(self._lines) - 1)
         self._check_size()
 
     def _check_size(self) -> None:
@@ -189,10 +227,11 @@ class Document:
             self._lines, self.anchor_line, self.last_edit = [""], 0, None
 
     def _move_anchor(self, first: int, last: int, num_new: int) -> None:
-        if self.anchor_line > last:
+        num_above = len(self.lines_above)
+        if self.anchor_line > num_above + last:
             self.anchor_line += num_new - (last + 1 - first)
-        elif self.anchor_line > first:
-            self.anchor_line = first
+        elif self.anchor_line > num_above + first:
+            self.anchor_line = num_above + first
 
     def _check_known(self) -> None:
         if self.problem is not None:

@@ -11,6 +11,7 @@ from lsp_server.backend import BackendFactory
 from lsp_server.documents import Place
 from lsp_server.items import completion_item, extend_selected, inline_item
 from lsp_server.no_suggestion import HIDING, NoSuggestion
+from lsp_server.notebooks import Notebooks
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.protocol import build_strict_converter
 from lsp_server.server import MidtokenServer, Suggestion
@@ -62,11 +63,16 @@ def _add_lifecycle(server: MidtokenServer) -> None:
 
 
 def _add_text_synchronization(server: MidtokenServer) -> None:
+    notebooks = Notebooks(server)
     handlers: dict[str, Callable[[Any], None]] = {
         types.TEXT_DOCUMENT_DID_OPEN: lambda params: server.open(params.text_document),
         types.TEXT_DOCUMENT_DID_CHANGE: lambda params: server.change(params),
         types.TEXT_DOCUMENT_DID_SAVE: lambda _: server.note_save(),
         types.TEXT_DOCUMENT_DID_CLOSE: lambda params: server.close(params.text_document.uri),
+        types.NOTEBOOK_DOCUMENT_DID_OPEN: lambda params: notebooks.open(params),
+        types.NOTEBOOK_DOCUMENT_DID_CHANGE: lambda params: notebooks.change(params),
+        types.NOTEBOOK_DOCUMENT_DID_SAVE: lambda _: server.note_save(),
+        types.NOTEBOOK_DOCUMENT_DID_CLOSE: lambda params: notebooks.close(params),
     }
     for method, handle in handlers.items():
         server.feature(method)(handle)

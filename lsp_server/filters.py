@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 
-from inference.brackets import CLOSERS, QUOTES, count_faults, match_brackets
+from inference.brackets import QUOTES, count_bracket_faults, fit_line
 from lsp_server.context import Context
 from lsp_server.indentation import match_indentation
 from lsp_server.privacy.redaction import PLACEHOLDER
@@ -14,6 +14,7 @@ from lsp_server.privacy.redaction import PLACEHOLDER
 # that stands for bytes of the model that are not UTF-8.
 _UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffd]")
 _MAY_REPEAT = re.compile(r"\s*(?:await\s+)?[\w.:>-]+\(.*\);?|.*,")
+_NEAR_CHARS = 2000  # before the cursor, in which brackets count; after it, a quarter of that
 _LAST_WORD = re.compile(r"\w+\Z")
 
 
@@ -59,38 +60,6 @@ def drop_repeated_above(text: str, context: Context) -> str:
     return begun.removeprefix(context.line_before) if begun.startswith(context.line_before) else ""
 
 
-def replaces_rest(text: str, context: Context) -> bool:
-    """True if the rest of the line is closing brackets, and the first line of `text` closes those already."""
-    before, after = context.line_before, context.line_after.rstrip()
-    line = text.partition("\n")[0]
-    if not all(char in CLOSERS for char in after) or not match_brackets(line)[1].startswith(after):
-        return False
-    return count_faults(before + line) < count_faults(before + line + after)
-
-
-def cut_to_line(text: str, context: Context) -> str:
-    """In the middle of a line, keeps the first line, unless a block follows that closes the line's own brackets."""
-    if not context.line_after.strip() or ("\n" in text.strip() and replaces_rest(text, context)):
-        return text
-    return text.partition("\n")[0]
-
-
-def trim_overlap(text: str, context: Context) -> str:
-    """In the middle of a line, removes brackets and quotes from the end that the rest of the line begins with.
-
-    The editor may have inserted them since the request; the engine has ended the text before what stood there. Of
-    several ends, it is the one that leaves the fewest brackets and quotes open, and of those the longest: `f(g(` needs
-    the bracket of `x)` before `)`, and one of `h(x))` before `))`.
-    """
-    line, before, after = text.rstrip(), context.line_before, context.line_after.rstrip()
-    if not after or "\n" in line:
-        return text
-    num_closers = len(line) - len(line.rstrip("".join(CLOSERS) + QUOTES))
-    lengths = [length for length in range(num_closers + 1) if after.startswith(line[len(line) - length :])]
-    best = max(lengths, key=lambda length: (-count_faults(before + line[: len(line) - length] + after), length))
-    return line[: len(line) - best] if best else text
-
-
 def trim_blanks(text: str, context: Context) -> str:
     """Removes white space at the end, but not where it separates `text` from a word or quote: `not ` before `x`."""
     after = context.line_after.rstrip()
@@ -109,9 +78,6 @@ _FILTERS: tuple[Callable[[str, Context], str], ...] = (
     match_indentation,
     drop_repeated_below,
     drop_repeated_above,
-    cut_to_line,
-    trim_overlap,
-    trim_blanks,
 )
 
 
@@ -126,19 +92,14 @@ class Insertion:
 def fit(text: str, context: Context) -> Insertion | None:
     """Returns what to insert for `text`, which was generated at the cursor; None if nothing is left to suggest.
 
-    If the rest of the line is closing brackets that the first line closes too, the insertion replaces it:
-    `self):⏎  pass` replaces the `)` that the editor inserted. If such brackets only begin the rest of the line, it
-    replaces them.
-
-    The engine has ended `text` where it reached the suffix. What is left to do here comes from the editor: brackets and
-    quotes that it has inserted since, and suggestions that are not worth showing.
+    The engine has ended `text` where it reached the suffix. What is left to do here comes from the editor, such as
+    brackets and quotes that it has inserted (`fit_line`): `self):⏎  pass` replaces the `)` after the cursor.
     """
     for change in _FILTERS:
         text = change(text, context)
-    if not text.strip():
-        return None
-    replaced_after = _find_replaced(text, context, context.line_after.rstrip())
-    return None if text == replaced_after else Insertion(text, replaced_after)
+    text, replaced_after = _fit_rest(text, context) if context.line_after.strip() else (text, "")
+    text = trim_blanks(text, context)
+    return None if not text or text == replaced_after else Insertion(text, replaced_after)
 
 
 def fit_all(texts: Iterable[str], context: Context) -> tuple[Insertion, ...]:
@@ -147,24 +108,15 @@ def fit_all(texts: Iterable[str], context: Context) -> tuple[Insertion, ...]:
     return tuple(dict.fromkeys(each for each in fitted if each is not None))
 
 
-def _find_replaced(text: str, context: Context, rest: str) -> str:
-    if rest and replaces_rest(text, context):
-        return "" if _is_needed(rest, text, context) else rest
-    return _find_closed(text, context.line_before, rest)
+def _fit_rest(text: str, context: Context) -> tuple[str, str]:
+    """Returns what is left of `text` in front of the rest of the line, and what it replaces of that.
 
-
-def _find_closed(text: str, before: str, rest: str) -> str:
-    """Returns the brackets right after the cursor, with more text after them, that `text` closes already.
-
-    The editor has inserted them since the request: `a, b)  # note` before `) + c`.
+    It is its first line, unless that replaces the whole rest, and a block follows.
     """
-    pairs = zip(match_brackets(text)[1], rest, strict=False)
-    closed = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    is_better = count_faults(before + text + rest[len(closed) :]) < count_faults(before + text + rest)
-    return closed if is_better else ""
-
-
-def _is_needed(rest: str, text: str, context: Context) -> bool:
-    """True if the rest of the line closes brackets of a later line: the engine has ended the text before it."""
-    whole = context.line_before + text
-    return count_faults(whole + rest) < count_faults(whole)
+    line, rest = text.partition("\n")[0], context.line_after.rstrip()
+    before, after = context.prefix[-_NEAR_CHARS:], context.suffix[: _NEAR_CHARS // 4]
+    end, num_replaced = fit_line(before, line, after)
+    if (end, num_replaced) != (len(line), len(rest)) or not text[end:].strip():
+        return line[:end], rest[:num_replaced]
+    whole = before + text  # the engine may have ended it where the rest closes brackets of a later line
+    return text, "" if count_bracket_faults(whole + after) < count_bracket_faults(whole + after[len(rest) :]) else rest

@@ -20,10 +20,13 @@ from pygls.exceptions import (
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import JsonRPCResponseMessage, LanguageServerProtocol, default_converter
 
-_SYNCHRONIZATION = (types.TEXT_DOCUMENT_DID_OPEN, types.TEXT_DOCUMENT_DID_CHANGE)
+_SYNCHRONIZATION = (
+    *(types.TEXT_DOCUMENT_DID_OPEN, types.TEXT_DOCUMENT_DID_CHANGE),
+    *(types.NOTEBOOK_DOCUMENT_DID_OPEN, types.NOTEBOOK_DOCUMENT_DID_CHANGE),
+)
 # pygls's own handlers of these first update its copy of the text (see lsp_server.documents), never release the future
 # of a notification, and raise an exception if a shutdown cancels what follows `initialized`.
-_OURS = (*_SYNCHRONIZATION, types.TEXT_DOCUMENT_DID_CLOSE, types.INITIALIZED)
+_OURS = (*_SYNCHRONIZATION, types.TEXT_DOCUMENT_DID_CLOSE, types.NOTEBOOK_DOCUMENT_DID_CLOSE, types.INITIALIZED)
 
 _log = logging.getLogger(__name__)
 

@@ -145,7 +145,9 @@ class RelatedText:
         if marker is None or self.max_bytes == 0:
             return context.prefix
         key = document.uri, above
-        same = [each for each in others if each.language_id == document.language_id and each.uri != document.uri]
+        same = [
+            each for each in others if each.language_id == document.language_id and each.file_uri != document.file_uri
+        ]
         indexes = [self._read_index(each) for each in same]
         chosen = [each for each in self._lines.get(key, ()) if any(each in index for index in indexes)]
         chosen = chosen or self._choose(context, indexes)

@@ -17,13 +17,8 @@ from inference.platforms import is_there
 from inference.protocol.completion import Chunks, CompletionRequest, Priority
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
 from lsp_server.context import Context, cut_context
-from lsp_server.documents import Document, Place, num_units
-from lsp_server.errors import (
-    EditorError,
-    NotSentError,
-    OutOfStepError,
-    to_midtoken_error,
-)
+from lsp_server.documents import Document, Notebook, Place, num_units
+from lsp_server.errors import EditorError, NotSentError, OutOfStepError, to_midtoken_error
 from lsp_server.filters import Insertion, fit_all
 from lsp_server.indentation import write_blanks
 from lsp_server.no_suggestion import (
@@ -46,6 +41,7 @@ from lsp_server.settings import SECTION, Settings, SettingsSources
 from lsp_server.status import Status, Window
 
 _START = types.Range(types.Position(0, 0), types.Position(0, 0))
+_NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")], save=True)
 _MAX_ITEMS = 3
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
 
@@ -80,6 +76,7 @@ class MidtokenServer(LanguageServer):
             find_version("midtoken") or "0",
             protocol_cls=MidtokenProtocol,
             converter_factory=build_strict_converter,
+            notebook_document_sync=_NOTEBOOKS,
         )
         self.protocol.on_unreadable_edit = self.lose_text
         self.editor_id: int | None = None  # of its process, if that is on this machine
@@ -124,10 +121,10 @@ class MidtokenServer(LanguageServer):
         self._are_settings_known = True
         self._read_settings()
 
-    def open(self, item: types.TextDocumentItem) -> None:
+    def open(self, item: types.TextDocumentItem, notebook: Notebook | None = None) -> None:
         """Adds a document that the editor opened, and starts to connect to the completion server."""
         self.close(item.uri)
-        document = Document(item, self.encoding)
+        document = Document(item, self.encoding, notebook)
         session = self.sessions[item.uri] = Session(document, self._starter, self._status)
         self._check_soon(session)
         self._prefetcher.expect(Expectation(document, _START))
@@ -178,7 +175,7 @@ class MidtokenServer(LanguageServer):
         if session is not None:
             self._prefetcher.forget(session.document)
             self._related.forget(uri)
-            self._guard.forget(uri)
+            self._guard.forget(session.document.file_uri)
             self._status.forget(uri)
             session.close()
 
@@ -326,9 +323,9 @@ class MidtokenServer(LanguageServer):
         return found
 
     def _find_reason(self, document: Document) -> NoSuggestion | None:
-        exclusion = self._guard.find_exclusion(document.uri)
+        exclusion = self._guard.find_exclusion(document.file_uri)
         found = find_document_reason(document, self.settings, self._languages, exclusion)
-        if found is not None and found.reason is Reason.EXCLUDED and not self._guard.is_known(document.uri):
+        if found is not None and found.reason is Reason.EXCLUDED and not self._guard.is_known(document.file_uri):
             return NoSuggestion(Reason.UNKNOWN_RULES, found.message)
         return found
 
@@ -390,7 +387,7 @@ class MidtokenServer(LanguageServer):
 
 
 def _list_languages(documents: list[Document]) -> dict[str, str]:
-    return {document.uri: document.language_id for document in documents}
+    return {document.file_uri: document.language_id for document in documents}
 
 
 def find_version(package: str) -> str | None:

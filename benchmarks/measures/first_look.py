@@ -9,12 +9,13 @@ from rich.progress import track
 
 from benchmarks.corpora.cuts import Gap, GapKind, draw_cuts
 from benchmarks.measures.report import Figures, find_mean
+from inference.brackets import count_faults
 from inference.engine.loop_rule import LoopRule
 from inference.engine.sink import CompletionEngine, complete
 from inference.engine.stopping import build_extent_rule
 from inference.protocol.completion import Chunks, CompletionRequest, Extent
 from lsp_server.context import Context
-from lsp_server.filters import fit
+from lsp_server.filters import Insertion, fit
 from lsp_server.indentation import write_blanks
 from lsp_server.settings import Settings
 from models.training.corpus import SourceFile, iter_held_out
@@ -36,13 +37,19 @@ def measure_first_look(engine: CompletionEngine, seed: int) -> Figures:
     situations = [Gap(GapKind.LINE, before, "", after + "\n") for before, _, after in places]
     cursors, cuts = [_draw_cursor(files, rng) for _ in range(_NUM_REAL)], list(_draw_words(files, seed))
     asked = [*situations, *cursors[:_NUM_CURSORS], *cuts]
-    shown = [(gap, _suggest(engine, gap)) for gap in track(asked, "completing")]
+    found = [(gap, _suggest(engine, gap)) for gap in track(asked, "completing")]
+    shown = [(gap, insertion.text) for gap, insertion in found]
+    unbalanced = [(gap, insertion) for gap, insertion in found if _is_unbalanced(gap, insertion)]
+    print(
+        *(f"unbalanced: {(gap.prefix[-40:], insertion, gap.suffix[:40])!r}" for gap, insertion in unbalanced), sep="\n"
+    )
     looping = [(gap, text) for gap, text in shown if loops(gap.prefix, text)]
     print(*(f"loops: {(gap.prefix[-40:], text)!r}" for gap, text in looping), sep="\n")
     words = shown[-len(cuts) :]
     return {
         "situations": len(situations),
         "looping": sum(loops(gap.prefix, text) for gap, text in shown[: len(situations)]),
+        "unbalanced": len(unbalanced),
         "looping_share": len(looping) / sum(bool(text) for _, text in shown),
         "real_code_cut_share": find_mean(map(_is_cut, cursors)),
         "rest_of_line_cuts": len(cuts),
@@ -51,14 +58,20 @@ def measure_first_look(engine: CompletionEngine, seed: int) -> Figures:
     }
 
 
-def _suggest(engine: CompletionEngine, gap: Gap) -> str:
+def _is_unbalanced(gap: Gap, insertion: Insertion) -> bool:
+    """True if more brackets or strings of the cursor's line are open or surplus with the insertion than without it."""
+    before, after = gap.prefix[gap.prefix.rfind("\n") + 1 :], gap.suffix.partition("\n")[0]
+    with_it = before + insertion.text + after.removeprefix(insertion.replaced_after)
+    return bool(after.strip()) and "\n" not in with_it and count_faults(with_it) > count_faults(before + after)
+
+
+def _suggest(engine: CompletionEngine, gap: Gap) -> Insertion:
     """What an editor would show."""
     settings = Settings()
     context = Context(gap.prefix[-settings.max_prefix_bytes :], gap.suffix[: settings.max_suffix_bytes])
     sent = write_blanks(context, "python")
     request = CompletionRequest(sent.prefix, sent.suffix, max_tokens=settings.max_tokens, chunks=Chunks.LINES)
-    insertion = fit(complete(engine, request)[0], context)
-    return "" if insertion is None else insertion.text
+    return fit(complete(engine, request)[0], context) or Insertion("")
 
 
 def _draw_cursor(files: Sequence[SourceFile], rng: random.Random) -> Gap:

@@ -7,9 +7,11 @@ after the first period of a repetition as soon as that is certain.
    blank lines. The completion ends after their first occurrence. White space at the end of lines does not count.
 2. Inside a line, the text before the cursor included: up to 64 characters stand there three times in a row, and at
    least 17 characters are repeated. The completion ends where the first item of this *row* does: `"a"` of `"a", "a", `.
-   A *ruler*, without letters, brackets and quotes, must repeat 120 characters, and 16 of them are kept.
+   A *ruler*, without letters, brackets (`<` and `>` are two) and quotes, must repeat 120 characters, and 16 of them
+   are kept.
 3. What also stands in the text before the cursor is no loop, but the next row of a table.
-4. At the limit of tokens, one occurrence less is enough for lines and rows that go on.
+4. At the limit of tokens, one occurrence less is enough for lines and rows that go on, and any length for a ruler: the
+   signs of real ones have tokens of several, so those end before the limit.
 
 While a repetition goes on, but is too short to be certain, what would be cut is not settled. So settled text is never
 cut. If single tokens are sent, what a row repeats is settled up to 16 characters, and the completion ends after these:
@@ -40,7 +42,7 @@ _MIN_RULER_CHARS = 120
 _NUM_FREE_CHARS = 16  # so many repeated characters are nothing unusual
 _NUM_KEPT_CHARS = _MAX_UNIT_CHARS + max(_MIN_RULER_CHARS, _NUM_REPEATS_IN_LINE * _MAX_UNIT_CHARS)
 _NEAR_CHARS = 8000  # of the text before the cursor
-_IN_ROW = re.compile("[^\\W_]|[\"'`()\\[\\]{}]")  # no ruler has them
+_IN_ROW = re.compile("[^\\W_]|[\"'`()\\[\\]{}<>]")  # no ruler has them
 # A line goes on after these words.
 _JOINS = re.compile(r"(?<!\w)(and|or|not|in|is|if|else|for|from|as|of|to|with|the|a|an|return|await|lambda)\Z")
 
@@ -82,8 +84,9 @@ class _Run:
         return _IN_ROW.search(self.unit) is not None
 
     def repeats(self, num_times: int) -> bool:
-        """True if its unit is repeated so often, and a ruler's for long enough."""
-        return self.num_repeated >= max(num_times * self.num_unit_chars, 0 if self.is_row else _MIN_RULER_CHARS)
+        """True if its unit is repeated so often, and a ruler's for long enough, unless it has reached the limit."""
+        is_long = self.is_row or num_times < _NUM_REPEATS_IN_LINE or self.num_repeated >= _MIN_RULER_CHARS
+        return is_long and self.num_repeated >= num_times * self.num_unit_chars
 
 
 class LoopRule:

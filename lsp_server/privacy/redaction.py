@@ -79,28 +79,28 @@ class Excerpt:
 
 def cut_excerpt(document: "Document", position: "Position", context: Context) -> Excerpt:
     """Returns the excerpt around `context`, which `cut_context` returned for the position. Raises OutOfStepError."""
-    number, before, _ = document.split_at(position)
-    head = _find_head(document, number, before, context)
-    return Excerpt(context, head, _find_tail(document, number, before, context))
+    lines, number, before, _ = document.split_with_above(position)
+    head = _find_head(lines, number, before, context)
+    return Excerpt(context, head, _find_tail(lines, number, before, context))
 
 
-def _find_head(document: "Document", number: int, before: str, context: Context) -> str:
+def _find_head(lines: Sequence[str], number: int, before: str, context: Context) -> str:
     """Returns the cut part of the first line, and some lines above it."""
     num_above = context.prefix.count("\n")
     first = number - num_above
     cut = 0 if num_above else len(before) - len(context.prefix)
-    above = document.lines[max(0, first - _MARGIN_LINES) : first] if cut < _MARGIN_CHARS else []
+    above = lines[max(0, first - _MARGIN_LINES) : first] if cut < _MARGIN_CHARS else []
     return clean(("".join(above) + before[max(0, cut - _MARGIN_CHARS) : cut])[-_MARGIN_CHARS:])
 
 
-def _find_tail(document: "Document", number: int, before: str, context: Context) -> str:
+def _find_tail(lines: Sequence[str], number: int, before: str, context: Context) -> str:
     """Returns the rest of the last line, and some lines below it."""
     num_below = context.suffix.count("\n")
     last = number + num_below
     shown = len(context.suffix) - (context.suffix.rfind("\n") + 1)
     start = shown if num_below else len(before) + shown
-    below = document.lines[last + 1 : last + 1 + _MARGIN_LINES]
-    return clean((document.lines[last][start : start + _MARGIN_CHARS] + "".join(below))[:_MARGIN_CHARS])
+    below = lines[last + 1 : last + 1 + _MARGIN_LINES]
+    return clean((lines[last][start : start + _MARGIN_CHARS] + "".join(below))[:_MARGIN_CHARS])
 
 
 def _replace(text: str, spans: list[Span], start: int, end: int) -> str:

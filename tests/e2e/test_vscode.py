@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,10 @@ def test_a_language_server_that_is_killed_or_restarted_starts_again(
     assert len(find_processes(tmp_path / "script.json")) == 1
 
 
+def _has_status(editor: VsCode, reason: str) -> bool:
+    return reason in editor.status
+
+
 def _type_until_ghost(editor: VsCode, text: str, ghost: str) -> None:
     """VS Code asks no language server in the moment before it is registered."""
 
@@ -244,23 +249,77 @@ def test_a_trusted_workspace_takes_no_protection_away_and_runs_no_program(
     write_command(tmp_path / "bin/midtoken", script.command)
     for path in (workspace / ".venv/bin/midtoken", workspace / "own/midtoken"):
         write_command(path, ["touch", str(tmp_path / "ran")])
-    settings = {"exclude": [], "redactSecrets": False, "command": "own/midtoken", "server": "127.0.0.1:1"}
+    settings: dict[str, Any] = {
+        **{"exclude": [], "redactSecrets": False, "command": "own/midtoken", "server": "127.0.0.1:1"},
+        **{"enabled": True, "prefetch": True, "languages": ["*"], "maxPrefixBytes": 8192, "maxSuffixBytes": 2048},
+    }
     (workspace / ".vscode").mkdir()
     (workspace / ".vscode/settings.json").write_text(
         json.dumps({f"midtoken.{setting}": value for setting, value in settings.items()})
     )
     (workspace / "private.py").write_text("private = 1\n")
+    (workspace / "other.js").write_text("private = 1\n")
     secret = "ghp" + "_q7Rk2mZx9Lw4Tn8Vb3Yc6Hd1Jf5Gs0PaEuQi"
-    with _open(extensions, tmp_path, "file.py", f'token = "{secret}"\n', "ready", exclude=["private.*"]) as editor:
+    text, is_off = "# a line\n" * 40 + f'token = "{secret}"\n', "midtoken: off for this file: midtoken.enabled is false"
+    of_user: dict[str, Any] = {"exclude": ["private.*"], "languages": ["python"], "prefetch": False}
+    of_user |= {"enabled": False, "maxPrefixBytes": 300, "maxSuffixBytes": 0}
+    with _open(extensions, tmp_path, "file.py", text, is_off, **of_user) as editor:
         editor.type("Nod")
-        editor.wait_for_ghost("e")
-        editor.open("private.py")
-        editor.wait_for(lambda: "setting exclude: `private.*`" in editor.status, True)
-        editor.type("Nod")
-        time.sleep(1)
+        editor.run("midtoken: Enable Suggestions")  # by the user, so it counts for all levels
+        editor.wait_for(lambda: editor.status, "midtoken: ready")
+        _type_until_ghost(editor, " Nod", "e")
+        for name, reason in (
+            ("private.py", "setting exclude: `private.*`"),
+            ("other.js", "does not contain javascript"),
+        ):
+            editor.open(name)
+            editor.wait_for(partial(_has_status, editor, reason), True)
+            editor.type("Nod")
+            time.sleep(1)
     sent = "".join(event.get("prefix", "") + event.get("suffix", "") for event in script.events)
     assert ("token" in sent, secret in sent, "private" in sent) == (True, False, False)
+    assert max(len(event.get("prefix", "") + event.get("suffix", "")) for event in script.events) <= 300
+    assert script.last_prefetch is None
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_cell_of_a_notebook_continues_the_code_of_the_cells_before_it(
+    extensions: Path, write_script: WriteScript, tmp_path: Path
+) -> None:
+    script, workspace = write_script({"ends_with": "Nod", "texts": ["e"]}), tmp_path / "workspace"
+    write_command(tmp_path / "bin/midtoken", script.command)
+    code: dict[str, Any] = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    text = {"cell_type": "markdown", "metadata": {}, "source": ["# Nodes"]}
+    cells = [code | {"source": ["import os"]}, text, code | {"source": ["x = 1"]}]
+    metadata = {"language_info": {"name": "python"}}
+    workspace.mkdir()
+    for name in ("file.ipynb", "hidden.ipynb"):
+        notebook = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 2}
+        (workspace / name).write_text(json.dumps(notebook))
+
+    def go_to_last_cell(name: str) -> None:
+        editor.open(name)
+        editor.wait_for(lambda: "x = 1" in editor.screen[1], True)
+        for key in ("ArrowDown", "ArrowDown", "Enter", "Control+End"):
+            editor.press(key)
+
+    with _open(extensions, tmp_path, "file.py", "", "ready", exclude=["hidden.*"]) as editor:
+        go_to_last_cell("file.ipynb")
+        editor.type("; Nod")
+        editor.wait_for_ghost("e")
+        editor.press("Tab")
+        editor.run("Notebook: Insert Code Cell Below")
+        editor.wait_for(lambda: editor.screen[1], ["import os", "x = 1; Node", ""])
+        editor.type("Nod")
+        editor.wait_for_ghost("e")
+        go_to_last_cell("hidden.ipynb")
+        editor.wait_for(lambda: "setting exclude: `hidden.*`" in editor.status, True)
+        editor.type("secret = Nod")
+        time.sleep(1)
+    sent = [event["prefix"] for event in script.events if event["event"] != "closed"]
+    assert "import os\n\nx = 1; Nod" in sent
+    assert "import os\n\nx = 1; Node\n\nNod" in sent
+    assert "secret" not in "".join(sent)
 
 
 def test_what_is_excluded_is_not_explained(extensions: Path, tmp_path: Path) -> None:

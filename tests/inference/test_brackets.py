@@ -19,6 +19,19 @@ def test_a_bracket_is_closed_in_lines_that_are_not_indented_less(text: str, lack
     assert match_brackets(text) == (lacking, unopened)
 
 
-@pytest.mark.parametrize(("line", "num_faults"), [("f('a", 2), ("f('a')", 0), ('"it\'s")', 2), ("`'\"", 3)])
-def test_quotes_that_are_left_open_are_faults(line: str, num_faults: int) -> None:
+@pytest.mark.parametrize(
+    ("line", "num_faults"),
+    [
+        ("f('a", 2),
+        ("f('a')", 0),
+        ('"it\'s")', 1),
+        ("`'\"", 1),
+        ('"""text', 1),
+        ('"a\\"b"', 0),
+        ("f(x)  # don't", 0),
+        ("f(b'\\'')", 0),
+        ("fn f<'a>(x: &'a str)", 0),
+    ],
+)
+def test_a_string_that_is_left_open_is_a_fault(line: str, num_faults: int) -> None:
     assert count_faults(line) == num_faults

@@ -29,6 +29,11 @@ from lsp_server.filters import Insertion, cut_at_placeholder, drop_repeated_abov
         ("f(g(|))", "x))", "x"),
         ("f(g(|))", "h(x))", "h(x)"),
         ("f(g(|)) + 1", "h(x))", "h(x)"),
+        ("sorted(orders, key=lambda order: |)", "order.total)", "order.total"),
+        ("sorted(orders, key=lambda order: |)", "[0, 1, 2, 3", None),  # the model has not closed its own
+        ("sorted(orders, key=lambda order: |)", "order.total, default=[0, 1", "order.total"),
+        ('Path("|"))', 'file.txt")', "file.txt"),  # what the file has too much of stays
+        ("f(\n    g(a|)\n)\n", ", b))", ", b"),
         ('f("|")', "x", "x"),
         ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1\n    b = 2"),  # the engine knows where to end
         ("{\n    {\n    |\n}\n", "}", "}"),  # the next line is indented differently
@@ -58,6 +63,14 @@ def test_the_text_is_made_to_fit_between_what_is_around_it(around: str, text: st
         ("f(|) + c", "a  # note", ""),
         ("f(g(|) + c", "a)  # note", ""),  # one of the two brackets is missing
         ("def __len__(|)\n", "self):\n    return len(self.items", ""),  # the block ends before the bracket
+        ('print(Path("|"))', '.py"), "py"', '")'),
+        ('for path in os.listdir(Path("|"))', '.py"), "py"):', '"))'),
+        ('foo(bar["k|"])', 'ey"], "key"', '"]'),
+        ('assert len(items("a|"))', '", "b") == 0', '")'),
+        ('f("|")', 'a" + "b', ""),
+        ("f(|)", "'don\\'t', b)  # don't", ")"),
+        ("fn f<'a>(x: &'|)", "a str, y: &'a str) {", ")"),
+        ("f(\n    (a, b|)\n)\n", ", c) + (d", ""),
     ],
 )
 def test_a_bracket_that_is_closed_already_is_replaced(around: str, text: str, replaced: str) -> None:
@@ -82,11 +95,65 @@ def test_the_inserted_text_is_a_beginning_of_the_generated_text(text: str, suffi
     assert text.lstrip().startswith(insertion.text.lstrip())
 
 
-@given(_TEXTS.filter(str.strip))
+@given(st.text("ab \n,", max_size=12).filter(str.strip))
 def test_at_the_end_of_a_line_white_space_is_removed_and_before_unrelated_text_more_than_a_line(text: str) -> None:
     assert fit(text, Context("x", "\n")) == Insertion(text.rstrip())
     first_line = text.partition("\n")[0]
     assert fit(text, Context("", "else:\n")) == (Insertion(first_line) if first_line.strip() else None)
+
+
+_ATOMS = st.sampled_from(["a", "b.c", "1", '"s"', "'t'", '"x, y"', '"it\'s"', "'\\\\'", "lambda: a"])
+_CALLS = st.recursive(
+    _ATOMS,
+    lambda inner: st.builds(
+        lambda form, parts: form.format(", ".join(parts)),
+        st.sampled_from(["f({})", "[{}]", "d[{}]", "f({}).g", "({}) + a"]),
+        st.lists(inner, max_size=3),
+    ),
+    max_leaves=6,
+)
+
+
+def _find_closers(line: str) -> str | None:
+    """What an editor has inserted after a line that is being typed; None where brackets or quotes are wrong."""
+    closers, chars = list[str](), iter(line)
+    for char in chars:
+        if closers and closers[-1] in "\"'":
+            if char == "\\":
+                next(chars, None)
+            elif char == closers[-1]:
+                closers.pop()
+        elif char in "([{\"'":
+            closers.append({"(": ")", "[": "]", "{": "}"}.get(char, char))
+        elif char in ")]}" and (not closers or closers.pop() != char):
+            return None
+    return "".join(reversed(closers))
+
+
+@given(_CALLS, st.integers(0), _CALLS, st.integers(0), st.sampled_from(["", ")", '")', "))", '"', "]"]), st.booleans())
+def test_no_bracket_and_no_quote_is_left_open_or_surplus(
+    line: str, cut: int, other: str, other_cut: int, end: str, is_right: bool
+) -> None:
+    cut %= len(line) + 1
+    before, middle = line[:cut], line[cut:]
+    after = _find_closers(before)
+    assert after is not None
+    generated = (middle if is_right else other)[: other_cut % 20] + end
+    found = fit(generated, Context(before, after + "\n"))
+    assume(after and found is not None)
+    assert found is not None
+    assert _find_closers(before + found.text + after.removeprefix(found.replaced_after)) == ""
+
+
+@given(_CALLS, st.integers(0))
+def test_the_right_text_is_not_cut(line: str, cut: int) -> None:
+    cut %= len(line) + 1
+    before, middle = line[:cut], line[cut:]
+    after = _find_closers(before)
+    found = fit(middle, Context(before, f"{after}\n"))
+    assume(after and found is not None)
+    assert found is not None
+    assert before + found.text + str(after).removeprefix(found.replaced_after) == line
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ function inspect(name: string): Levels {
   const found = workspace.getConfiguration(SECTION, null).inspect(name);
   const folders = (workspace.workspaceFolders ?? []).map(({ uri }) => workspace.getConfiguration(SECTION, uri));
   const inFolders = folders.map((folder) => folder.inspect(name)?.workspaceFolderValue);
-  return { user: found?.globalValue, workspace: [found?.workspaceValue, ...inFolders] };
+  return { user: found?.globalValue ?? found?.defaultValue, workspace: [found?.workspaceValue, ...inFolders] };
 }
 
 let extension: Extension | undefined;
@@ -79,8 +79,8 @@ class Extension {
     return [
       this.#status,
       this.#environment,
-      commands.registerCommand("midtoken.enable", () => write("enabled", true)),
-      commands.registerCommand("midtoken.disable", () => write("enabled", false)),
+      commands.registerCommand("midtoken.enable", () => write("enabled", () => true, true)),
+      commands.registerCommand("midtoken.disable", () => write("enabled", () => false, false)),
       commands.registerCommand("midtoken.enableLanguage", () => this.#switchLanguage(true)),
       commands.registerCommand("midtoken.disableLanguage", () => this.#switchLanguage(false)),
       commands.registerCommand("midtoken.explain", () => this.#explain()),
@@ -89,7 +89,7 @@ class Extension {
         this.#log.show();
       }),
       commands.registerCommand("midtoken.showMenu", () =>
-        showMenu(readEnabled(read), this.#languages, window.activeTextEditor?.document.languageId),
+        showMenu(readEnabled(inspect), this.#languages, window.activeTextEditor?.document.languageId),
       ),
       workspace.onDidOpenTextDocument(() => void this.update()),
       workspace.onDidChangeConfiguration((event) => {
@@ -130,8 +130,9 @@ class Extension {
   }
 
   async #update(): Promise<void> {
-    this.#languages = readLanguages(read);
+    this.#languages = readLanguages(inspect);
     await commands.executeCommand("setContext", "midtoken.languages", this.#languages);
+    await commands.executeCommand("setContext", "midtoken.isEnabled", readEnabled(inspect));
     const isNeeded = workspace.textDocuments.some((document) => this.#findOffReason(document) === undefined);
     if (!isNeeded && this.#launch === undefined) {
       return;
@@ -191,8 +192,11 @@ class Extension {
   async #switchLanguage(isOn: boolean): Promise<void> {
     const languageId = window.activeTextEditor?.document.languageId;
     if (languageId !== undefined && this.#languages !== undefined) {
-      const others = this.#languages.filter((other) => other !== languageId);
-      await write("languages", isOn ? [...others, languageId] : others);
+      const change = (value: unknown): unknown => {
+        const others = (value as string[] | null | undefined)?.filter((other) => other !== languageId);
+        return isOn && others !== undefined ? [...others, languageId] : others;
+      };
+      await write("languages", change, isOn);
     }
   }
 
@@ -209,7 +213,7 @@ class Extension {
 
   #findOffReason({ uri, languageId }: TextDocument): string | undefined {
     const inlineSuggestEnabled = workspace.getConfiguration("editor").get("inlineSuggest.enabled") !== false;
-    const switches = { enabled: readEnabled(read), languages: this.#languages, inlineSuggestEnabled };
+    const switches = { enabled: readEnabled(inspect), languages: this.#languages, inlineSuggestEnabled };
     return findOffReason({ scheme: uri.scheme, languageId }, switches);
   }
 
@@ -234,9 +238,17 @@ async function askForSettings(message: string): Promise<void> {
   }
 }
 
-/** Changes a setting where it is set: in the workspace if it is set there, otherwise for the user. */
-async function write(name: string, value: unknown): Promise<void> {
+/**
+ * Changes a setting where it is set: in the workspace if it is set there, otherwise for the user. `allows`: the new value
+ * allows more, so it is changed for the user also if it is set in the workspace.
+ */
+async function write(name: string, change: (value: unknown) => unknown, allows: boolean): Promise<void> {
   const configuration = workspace.getConfiguration(SECTION);
-  const isInWorkspace = configuration.inspect(name)?.workspaceValue !== undefined;
-  await configuration.update(name, value, isInWorkspace ? ConfigurationTarget.Workspace : ConfigurationTarget.Global);
+  const { globalValue, workspaceValue } = configuration.inspect(name) ?? {};
+  if (workspaceValue !== undefined) {
+    await configuration.update(name, change(workspaceValue), ConfigurationTarget.Workspace);
+  }
+  if (workspaceValue === undefined || allows) {
+    await configuration.update(name, change(globalValue), ConfigurationTarget.Global);
+  }
 }

@@ -1,6 +1,6 @@
 /** Runs `midtoken lsp` and follows its state. */
 
-import { commands, type LogOutputChannel, type TextEditor, window } from "vscode";
+import { commands, type LogOutputChannel, NotebookCellKind, type TextEditor, window } from "vscode";
 import {
   DidChangeConfigurationNotification,
   type Executable,
@@ -138,6 +138,13 @@ export class LanguageServer {
       documentSelector: SCHEMES.flatMap(
         (scheme) => languages?.map((language) => ({ language, scheme })) ?? [{ scheme }],
       ),
+      notebookDocumentOptions: {
+        filterCells: (_, cells) =>
+          cells.filter(
+            ({ kind, document }) =>
+              kind === NotebookCellKind.Code && languages?.includes(document.languageId) !== false,
+          ),
+      },
       outputChannel: this.#log,
       revealOutputChannelOn: RevealOutputChannelOn.Never,
       middleware: {

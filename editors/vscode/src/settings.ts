@@ -1,6 +1,7 @@
 /** The user's settings. Nothing here needs the editor: values come from a function. */
 
 export const SECTION = "midtoken";
+const ANY = "*"; // in the setting `languages`
 
 /** Returns the value of the setting `midtoken.NAME`. It may be of any type, since users edit files. */
 export type ReadValue = (name: string) => unknown;
@@ -8,58 +9,86 @@ export type ReadValue = (name: string) => unknown;
 /** A setting of the extension has a value that it cannot have. The message says which, and what it must be. */
 export class SettingError extends Error {}
 
-/** The values of a setting: the user's own, and those of the workspace and its folders. `undefined` where it is not set. */
+/** The values of a setting: the user's own, or else the default, and those of the workspace and its folders. */
 export interface Levels {
   readonly user: unknown;
-  readonly workspace: readonly unknown[];
+  readonly workspace: readonly unknown[]; // `undefined` where it is not set
 }
+
+/** Returns the values of the setting `midtoken.NAME`. */
+export type Inspect = (name: string) => Levels;
+
+/**
+ * Returns the value of a setting over all levels, which is of no kind that the setting can have if one of them is not.
+ * Without a value, returns undefined.
+ */
+type Join = (levels: Levels) => unknown;
+
+/** Returns how the levels of a setting join, of whose values one is the stricter: the user allows, a workspace forbids. */
+function joinBy<Value>(isValue: (value: unknown) => value is Value, join: (one: Value, other: Value) => Value): Join {
+  return ({ user, workspace }) => {
+    const present: unknown[] = [user, ...workspace].filter((value) => !isAbsent(value));
+    const [first, ...others] = present.filter(isValue);
+    return (
+      present.find((value) => !isValue(value)) ??
+      (first === undefined ? undefined : others.reduce((one, other) => join(one, other), first))
+    );
+  };
+}
+
+const joinSwitches = joinBy(isSwitch, (one, other) => one && other);
+const joinSizes = joinBy(isNumber, Math.min);
+const joinLanguages = joinBy(isListOfTexts, (one, other) => {
+  return other.includes(ANY) ? one : other.filter((language) => one.includes(ANY) || one.includes(language));
+});
+
+/** The settings that limit what is sent, beside `languages`. VS Code merges the others, so a workspace can choose them. */
+const LIMITS: Readonly<Record<string, Join>> = {
+  enabled: joinSwitches,
+  prefetch: joinSwitches,
+  redactSecrets: joinBy(isSwitch, (one, other) => one || other),
+  exclude: joinBy(isListOfTexts, (one, other) => [...new Set([...one, ...other])]),
+  maxPrefixBytes: joinSizes,
+  maxSuffixBytes: joinSizes,
+  maxRelatedBytes: joinSizes,
+};
 
 /**
  * Returns what the language server gets of the section: all but the settings of the extension itself. It checks names
  * and values, and reports those that it does not know.
  *
- * What protects adds up over all levels: a workspace can exclude more, and have secrets replaced, but not less.
+ * What limits adds up over all levels: a workspace can have less sent than the user allows, but not more. Of `languages`
+ * it gets the user's, because without any those of the model count; `readLanguages` returns what is left of them.
  */
 export function selectLanguageServerSettings(
   section: Record<string, unknown>,
-  inspect: (name: string) => Levels,
+  inspect: Inspect,
 ): Record<string, unknown> {
   const own = ["command", "model", "server"];
+  const limits = Object.entries(LIMITS).map(([name, join]) => [name, join(inspect(name))] as const);
+  const languages = joinLanguages(inspect("languages"));
   return {
     ...Object.fromEntries(Object.entries(section).filter(([name]) => !own.includes(name))),
-    exclude: addUpPatterns(inspect("exclude")),
-    redactSecrets: addUpRedaction(inspect("redactSecrets")),
+    ...Object.fromEntries(limits.filter(([, value]) => value !== undefined)),
+    languages: languages === undefined || isListOfTexts(languages) ? inspect("languages").user : languages,
   };
 }
 
-/** Returns the patterns of all levels, or a value that is no list of texts, which the language server rejects. */
-function addUpPatterns({ user, workspace }: Levels): unknown {
-  const values = [user, ...workspace].filter((value) => !isAbsent(value));
-  return values.every(isListOfTexts) ? [...new Set(values.flat())] : values.find((value) => !isListOfTexts(value));
-}
-
-/** Returns false if only the user says so, or a value that is neither true nor false, which the language server rejects. */
-function addUpRedaction({ user, workspace }: Levels): unknown {
-  const values = [user, ...workspace].filter((value) => !isAbsent(value));
-  const wrong = values.find((value) => typeof value !== "boolean");
-  return wrong ?? (user !== false || values.includes(true));
-}
-
 /** Returns whether suggestions are enabled. Only `false` disables them, as in the language server. */
-export function readEnabled(read: ReadValue): boolean {
-  return read("enabled") !== false;
+export function readEnabled(inspect: Inspect): boolean {
+  return joinSwitches(inspect("enabled")) !== false;
 }
 
-/** Returns the language identifiers in `midtoken.languages`, or undefined: those that the model knows. Throws SettingError. */
-export function readLanguages(read: ReadValue): readonly string[] | undefined {
-  const value = read("languages");
-  if (isAbsent(value)) {
-    return undefined;
-  }
-  if (!isListOfTexts(value)) {
+/**
+ * Returns the language identifiers that all levels of `midtoken.languages` list, or undefined: those that the language
+ * server chooses by the user's setting. Throws SettingError.
+ */
+export function readLanguages(inspect: Inspect): readonly string[] | undefined {
+  const value = joinLanguages(inspect("languages"));
+  if (value !== undefined && !isListOfTexts(value)) {
     throw new SettingError(`the setting midtoken.languages must be a list of language identifiers`);
   }
-  return value;
+  return value?.includes(ANY) === true ? undefined : value;
 }
 
 /** Returns the program and its first arguments in `midtoken.command`, or undefined if it is not set. Throws SettingError. */
@@ -121,6 +150,14 @@ export function buildRuleArguments({ exclude, redactSecrets }: Record<string, un
 
 function isAbsent(value: unknown): value is null | undefined {
   return value === null || value === undefined;
+}
+
+function isSwitch(value: unknown): value is boolean {
+  return typeof value === "boolean";
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === "number";
 }
 
 function isListOfTexts(value: unknown): value is string[] {

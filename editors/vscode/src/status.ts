@@ -36,7 +36,7 @@ export interface StatusText {
 }
 
 /** The schemes of files that the language server gets: not those of diffs, outputs or settings. */
-export const SCHEMES = ["file", "untitled"] as const;
+export const SCHEMES = ["file", "untitled", "vscode-notebook-cell"] as const;
 
 /**
  * Follows the state of the language server.
@@ -153,7 +153,7 @@ export function findOffReason(file: ActiveFile, switches: Switches): string | un
     return "midtoken.enabled is false";
   }
   if (!SCHEMES.some((scheme) => scheme === file.scheme)) {
-    return "only files and untitled documents get suggestions";
+    return "only files, untitled documents and cells of notebooks get suggestions";
   }
   if (switches.languages?.includes(file.languageId) === false) {
     return `midtoken.languages does not contain ${file.languageId}`;

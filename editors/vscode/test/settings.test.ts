@@ -19,29 +19,32 @@ const UNSET: Levels = { user: undefined, workspace: [undefined, undefined] };
 test("the language server gets all settings, right or wrong, but those of the extension", () => {
   const settings = { maxTokens: 12, extent: 7, deadlineMs: null, another: [] };
   const section = { ...settings, command: "midtoken", model: "owner/name", server: "127.0.0.1:1" };
-  const protecting = { exclude: [], redactSecrets: true };
   assert.deepEqual(
     selectLanguageServerSettings(section, () => UNSET),
-    { ...settings, ...protecting },
+    { ...settings, languages: undefined },
   );
 });
 
 /** Returns what the language server gets for a setting with these values, which VS Code merges to `merged`. */
 function addUp(name: string, user: unknown, ...workspace: unknown[]): unknown {
-  const merged = { [name]: workspace.at(-1) ?? user };
-  return selectLanguageServerSettings(merged, (asked) => (asked === name ? { user, workspace } : UNSET))[name];
+  const merged = { [name]: workspace.findLast((value) => value !== undefined) ?? user };
+  return selectLanguageServerSettings(merged, inspectOnly(name, user, ...workspace))[name];
 }
+
+const inspectOnly =
+  (name: string, user: unknown, ...workspace: unknown[]) =>
+  (asked: string) =>
+    asked === name ? { user, workspace } : UNSET;
 
 test("the patterns of all levels count, and a wrong value of one level is passed on", () => {
   assert.deepEqual(addUp("exclude", ["a"], []), ["a"]);
   assert.deepEqual(addUp("exclude", ["a"], ["b"], ["c", "a"]), ["a", "b", "c"]);
-  assert.deepEqual(addUp("exclude", undefined, null, ["c"]), ["c"]);
+  assert.deepEqual(addUp("exclude", [], null, ["c"]), ["c"]);
   assert.equal(addUp("exclude", "secret.py", []), "secret.py");
   assert.equal(addUp("exclude", ["a"], "b"), "b");
 });
 
 test("only the user lets secrets be sent", () => {
-  assert.equal(addUp("redactSecrets", undefined, false), true);
   assert.equal(addUp("redactSecrets", true, false), true);
   assert.equal(addUp("redactSecrets", false, undefined), false);
   assert.equal(addUp("redactSecrets", false, false), false);
@@ -50,10 +53,45 @@ test("only the user lets secrets be sent", () => {
   assert.equal(addUp("redactSecrets", false, "no"), "no");
 });
 
+for (const name of ["enabled", "prefetch"]) {
+  test(`what the user or a workspace switches off by ${name} is off`, () => {
+    assert.equal(addUp(name, false, true), false);
+    assert.equal(addUp(name, true, false), false);
+    assert.equal(addUp(name, true, false, true), false);
+    assert.equal(addUp(name, true, undefined), true);
+    assert.equal(addUp(name, false, "yes"), "yes");
+  });
+}
+
+for (const name of ["maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes"]) {
+  test(`of the sizes ${name}, the smallest counts`, () => {
+    assert.equal(addUp(name, 300, 4000), 300);
+    assert.equal(addUp(name, 4000, 300, undefined), 300);
+    assert.equal(addUp(name, 4000, undefined), 4000);
+    assert.equal(addUp(name, 300, "all"), "all");
+  });
+}
+
+test("a workspace enables no language that the user has not", () => {
+  const left = (user: unknown, ...workspace: unknown[]) => readLanguages(inspectOnly("languages", user, ...workspace));
+  assert.deepEqual(left(["python", "go"], ["go", "rust"]), ["go"]);
+  assert.deepEqual(left(["python"], ["*"]), ["python"]);
+  assert.deepEqual(left(["*"], ["go"]), ["go"]);
+  assert.deepEqual(left(["go"], null, []), []);
+  assert.deepEqual(left(null, ["go"]), ["go"]); // of which the language server takes those that the model knows
+  assert.equal(left(null, ["*"]), undefined);
+  assert.equal(addUp("languages", null, ["go"]), null);
+  assert.deepEqual(addUp("languages", ["python"], ["python", "go"]), ["python"]);
+  assert.equal(addUp("languages", null, "go"), "go");
+  assert.throws(() => left(["go"], "python"), { constructor: SettingError, message: /midtoken\.languages/ });
+});
+
 test("only false disables suggestions", () => {
-  assert.equal(readEnabled(values({ enabled: false })), false);
-  assert.equal(readEnabled(values({ enabled: "no" })), true);
-  assert.equal(readEnabled(values({})), true);
+  const isEnabled = (user: unknown, ...workspace: unknown[]) => readEnabled(inspectOnly("enabled", user, ...workspace));
+  assert.equal(isEnabled(false, true), false);
+  assert.equal(isEnabled(true, false), false);
+  assert.equal(isEnabled("no"), true); // the language server refuses it by name
+  assert.equal(isEnabled(undefined), true);
 });
 
 test("a command is a path or a list", () => {
@@ -96,15 +134,6 @@ for (const wrong of ["host", "http://host:1", ":8001", 8001, "host:port"]) {
     });
   });
 }
-
-test("languages are a list of texts, or those that the model knows", () => {
-  assert.equal(readLanguages(values({ languages: null })), undefined);
-  assert.deepEqual(readLanguages(values({ languages: ["python", "go"] })), ["python", "go"]);
-  assert.throws(() => readLanguages(values({ languages: "python" })), {
-    constructor: SettingError,
-    message: /midtoken\.languages/,
-  });
-});
 
 test("a command follows the settings on what may be sent, and a wrong one is no reason to send", () => {
   assert.deepEqual(buildRuleArguments({ exclude: ["a*", "b/"], redactSecrets: true }), [

@@ -52,6 +52,7 @@ def test_a_loop_is_cut_before_the_repetition(line_before: str, text: str, left: 
         ("", "a = b\nreturn aaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "a = b"),
         ("\t", "x = aaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "x"),
         ('assert len("abc"', " == 000000000000000000000000", ""),
+        ("<<<<<<", "<<<<" + ">" * 60, ""),
         ("# ", "-" * 140, "-" * 17),
     ],
 )
@@ -80,7 +81,8 @@ def test_what_stands_in_the_text_before_like_that_is_no_loop(above: str, text: s
         ("f(a_name_of_17_char, a_name_of_17_char, ", "f(a_name_of_17_char"),
         ("def a():\n    b\ndef c():\n", None),
         ("x = 1\nx = 1\nx = 1\ny", None),
-        ("# " + 40 * "-", None),
+        ("# " + 16 * "-", None),
+        ("x = " + 64 * "|", "x = " + 17 * "|"),
     ],
 )
 def test_at_the_limit_of_tokens_a_repetition_that_goes_on_is_a_loop(text: str, left: str | None) -> None:

@@ -1,0 +1,43 @@
+"""Follows the notebooks in the editor, as LSP 3.17 synchronizes them: each cell is a document of the server."""
+
+from lsprotocol import types
+
+from lsp_server.documents import Notebook
+from lsp_server.server import MidtokenServer
+
+
+class Notebooks:
+    """Applies what the editor tells of its notebooks to the documents of a server."""
+
+    def __init__(self, server: MidtokenServer) -> None:
+        self._server = server
+        self._open: dict[str, Notebook] = {}  # by URI
+
+    def open(self, params: types.DidOpenNotebookDocumentParams) -> None:
+        """notebookDocument/didOpen."""
+        uri, cells = params.notebook_document.uri, list(params.notebook_document.cells)
+        notebook = self._open[uri] = Notebook(uri, cells)
+        for item in params.cell_text_documents:
+            self._server.open(item, notebook)
+
+    def change(self, params: types.DidChangeNotebookDocumentParams) -> None:
+        """notebookDocument/didChange: other cells, another order or kind of cells, or other text in them."""
+        uri, change = params.notebook_document.uri, params.change.cells or types.NotebookDocumentCellChanges()
+        notebook = self._open.setdefault(uri, Notebook(uri, []))
+        if change.structure is not None:
+            array = change.structure.array
+            notebook.cells[array.start : array.start + array.delete_count] = array.cells or []
+            for closed in change.structure.did_close or []:
+                self._server.close(closed.uri)
+            for item in change.structure.did_open or []:
+                self._server.open(item, notebook)
+        changed = {cell.document: cell for cell in change.data or []}
+        notebook.cells = [changed.get(cell.document, cell) for cell in notebook.cells]
+        for edit in change.text_content or []:
+            self._server.change(types.DidChangeTextDocumentParams(edit.document, edit.changes))
+
+    def close(self, params: types.DidCloseNotebookDocumentParams) -> None:
+        """notebookDocument/didClose."""
+        self._open.pop(params.notebook_document.uri, None)
+        for cell in params.cell_text_documents:
+            self._server.close(cell.uri)
