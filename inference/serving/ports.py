@@ -62,7 +62,8 @@ async def serve_http(app: web.Application, listener: socket, tls: ssl.SSLContext
 
 async def _pass_on(path: Path, *client: Any) -> None:
     with contextlib.suppress(OSError):  # tritonserver is being started again
-        await pass_on(client, partial(asyncio.open_unix_connection, path))
+        reach = partial(asyncio.open_unix_connection, path)  # type: ignore[attr-defined,unused-ignore]  # not on Windows
+        await pass_on(client, reach)
 
 
 @contextlib.asynccontextmanager

@@ -4,6 +4,7 @@ import contextlib
 import re
 import socket
 import struct
+import sys
 from pathlib import Path
 
 from inference.serving.calls import SOCKET_SCHEME
@@ -17,8 +18,10 @@ def measure_memory(url: str) -> int | None:
 
     None where the system does not say it.
     """
+    if sys.platform != "linux":
+        return None
     path = Path(url.removeprefix(SOCKET_SCHEME))
-    with contextlib.suppress(OSError, AttributeError), open_folder(path.parent) as folder:
+    with contextlib.suppress(OSError), open_folder(path.parent) as folder:
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(folder / path.name))
             owner = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]

@@ -9,6 +9,7 @@ trial, with products of one row as in decoding, and kept beside the converted we
 import math
 import os
 import platform
+import sys
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def find_fit(
 
 def find_memory() -> int:
     """The bytes of memory that this process may use; of a system that does not say, more than there are."""
-    if not hasattr(os, "sysconf"):
+    if sys.platform == "win32":
         return 2**62
     limit = _CGROUP_LIMIT.read_text().strip() if _CGROUP_LIMIT.exists() else "max"
     num_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,6 +1,7 @@
 import os
+import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import pytest
 
@@ -131,6 +132,40 @@ def test_what_has_just_become_a_pipe_is_not_waited_for(folder: Path) -> None:
 )
 def test_other_addresses_are_judged_as_far_as_they_can_be(uri: str, reason: str | None) -> None:
     assert Policy({}).find_exclusion(uri) == reason
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("c:\\Users\\me\\project\\src\\a.py", None),
+        ("c:\\Users\\me\\project\\new\\a b.py", None),
+        ("c:\\Users\\me\\project\\src\\ours.py", "`.midtokenignore` line 1: `ours.py`"),
+        ("c:\\Users\\me\\project\\gits.py", "git ignores it (`.gitignore` line 1: `/gits.py`)"),
+        ("c:\\Users\\me\\project\\build\\a.py", "setting exclude: `/build/`"),
+        ("c:\\Users\\me\\project\\link\\a.py", "`.midtokenignore` line 1: `*`"),
+        ("c:\\Users\\me\\.aws\\a.py", "it looks like a credentials file (`.aws/`)"),
+        ("d:\\a.py", None),
+        ("\\\\server\\share\\a.py", "it is on the machine server, where its ignore files cannot be read"),
+    ],
+)
+def test_on_windows_a_drive_has_its_rules(
+    path: str, reason: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.delattr(os, "O_NONBLOCK")
+    monkeypatch.chdir(folder)  # in which the drive is a folder
+    project = folder / "c:" / "Users" / "me" / "project"
+    for name, text in {
+        "src/.midtokenignore": "ours.py",
+        ".gitignore": "/gits.py",
+        "../private/.midtokenignore": "*",
+    }.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    (project / ".git").mkdir()
+    (project / "link").symlink_to("../private")
+    policy, root = Policy({"PATH": ""}), PureWindowsPath("c:\\Users\\me\\project").as_uri()
+    assert policy.find_exclusion(PureWindowsPath(path).as_uri(), ["/build/"], [root]) == reason
 
 
 def _find_without_file(uri: str, language: str, exclude: Sequence[str], *folders: Path) -> str | None:
