@@ -110,10 +110,9 @@ def is_loopback(address: str) -> bool:
 def _find_problem(address: str, port: int, client: End) -> str | None:
     """Returns why nothing is sent to the address; None if its sockets are this user's, or root's, who can read all."""
     users = find_users(address, port, client)
-    if sys.platform == "win32" or not users:
-        return f"port {port} of {address}: {UNKNOWN_USER}"
-    strangers = users - {0, os.geteuid()}
-    return f"port {port} of {address} belongs to {_name(strangers)}, so no text is sent there" if strangers else None
+    if strangers := users and users - {0, os.geteuid()}:  # type: ignore[attr-defined,unused-ignore]
+        return f"port {port} of {address} belongs to {_name(strangers)}, so no text is sent there"
+    return None if users else f"port {port} of {address}: {UNKNOWN_USER}"
 
 
 def _find_user(address: str, port: int, client: End) -> int | None:

@@ -62,8 +62,7 @@ async def serve_http(app: web.Application, listener: socket, tls: ssl.SSLContext
 
 async def _pass_on(path: Path, *client: Any) -> None:
     with contextlib.suppress(OSError):  # tritonserver is being started again
-        reach = partial(asyncio.open_unix_connection, path)  # type: ignore[attr-defined,unused-ignore]  # not on Windows
-        await pass_on(client, reach)
+        await pass_on(client, partial(asyncio.open_unix_connection, path))  # type: ignore[attr-defined,unused-ignore]
 
 
 @contextlib.asynccontextmanager

@@ -56,8 +56,7 @@ def open_folder(folder: Path) -> Iterator[Path]:
     if sys.platform != "linux":
         _check_folder(folder.stat())
         with tempfile.TemporaryDirectory() as private:
-            link = Path(private, "s")
-            link.symlink_to(folder.absolute())
+            (link := Path(private, "s")).symlink_to(folder.absolute())
             yield link
         return
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)

@@ -61,8 +61,7 @@ def main(arguments: list[str]) -> int:
 
 def _wait_for_stop(server: "subprocess.Popen[bytes]") -> bool:
     """Waits until the pipe closes, a byte arrives or the server ends. Returns False for a byte, which means: kill."""
-    ended = os.pidfd_open(server.pid)  # type: ignore[attr-defined,unused-ignore]  # of Linux
-    select.select([sys.stdin, ended], [], [])
+    select.select([sys.stdin, os.pidfd_open(server.pid)], [], [])  # type: ignore[attr-defined,unused-ignore]
     is_readable, _, _ = select.select([sys.stdin], [], [], 0)
     return not (is_readable and os.read(sys.stdin.fileno(), 1))
 

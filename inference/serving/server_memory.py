@@ -4,7 +4,6 @@ import contextlib
 import re
 import socket
 import struct
-import sys
 from pathlib import Path
 
 from inference.serving.calls import SOCKET_SCHEME
@@ -18,13 +17,12 @@ def measure_memory(url: str) -> int | None:
 
     None where the system does not say it.
     """
-    if sys.platform != "linux":
-        return None
     path = Path(url.removeprefix(SOCKET_SCHEME))
-    with contextlib.suppress(OSError), open_folder(path.parent) as folder:
-        with socket.socket(socket.AF_UNIX) as client:
+    with contextlib.suppress(OSError, AttributeError), open_folder(path.parent) as folder:
+        with socket.socket(socket.AF_UNIX) as client:  # type: ignore[attr-defined,unused-ignore]
             client.connect(str(folder / path.name))
-            owner = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+            peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)  # type: ignore[attr-defined,unused-ignore]
+        owner = struct.unpack("3i", peer)[0]
         return sum(_read_number(each / "smaps_rollup", "Pss: +([0-9]+)") for each in _find_tree(owner)) * 1024
     return None
 

@@ -1,6 +1,5 @@
 """The policy on documents: which of them are excluded, and by what rule. Nothing of an excluded one is sent."""
 
-import os
 import posixpath
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -116,7 +115,7 @@ class _Look:
     def _find_own_rule(self, path: str, ignores_case: bool) -> str | None:
         def find_lists(folder: str) -> list[RuleList]:
             folders = list_folders(folder, "/")
-            return [self.disk.read_rules(os.path.join(each, IGNORE_FILE), each, ignores_case) for each in folders]
+            return [self.disk.read_rules(posixpath.join(each, IGNORE_FILE), each, ignores_case) for each in folders]
 
         rule = find_rule(path, "/", find_lists)
         return str(rule) if rule is not None else self.names.find_reason(path, ignores_case)

@@ -48,8 +48,10 @@ def read_uri(uri: str) -> UriPath:
     paths = tuple(dict.fromkeys(_decode(part) for part in (re.split("[?#]", rest)[0], rest) if part))
     drive = _DRIVE.match(paths[0]) if paths else None
     if drive:
-        elsewhere = None if sys.platform == "win32" else f"the drive {drive[1].upper()}:"
-        return UriPath(tuple(path.replace("\\", "/") for path in paths), elsewhere)
+        return UriPath(
+            tuple(path.replace("\\", "/") for path in paths),
+            None if sys.platform == "win32" else f"the drive {drive[1].upper()}:",
+        )
     if authority not in ("", "localhost"):
         return UriPath(paths, f"the machine {_decode(authority)}")
     return UriPath(paths)

@@ -166,8 +166,12 @@ class RuleFiles:
 
 def _read_text(path: str) -> str:
     """What was a file a moment ago may be a pipe now, and to open that or to read it may take for ever."""
-    no_wait: int = getattr(os, "O_NONBLOCK", 0)  # Windows has no pipes among its files
-    with open(path, encoding="latin-1", newline="", opener=lambda name, flags: os.open(name, flags | no_wait)) as file:
+    with open(
+        path,
+        encoding="latin-1",
+        newline="",
+        opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)),  # Windows has no such pipes
+    ) as file:
         _check(path, os.fstat(file.fileno()))
         return file.read()
 

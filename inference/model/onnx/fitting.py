@@ -9,7 +9,6 @@ trial, with products of one row as in decoding, and kept beside the converted we
 import math
 import os
 import platform
-import sys
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,10 +77,10 @@ def find_fit(
 
 def find_memory() -> int:
     """The bytes of memory that this process may use; of a system that does not say, more than there are."""
-    if sys.platform == "win32":
+    if not hasattr(os, "sysconf"):
         return 2**62
     limit = _CGROUP_LIMIT.read_text().strip() if _CGROUP_LIMIT.exists() else "max"
-    num_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    num_bytes: int = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return num_bytes if limit == "max" else min(num_bytes, int(limit))
 
 
