@@ -49,7 +49,7 @@ def read_uri(uri: str) -> UriPath:
     drive = _DRIVE.match(paths[0]) if paths else None
     if drive:
         return UriPath(
-            tuple(path.replace("\\", "/") for path in paths),
+            tuple("/" + path.replace("\\", "/").lstrip("/") for path in paths),
             None if sys.platform == "win32" else f"the drive {drive[1].upper()}:",
         )
     if authority not in ("", "localhost"):
