@@ -1,7 +1,7 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
 import pytest
 
@@ -140,9 +140,9 @@ _OURS = "`.midtokenignore` line 1: `ours.py`"
 @pytest.mark.parametrize(
     ("uri", "reason"),
     [
-        (PureWindowsPath("c:\\Users\\me\\project\\src\\a.py").as_uri(), None),
-        (PureWindowsPath("c:\\Users\\me\\project\\new\\a b.py").as_uri(), None),
-        (PureWindowsPath("c:\\Users\\me\\project\\src\\ours.py").as_uri(), _OURS),
+        ("file:///c:/Users/me/project/src/a.py", None),
+        ("file:///c:/Users/me/project/new/a%20b.py", None),
+        ("file:///c:/Users/me/project/src/ours.py", _OURS),
         ("file:///c%3A/Users/me/project/src/ours.py", _OURS),
         ("file:///c%3A%5CUsers%5Cme%5Cproject%5Csrc%5Cours.py", _OURS),
         ("file://c:/Users/me/project/src/ours.py", _OURS),
