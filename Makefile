@@ -157,10 +157,12 @@ test-kernels: $(READY) $(KERNELS)/.ready  ## run the kernels for GPUs in an inte
 test-models: $(READY) packaged-tokenizers  ## check some sixty model families and tokenizers: right or refused; writes docs/models.md
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.models
 
-lint: $(READY)  ## run ruff, mypy and the import contracts
+lint: $(READY)  ## run ruff, mypy (the tests for Linux only, the product for macOS and Windows, too) and the import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@for platform in darwin win32; do $(BIN)/mypy --platform $$platform --cache-dir .mypy_cache/$$platform \
+		-p trie_cache -p inference -p lsp_server -p midtoken || exit 1; done
 	@$(BIN)/lint-imports
 
 $(BENCH_READY): $(READY)

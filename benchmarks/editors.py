@@ -12,6 +12,8 @@
 - start, memory, key: of the language server, without the completion server.
 - secret forms: how many forms of secrets are sent, of those that the rules were written for; the share that is replaced
   of those that no rule was written for; and what is replaced in 1,000 lines of held-out files, which have no secrets.
+- lookups of foreign hosts: names that midtoken and its libraries look up, and other machines that they send something
+  to, in sessions with both runtimes, each runner, and a model of a hub. Only root can watch that.
 
     python -m benchmarks.editors [--output FOLDER] [--only PART ...]
 """
@@ -45,6 +47,7 @@ from tests.support.replay import helix, neovim, vscode
 from tests.support.replay.steps import Outcome, draw_seed, run_replays
 from tests.support.secret_forms import SECRETS, Secret, count_secret_bytes
 from tests.support.unseen_secrets import UNSEEN
+from tests.support.whole_run import watch_whole_run
 
 # In all, and in each replay, which has its own seed.
 _STEPS = {"neovim": (3000, 150), "helix": (1000, helix.STEPS_EACH), "vscode": (1200, vscode.STEPS_EACH)}
@@ -69,6 +72,7 @@ _TARGETS = (
     Target("secret_forms_sent", "forms of secrets that are sent", at_most=0),
     Target("secret_forms_unseen", "forms without a rule that are replaced", at_least=0.9),
     Target("false_alarms_per_1000_lines", "false alarms in 1,000 lines", at_most=0.5),
+    Target("lookups_of_foreign_hosts", "names looked up, and other machines that something was sent to", at_most=0),
 )
 
 
@@ -83,6 +87,7 @@ def main() -> None:
         "context": partial(_measure_engine, measure_related),
         "first_look": partial(_measure_engine, measure_first_look),
         "secrets": _measure_secrets,
+        "hosts": _count_foreign_hosts,
     }
     run_parts("editors", parts, _TARGETS)
 
@@ -173,6 +178,13 @@ def _measure_secrets() -> Figures:
         * sum(len(redactor.find_spans(text)) for text in texts)
         / sum(text.count("\n") for text in texts),
     }
+
+
+def _count_foreign_hosts() -> Figures:
+    seen = watch_whole_run()
+    if seen.status != 0:
+        raise RuntimeError(f"the watched run has failed: {seen.output}")
+    return {"lookups_of_foreign_hosts": len(seen.hosts)}
 
 
 async def _measure_memory() -> Figures:

@@ -61,5 +61,5 @@ def check_page(folder: Path) -> Path:
 def _find_folder(name: str) -> Path:
     path = Path(str(files("midtoken") / name)).resolve()
     if not path.is_dir():
-        raise LaunchError(f"{path} is missing; install midtoken again")
+        raise LaunchError(f"{path} is no folder; install midtoken again, from a clone with symbolic links")
     return path

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from inference.platforms import timeout
 from inference.serving.triton_installation import IMPORT_ROOT
-from tests.support.installations import Installation, build_wheel, install_wheel
+from tests.support.installations import Installation, build_wheel, copy_sources, install_wheel
 
 if sys.version_info < (3, 11):
     asyncio.timeout = timeout  # which tests use, too
@@ -55,7 +55,7 @@ def _needs_missing(path: Path) -> bool:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this source tree."""
-    return build_wheel(tmp_path_factory.mktemp("source"))
+    return build_wheel(copy_sources(tmp_path_factory.mktemp("source")))
 
 
 @pytest.fixture(scope="session")

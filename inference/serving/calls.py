@@ -16,6 +16,7 @@ import errno
 import hmac
 import secrets
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,7 @@ class Channel:
 
         gRPC would not say when it connects again, nor wait until the other side is checked.
         """
-        if not hasattr(socket, "AF_NETLINK"):
+        if sys.platform != "linux":
             raise OSError(errno.ENOTSUP, UNKNOWN_USER)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind("")  # Linux chooses a name, which is in no folder

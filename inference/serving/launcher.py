@@ -191,7 +191,10 @@ async def check_heartbeats(url: str, max_stall_s: float) -> None:
 
 def is_listening(path: Path) -> bool:
     """Returns whether a server listens on the socket."""
-    with open_folder(path.parent) as folder, socket.socket(socket.AF_UNIX) as client:
+    with (
+        open_folder(path.parent) as folder,
+        socket.socket(socket.AF_UNIX) as client,  # type: ignore[attr-defined,unused-ignore]  # not on Windows
+    ):
         client.settimeout(1.0)  # of a process that hangs, the queue may be full
         return client.connect_ex(str(folder / path.name)) == 0
 

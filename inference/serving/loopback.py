@@ -10,6 +10,7 @@ import ipaddress
 import os
 import socket
 import struct
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 
 from inference.errors import LaunchError, ServerUnreachableError
@@ -109,14 +110,14 @@ def is_loopback(address: str) -> bool:
 def _find_problem(address: str, port: int, client: End) -> str | None:
     """Returns why nothing is sent to the address; None if its sockets are this user's, or root's, who can read all."""
     users = find_users(address, port, client)
-    if strangers := users - {0, os.geteuid()}:
+    if strangers := users and users - {0, os.geteuid()}:  # type: ignore[attr-defined,unused-ignore]
         return f"port {port} of {address} belongs to {_name(strangers)}, so no text is sent there"
     return None if users else f"port {port} of {address}: {UNKNOWN_USER}"
 
 
 def _find_user(address: str, port: int, client: End) -> int | None:
     """Returns whose a TCP socket is, as Linux says (linux/inet_diag.h); None if it says nothing."""
-    if not hasattr(socket, "AF_NETLINK"):
+    if sys.platform != "linux":
         return None
     kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
     with contextlib.suppress(OSError, ValueError), kernel:  # ValueError: a name, which is no address
@@ -137,9 +138,9 @@ def _describe(error: OSError) -> str:
 
 
 def _name(users: set[int]) -> str:
-    import pwd  # here, because Windows has none
+    import pwd  # here, because Windows has none, and knows no users of sockets
 
-    names = {each.pw_uid: each.pw_name for each in pwd.getpwall()}
+    names = {each.pw_uid: each.pw_name for each in pwd.getpwall()}  # type: ignore[attr-defined,unused-ignore]
     return " and ".join(f"the user {names.get(user, user)}" for user in sorted(users))
 
 

@@ -7,10 +7,8 @@ it: any user of the machine, and any web page in a browser, can send requests to
 import asyncio
 import contextlib
 import io
-import logging
 import re
 import ssl
-import time
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +18,6 @@ from typing import Any  # a pair of streams is passed as two arguments
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.typedefs import Handler
 
-from inference.errors import describe_failure
 from inference.platforms import timeout
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import find_stranger, listen, pass_on
@@ -88,7 +85,6 @@ async def serve_http(
         access_log=None,
         handler_cancellation=True,
         shutdown_timeout=_END_S,
-        logger=_make_logger(),
         keepalive_timeout=patience_s,
         auto_decompress=False,
     )
@@ -107,20 +103,6 @@ async def serve_http(
         await runner.cleanup()
 
 
-def _make_logger() -> logging.Logger:
-    """What aiohttp logs of a request that is no HTTP has parts of it, which may be text."""
-    logger = logging.getLogger(f"{__name__}.http")
-    logger.addFilter(_keep_text_out)
-    return logger
-
-
-def _keep_text_out(record: logging.LogRecord) -> bool:
-    if record.exc_info and record.exc_info[1]:
-        record.msg, record.args = "%s %s", (time.strftime(LOG_TIME), describe_failure(record.exc_info[1]))
-        record.exc_info = None
-    return True
-
-
 class _Full(asyncio.Protocol):
     """A connection that is one too many."""
 
@@ -133,7 +115,8 @@ async def _pass_on(path: Path, room: asyncio.Semaphore, *client: Any) -> None:
         if not room.locked():
             async with room:
                 with contextlib.suppress(OSError):  # tritonserver is being started again
-                    await pass_on(client, partial(asyncio.open_unix_connection, path))
+                    opening = partial(asyncio.open_unix_connection, path)  # type: ignore[attr-defined,unused-ignore]
+                    await pass_on(client, opening)
 
 
 @contextlib.asynccontextmanager

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -46,14 +47,17 @@ def find_user_folder(kind: str) -> Path:
 
 @contextlib.contextmanager
 def open_folder(folder: Path) -> Iterator[Path]:
-    """Yields a short path to the folder, because that of a socket may have 107 bytes only.
+    """Yields a short path to the folder, because that of a socket may have 107 bytes only, and 103 on macOS.
 
     Inside, it leads to the same folder even if another one takes its name. Raises OSError, also for a folder in which
-    other users than root could put a socket. On other systems than Linux, it is the path itself.
+    other users than root could put a socket. On other systems than Linux, it is a link, in a folder that only this user
+    can open; there, another folder that takes the name is followed.
     """
     if sys.platform != "linux":
         _check_folder(folder.stat())
-        yield folder
+        with tempfile.TemporaryDirectory() as private:
+            (link := Path(private, "s")).symlink_to(folder.absolute())
+            yield link
         return
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:

@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 def _wait_for_stop(server: "subprocess.Popen[bytes]") -> bool:
     """Waits until the pipe closes, a byte arrives or the server ends. Returns False for a byte, which means: kill."""
-    select.select([sys.stdin, os.pidfd_open(server.pid)], [], [])
+    select.select([sys.stdin, os.pidfd_open(server.pid)], [], [])  # type: ignore[attr-defined,unused-ignore]
     is_readable, _, _ = select.select([sys.stdin], [], [], 0)
     return not (is_readable and os.read(sys.stdin.fileno(), 1))
 
@@ -75,7 +75,8 @@ def _end_server(server: "subprocess.Popen[bytes]", grace_s: float) -> None:
     except subprocess.TimeoutExpired:
         print("process guard: the server did not end in time and is killed", file=sys.stderr)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(server.pid, signal.SIGKILL)  # the server if it still runs, and orphaned stubs
+        # The server if it still runs, and orphaned stubs. Windows has neither name.
+        os.killpg(server.pid, signal.SIGKILL)  # type: ignore[attr-defined,unused-ignore]
     server.wait()
 
 

@@ -19,9 +19,12 @@ def measure_memory(url: str) -> int | None:
     """
     path = Path(url.removeprefix(SOCKET_SCHEME))
     with contextlib.suppress(OSError, AttributeError), open_folder(path.parent) as folder:
-        with socket.socket(socket.AF_UNIX) as client:
+        with socket.socket(socket.AF_UNIX) as client:  # type: ignore[attr-defined,unused-ignore]
             client.connect(str(folder / path.name))
-            owner = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+            owner, *_ = struct.unpack(
+                "3i",
+                client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12),  # type: ignore[attr-defined,unused-ignore]
+            )
         return sum(_read_number(each / "smaps_rollup", "Pss: +([0-9]+)") for each in _find_tree(owner)) * 1024
     return None
 

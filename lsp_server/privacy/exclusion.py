@@ -1,6 +1,6 @@
 """The policy on documents: which of them are excluded, and by what rule. Nothing of an excluded one is sent."""
 
-import os
+import posixpath
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from lsp_server.privacy.credentials import find_credential_rule
 from lsp_server.privacy.git_rules import GitRules
-from lsp_server.privacy.paths import Disk, LinkLoopError, iter_spellings, read_uri
+from lsp_server.privacy.paths import Disk, LinkLoopError, find_real_path, iter_spellings, read_uri
 from lsp_server.privacy.patterns import (
     Patterns,
     Rule,
@@ -102,7 +102,7 @@ class _Look:
         """Returns where a document without a file may be stored: at the top of the workspace, under its language."""
         endings = ("", f".{language_id}", f".{_ENDINGS.get(language_id, language_id)}")
         spelled = [name + ending for name in names or ["untitled"] for ending in endings]
-        return [*spelled, *(os.path.join(folder, name) for folder in self.names.folders for name in spelled)]
+        return [*spelled, *(posixpath.join(folder, name) for folder in self.names.folders for name in spelled)]
 
     def _find_own_reason(self, path: str) -> str | None:
         reason = self._find_own_rule(path, ignores_case=False)
@@ -115,7 +115,7 @@ class _Look:
     def _find_own_rule(self, path: str, ignores_case: bool) -> str | None:
         def find_lists(folder: str) -> list[RuleList]:
             folders = list_folders(folder, "/")
-            return [self.disk.read_rules(os.path.join(each, IGNORE_FILE), each, ignores_case) for each in folders]
+            return [self.disk.read_rules(posixpath.join(each, IGNORE_FILE), each, ignores_case) for each in folders]
 
         rule = find_rule(path, "/", find_lists)
         return str(rule) if rule is not None else self.names.find_reason(path, ignores_case)
@@ -125,11 +125,11 @@ class _NameRules:
     """The rules that need no look at files: names of credential files, and the setting `exclude`."""
 
     def __init__(self, patterns: Sequence[str], folder_uris: Sequence[str]) -> None:
-        self.folders = [os.path.normpath(path) for uri in folder_uris for path in read_uri(uri).paths[:1]]
+        self.folders = [posixpath.normpath(path) for uri in folder_uris for path in read_uri(uri).paths[:1]]
         self.refused = next(filter(is_refused, patterns), None)  # the first pattern that is none
         self.find_reason = lru_cache(_MAX_NAMES)(self._find_reason)
         lines = [] if self.refused is not None else [to_latin1(pattern) for pattern in patterns]
-        roots = dict.fromkeys(["/", *self.folders, *map(os.path.realpath, self.folders)])
+        roots = dict.fromkeys(["/", *self.folders, *map(find_real_path, self.folders)])
         parsed = {ignores_case: Patterns(lines, ignores_case) for ignores_case in (False, True)}
         self._setting = {
             ignores_case: [RuleList("setting exclude", root, patterns) for root in roots]

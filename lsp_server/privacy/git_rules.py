@@ -17,7 +17,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from lsp_server.privacy.paths import Disk
+from lsp_server.privacy.paths import Disk, to_system_path
 from lsp_server.privacy.patterns import Rule, RuleList, UnreadableRulesError, find_rule, list_folders
 
 _IGNORES_CASE = "bool", "core.ignorecase"
@@ -118,7 +118,7 @@ class GitRules:
 
     @property
     def _default_user_file(self) -> str | None:
-        home = self._environment.get("HOME", "")
+        home = self._environment.get("HOME") or self._environment.get("USERPROFILE", "")
         folder = self._environment.get("XDG_CONFIG_HOME") or (home and os.path.join(home, ".config"))
         return os.path.join(folder, "git", "ignore") if folder else None
 
@@ -128,7 +128,7 @@ class GitRules:
             raise _build_error("it does not answer in time")
         try:
             done = subprocess.run(
-                ["git", *_OPTIONS, "-C", top, *arguments],
+                ["git", *_OPTIONS, "-C", to_system_path(top), *arguments],
                 cwd="/",
                 env=self._environment,
                 input=data,

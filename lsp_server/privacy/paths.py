@@ -1,8 +1,13 @@
-"""The paths of a document: those that its URI names, and for each the ones that symbolic links lead to."""
+"""The paths of a document: those that its URI names, and for each the ones that symbolic links lead to.
+
+A path on a drive of Windows is written as in a URI, `/c:/folder/file`; `to_system_path` makes of it what `os` takes.
+"""
 
 import os
+import posixpath
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 from lsp_server.privacy.patterns import RuleFiles, list_folders
 
-_DRIVE = re.compile(r"/*([A-Za-z]):(?=[/\\]|$)")
+_DRIVE = re.compile(r"/*([A-Za-z]):(?=[/\\]|$)/?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ def read_uri(uri: str) -> UriPath:
     """
     scheme, _, rest = uri.partition(":")
     if len(scheme) == 1:  # not a URI, but a path on Windows
-        return UriPath((_decode(uri).replace("\\", "/"),), f"the drive {scheme.upper()}:")
+        return read_uri(f"file:///{uri}")
     authority = ""
     if rest.startswith("//"):
         authority, slash, rest = rest[2:].partition("/")
@@ -43,7 +48,10 @@ def read_uri(uri: str) -> UriPath:
     paths = tuple(dict.fromkeys(_decode(part) for part in (re.split("[?#]", rest)[0], rest) if part))
     drive = _DRIVE.match(paths[0]) if paths else None
     if drive:
-        return UriPath(tuple(path.replace("\\", "/") for path in paths), f"the drive {drive[1].upper()}:")
+        return UriPath(
+            tuple("/" + path.replace("\\", "/").lstrip("/") for path in paths),
+            None if sys.platform == "win32" else f"the drive {drive[1].upper()}:",
+        )
     if authority not in ("", "localhost"):
         return UriPath(paths, f"the machine {_decode(authority)}")
     return UriPath(paths)
@@ -54,12 +62,22 @@ def _decode(text: str) -> str:
     return os.fsdecode(unquote_to_bytes(text.encode("utf-8", "surrogatepass")))
 
 
+def to_system_path(path: str) -> str:
+    """Returns what the functions of `os` call a path, `c:/folder/file` on a drive of Windows."""
+    return _DRIVE.sub(r"\1:/", path, count=1) if sys.platform == "win32" and _DRIVE.match(path) else path
+
+
+def find_real_path(path: str) -> str:
+    """Returns the path without symbolic links; on Windows also without junctions, short names and `subst`."""
+    return "/" + os.path.realpath(to_system_path(path)).replace(os.sep, "/").lstrip("/")
+
+
 class Disk:
     """What is on the disk at one moment: each path is looked at once, because that may take milliseconds."""
 
     def __init__(self, files: RuleFiles) -> None:
         """`files`: those that were read before."""
-        self.read_rules = cache(files.read)
+        self.read_rules = cache(lambda path, *more: files.read(to_system_path(path), *more))
         self.find_status = cache(_find_status)
 
     def is_link(self, path: str) -> bool:
@@ -80,7 +98,7 @@ class Disk:
 def _find_status(path: str) -> os.stat_result | None:
     """Returns the status of what is at a path, also of a symbolic link; None if there is nothing."""
     try:
-        return os.lstat(path)
+        return os.lstat(to_system_path(path))
     except OSError:
         return None
 
@@ -97,8 +115,11 @@ def iter_spellings(path: str, disk: Disk) -> Iterator[str]:
 
     All of them count: a link may lead into an excluded folder and out of it again.
     """
+    if sys.platform == "win32":  # which says where a path leads, but nothing of the way
+        yield from (posixpath.normpath(path), find_real_path(path))
+        return
     for _ in range(_MAX_LINKS):
-        yield "/" + os.path.normpath(path).lstrip("/")  # POSIX lets a path begin with two slashes
+        yield "/" + posixpath.normpath(path).lstrip("/")  # POSIX lets a path begin with two slashes
         followed = _follow_first_link(path, disk)
         if followed is None:
             return

@@ -167,7 +167,10 @@ class RuleFiles:
 def _read_text(path: str) -> str:
     """What was a file a moment ago may be a pipe now, and to open that or to read it may take for ever."""
     with open(
-        path, encoding="latin-1", newline="", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+        path,
+        encoding="latin-1",
+        newline="",
+        opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)),  # Windows has no such pipes
     ) as file:
         _check(path, os.fstat(file.fileno()))
         return file.read()

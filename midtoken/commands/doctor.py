@@ -76,9 +76,9 @@ wrong = partial(Check, Mark.WRONG)  # why there are no completions
 def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Check:
     """Checks the version of the interpreter."""
     what = f"midtoken {find_version('midtoken')}, Python {platform.python_version()}, {sys.executable}"
-    if (3, 10) <= found <= (3, 13):
+    if (3, 10) <= found <= (3, 14):
         return good(what)
-    return note(what, "Only Python 3.10 to 3.13 are tested; install midtoken there if something fails.")
+    return note(what, "Only Python 3.10 to 3.14 are tested; install midtoken there if something fails.")
 
 
 def check_packages(needs_server: bool) -> Iterator[Check]:

@@ -52,15 +52,20 @@ class Installation:
         )
 
 
-def build_wheel(folder: Path) -> Path:
-    """Builds the wheel in `folder`, from a copy of the source tree, so that the tree is not changed."""
+def copy_sources(folder: Path) -> Path:
+    """Copies what a wheel is built of to the folder, so that the source tree is not changed, and returns the folder."""
     page = [_PAGE] if (IMPORT_ROOT / _PAGE).exists() else []
     for name in (*PACKAGES, "model_repository", "models/default", *page):
         shutil.copytree(IMPORT_ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(IMPORT_ROOT / name, folder)
+    return folder
+
+
+def build_wheel(folder: Path) -> Path:
+    """Builds the wheel of a copy of the source tree. Raises CalledProcessError, with what was said."""
     options = ("--no-deps", "--no-build-isolation", "--no-index")
-    subprocess.run([*_PIP, "wheel", *options, "-w", folder / "dist", folder], check=True)
+    subprocess.run([*_PIP, "wheel", *options, "-w", folder / "dist", folder], check=True, stderr=subprocess.PIPE)
     (wheel,) = (folder / "dist").glob("*.whl")
     return wheel
 

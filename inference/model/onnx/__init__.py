@@ -4,6 +4,7 @@ decoder_config   the families, and a folder's configuration, or the reason why i
 rotary           rotary positions and their scalings
 weights          the folder's tensors
 graph            the ONNX graph, built from both
+session          onnxruntime itself, with its telemetry switched off
 graph_store      built graphs, kept in a cache folder
 conversion       a folder to a model
 trial            the same decoder in plain NumPy, with which a new model must agree

@@ -16,7 +16,7 @@ from inference.healing.vocabulary_file import read_object
 from inference.model.language_model import LoadedModel
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.fitting import find_fit, find_memory, is_busy, name_trial, open_session, run_trial
+from inference.model.onnx.fitting import find_fit, find_memory, is_busy, name_trial, run_trial
 from inference.model.onnx.graph import Graph, build_graph
 from inference.model.onnx.graph_store import (
     CONSTANTS_NAME,
@@ -27,6 +27,7 @@ from inference.model.onnx.graph_store import (
     identify_files,
 )
 from inference.model.onnx.model import OnnxModel
+from inference.model.onnx.session import open_session
 from inference.model.onnx.trial import StoredWeights, check_model
 from inference.model.onnx.weights import Precision, Weights
 from inference.model_folder import find_weight_files

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 from onnx import TensorProto, numpy_helper
 
 from inference.config import AUTO_DTYPE
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import build_graph_model, build_product
+from inference.model.onnx.session import VERSION, open_session
 from inference.model.onnx.weights import BLOCK_SIZE, Precision, count_blocks, iter_shapes
 
 MAX_SMALL = 100_000_000  # weights; in float32, they take 0.4 GB
@@ -29,7 +29,6 @@ _MAX_MEMORY_SHARE = 0.5
 _MIN_GAIN = 1.2  # of more threads, or of fewer bits
 _NUM_TRIAL_WEIGHTS = 2**26  # more than a cache has room for
 _NUM_RUNS = 8
-_FATAL_ONLY = 4  # of log levels; errors are raised
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 Trial = dict[str, float]  # "BITS THREADS" -> seconds
@@ -81,7 +80,7 @@ def find_memory() -> int:
     if not hasattr(os, "sysconf"):
         return 2**62
     limit = _CGROUP_LIMIT.read_text().strip() if _CGROUP_LIMIT.exists() else "max"
-    num_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    num_bytes: int = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return num_bytes if limit == "max" else min(num_bytes, int(limit))
 
 
@@ -97,7 +96,7 @@ def is_busy() -> bool:
 
 def name_trial(decoder: DecoderConfig) -> str:
     """Under which the result is kept: on another machine, and for rows of another size, it is another one."""
-    return f"trial-{platform.node()}-{count_cores()}-{onnxruntime.__version__}-{decoder.hidden_size}"
+    return f"trial-{platform.node()}-{count_cores()}-{VERSION}-{decoder.hidden_size}"
 
 
 def run_trial(decoder: DecoderConfig) -> Trial:
@@ -122,15 +121,3 @@ def _measure_s(size: int, num_bits: int, num_threads: int) -> float:
         open_session(model.SerializeToString(), num_threads).run, None, {"rows": np.ones((1, 2, size), np.float32)}
     )
     return min(timeit.repeat(run, number=1, repeat=_NUM_RUNS))
-
-
-def open_session(graph: str | bytes, num_threads: int) -> onnxruntime.InferenceSession:
-    """A session that runs a graph: the path of its file, or its content."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = num_threads
-    options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False  # it would keep a plan for each length of a sequence
-    options.log_severity_level = _FATAL_ONLY
-    # Long enough for the gap between two operators, and no longer: the cores belong to others as well.
-    options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
-    return onnxruntime.InferenceSession(graph, options, ["CPUExecutionProvider"])

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 
 from inference.model.onnx.graph import CONSTANTS_VERSION, Graph
+from inference.model.onnx.session import VERSION
 from inference.platforms import is_own
 
 GRAPH_NAME = "decoder.onnx"
@@ -127,7 +127,7 @@ class GraphStore:
 def compute_key(graph: Graph, weight_files: Iterable[Path]) -> str:
     """The name of the entry of a graph whose constants are computed from these files."""
     digest = hashlib.sha256(graph.model.SerializeToString(deterministic=True))
-    digest.update(repr((onnxruntime.__version__, CONSTANTS_VERSION, identify_files(weight_files))).encode())
+    digest.update(repr((VERSION, CONSTANTS_VERSION, identify_files(weight_files))).encode())
     return digest.hexdigest()
 
 

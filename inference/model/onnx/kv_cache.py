@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.onnx.decoder_config import DecoderConfig
+from inference.model.onnx.session import InferenceSession
 from inference.platforms import Self
 
 _NUM_PADDING_ROWS = 1  # a single row is run with one more beside it
@@ -25,7 +25,7 @@ class OnnxSequenceCache:
 
     planes: npt.NDArray[np.float32]  # [2 * num_layers, num_kv_heads, num_rows, head_dim]: keys, values of each layer
 
-    def __init__(self, session: onnxruntime.InferenceSession, config: DecoderConfig, num_tokens: int) -> None:
+    def __init__(self, session: InferenceSession, config: DecoderConfig, num_tokens: int) -> None:
         """Allocates room for `num_tokens`, and for some that follow later. Raises OverloadedError."""
         self._session = session
         self._config = config

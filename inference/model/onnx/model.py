@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 
 from inference.errors import InvalidRequestError, OverloadedError
 from inference.healing.token_tree import TokenTree
@@ -20,6 +19,7 @@ from inference.model.numpy_sampler import NumpyRow, NumpySampler, check_numbers
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import HIDDEN
 from inference.model.onnx.kv_cache import OnnxSequenceCache
+from inference.model.onnx.session import InferenceSession
 
 _MIN_TABLE = 1024  # positions
 _MAX_BIAS = 1 << 22  # numbers of a bias (16 MiB); long contexts are read in pieces that need no more
@@ -38,7 +38,7 @@ class OnnxModel:
     runs_together = False
     row_cost = 0.1
 
-    def __init__(self, session: onnxruntime.InferenceSession, config: DecoderConfig, sampler: NumpySampler) -> None:
+    def __init__(self, session: InferenceSession, config: DecoderConfig, sampler: NumpySampler) -> None:
         self._session = session
         self._zeros = np.zeros(_MAX_BIAS, np.float32)  # a bias under which rows see all before them
         self._tables = config.rotary.build_tables(_MIN_TABLE)

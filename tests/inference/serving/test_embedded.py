@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,15 @@ def test_the_answer_of_a_server_at_another_port_is_not_taken() -> None:
     assert real.answer(dict(given)) == ()
     assert not moved.is_answer("1", dict(real.answer(dict(passed_on))))
     assert real.is_answer("1", dict(real.answer(dict(passed_on))))
+
+
+async def test_on_macos_a_server_with_a_long_folder_is_reached(
+    options: ServerOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    server = await EmbeddedServer.start(replace(options, state_dir=options.state_dir / (100 * "m")), lambda _: None)
+    assert await _complete(server.url) == "cba"
+    await server.stop()
 
 
 async def test_a_folder_in_which_no_socket_can_be_is_a_launch_error(options: ServerOptions) -> None:

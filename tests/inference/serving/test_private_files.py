@@ -1,11 +1,15 @@
 import errno
 import fcntl
+import os
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from platformdirs.macos import MacOS
 
 from inference.errors import LaunchError
-from inference.serving.private_files import FileLock, make_private_folder, open_private
+from inference.serving.private_files import FileLock, make_private_folder, open_folder, open_private
 
 
 def _mode(path: Path) -> int:
@@ -49,6 +53,23 @@ def test_release_and_close_free_an_exclusive_lock(tmp_path: Path) -> None:
             second.release()
             assert first.try_acquire(shared=False)
         assert second.try_acquire(shared=False)
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_the_path_of_a_socket_is_short_whatever_its_folder_is_called(
+    platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setenv("HOME", f"{tmp_path}/{60 * 'u'}")
+    folder = MacOS("midtoken").user_state_path / f"{60 * 'm'}-{12 * '0'}"  # the longest name of a server's folder
+    folder.mkdir(parents=True)
+    (folder / "file").touch()
+    with tempfile.TemporaryDirectory(prefix=41 * "T", dir="/tmp") as temporary:  # as long as a user's on macOS
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        with open_folder(folder) as short:
+            assert (short / "file").exists()
+            assert len(os.fsencode(short / "99999-grpc:8001")) <= 103  # which macOS allows
+        assert not any(Path(temporary).iterdir())
 
 
 def test_a_file_that_cannot_be_opened_is_named_in_the_error(tmp_path: Path) -> None:

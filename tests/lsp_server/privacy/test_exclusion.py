@@ -1,4 +1,5 @@
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -131,6 +132,48 @@ def test_what_has_just_become_a_pipe_is_not_waited_for(folder: Path) -> None:
 )
 def test_other_addresses_are_judged_as_far_as_they_can_be(uri: str, reason: str | None) -> None:
     assert Policy({}).find_exclusion(uri) == reason
+
+
+_OURS = "`.midtokenignore` line 1: `ours.py`"
+
+
+@pytest.mark.parametrize(
+    ("uri", "reason"),
+    [
+        ("file:///c:/Users/me/project/src/a.py", None),
+        ("file:///c:/Users/me/project/new/a%20b.py", None),
+        ("file:///c:/Users/me/project/src/ours.py", _OURS),
+        ("file:///c%3A/Users/me/project/src/ours.py", _OURS),
+        ("file:///c%3A%5CUsers%5Cme%5Cproject%5Csrc%5Cours.py", _OURS),
+        ("file://c:/Users/me/project/src/ours.py", _OURS),
+        ("untitled:c:\\Users\\me\\project\\src\\ours.py", _OURS),
+        ("untitled:c%3A%5CUsers%5Cme%5Cproject%5Csrc%5Cours.py", _OURS),
+        ("vscode-notebook-cell:/c%3A/Users/me/project/src/ours.py#W0sZmlsZQ%3D%3D", _OURS),
+        ("c:\\Users\\me\\project\\src\\ours.py", _OURS),
+        ("file:///c:/Users/me/project/gits.py", "git ignores it (`.gitignore` line 1: `/gits.py`)"),
+        ("file:///c:/Users/me/project/build/a.py", "setting exclude: `/build/`"),
+        ("file:///c:/Users/me/project/link/a.py", "`.midtokenignore` line 1: `*`"),
+        ("file:///c:/Users/me/.aws/a.py", "it looks like a credentials file (`.aws/`)"),
+        ("file:///d:/a.py", None),
+        ("file:///c:", None),
+        ("file://server/share/a.py", "it is on the machine server, where its ignore files cannot be read"),
+    ],
+)
+def test_on_windows_a_drive_has_its_rules(
+    uri: str, reason: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.delattr(os, "O_NONBLOCK")
+    monkeypatch.chdir(folder)  # in which the drive is a folder
+    project = folder / "c:" / "Users" / "me" / "project"
+    files = {"src/.midtokenignore": "ours.py", ".gitignore": "/gits.py", "../private/.midtokenignore": "*"}
+    for name, text in files.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+    (project / ".git").mkdir()
+    (project / "link").symlink_to("../private")
+    policy = Policy({"PATH": ""})
+    assert policy.find_exclusion(uri, ["/build/"], ["file:///c:/Users/me/project"]) == reason
 
 
 def _find_without_file(uri: str, language: str, exclude: Sequence[str], *folders: Path) -> str | None:

@@ -25,7 +25,7 @@ from lsp_server.privacy.patterns import RuleFiles
         ("file:///C:/a.py", ("/C:/a.py",), "the drive C:"),
         ("file:///c:%5CUsers%5Cme", ("/c:/Users/me",), "the drive C:"),
         ("file://C:/a.py", ("/C:/a.py",), "the drive C:"),
-        ("c:\\Users\\me\\.env", ("c:/Users/me/.env",), "the drive C:"),
+        ("c:\\Users\\me\\.env", ("/c:/Users/me/.env",), "the drive C:"),
         ("file://server/share/a.py", ("/share/a.py",), "the machine server"),
         ("vscode-remote://ssh-remote%2Bhost/home/a.py", ("/home/a.py",), "the machine ssh-remote+host"),
     ],
