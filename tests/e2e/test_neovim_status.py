@@ -152,11 +152,11 @@ def test_checkhealth_starts_the_language_server_if_no_file_is_open(bare: Editor,
 
 
 def test_an_older_neovim_is_told_what_it_needs_and_nothing_is_changed(bare: Editor) -> None:
-    bare.lua("local has = vim.fn.has; vim.fn.has = function(x) return x == 'nvim-0.12' and 0 or has(x) end")
+    bare.lua("local has = vim.fn.has; vim.fn.has = function(x) return x == 'nvim-0.10' and 0 or has(x) end")
     find = "return vim.inspect({ vim.api.nvim_get_commands({}), vim.api.nvim_get_autocmds({}) })"
     before = bare.lua(find)
     bare.lua("require('midtoken').setup()")
-    assert "midtoken: Neovim 0.12 or newer is needed" in bare.messages
+    assert "midtoken: Neovim 0.10 or newer is needed" in bare.messages
     assert bare.lua(find) == before
     assert "ERROR this Neovim is too old" in _check_health(bare)
 

@@ -64,9 +64,10 @@ class Editor:
         marks = self.nvim.current.buffer.api.get_extmarks(namespace, 0, -1, {"details": True})
         if not marks:
             return None
-        details = marks[0][3]
-        lines = [details["virt_text"], *details.get("virt_lines", [])]
-        return "\n".join("".join(text for text, _ in line) for line in lines)
+        # What lies over the text that is replaced, what follows it, and the other lines. Blanks of neither have no group.
+        details = [mark[3] for mark in marks]
+        lines = [[chunk for each in details for chunk in each["virt_text"]], *details[-1].get("virt_lines", [])]
+        return "\n".join("".join(chunk[0] for chunk in line if len(chunk) == 2) for line in lines)
 
     @property
     def ghost_place(self) -> tuple[int, int]:
