@@ -24,6 +24,8 @@ RULES: Sequence[dict[str, Any]] = [
     {"ends_with": "END", "texts": ["!"]},
     {"ends_with": "f()", "texts": ["(one)"]},
     {"ends_with": "return fir", "texts": ["st"]},
+    {"ends_with": "(sel", "texts": ["f): pass"]},
+    {"ends_with": "if long", "texts": [f":\n    {90 * 'y'}"]},
 ]
 
 
@@ -64,7 +66,7 @@ class Editor:
         marks = self.nvim.current.buffer.api.get_extmarks(namespace, 0, -1, {"details": True})
         if not marks:
             return None
-        # What lies over the text that is replaced, what follows it, and the other lines. Blanks of neither have no group.
+        # What lies over the replaced text, what follows it, and the other lines. Mere blanks have no group.
         details = [mark[3] for mark in marks]
         lines = [[chunk for each in details for chunk in each["virt_text"]], *details[-1].get("virt_lines", [])]
         return "\n".join("".join(chunk[0] for chunk in line if len(chunk) == 2) for line in lines)
@@ -107,17 +109,24 @@ def find_neovim() -> str:
 
 
 @contextmanager
-def run_neovim(folder: Path) -> Iterator[Editor]:
-    """Starts Neovim without any configuration but the plugin on its path; it writes only to `folder`."""
-    binary = find_neovim()
+def run_neovim(folder: Path, *arguments: str) -> Iterator[Editor]:
+    """Starts Neovim without any configuration but the plugin on its path; it writes only to `folder`.
+
+    With arguments, it starts as they say, on a screen of 60 columns.
+    """
     environment = ["env", f"XDG_STATE_HOME={folder}", f"XDG_DATA_HOME={folder}", f"XDG_CONFIG_HOME={folder}"]
-    nvim = pynvim.attach("child", argv=[*environment, binary, "--embed", "--headless", "--clean", "-n"])
+    command = [*environment, find_neovim(), "--embed", "-n", *(arguments or ("--headless", "--clean"))]
+    nvim = pynvim.attach("child", argv=command)
     try:
-        nvim.command(f"set runtimepath+={PLUGIN}")
-        nvim.command(f"cd {ROOT}")
+        if arguments:
+            nvim.ui_attach(60, 20, rgb=True)
+        else:
+            nvim.command(f"set runtimepath+={PLUGIN}")
+            nvim.command(f"cd {ROOT}")
         yield Editor(nvim)
     finally:
         with contextlib.suppress(EOFError, OSError):  # Neovim ends before it answers
+            nvim.input("<C-c>")
             nvim.command("qall!")
         nvim.close()
 

@@ -74,6 +74,12 @@ local function detach(buf)
   end
 end
 
+--- Each project has a language server, and so have the files without one.
+local function can_share(client, config)
+  local is_alive = not M.call(client, 'is_stopped')
+  return client.name == config.name and client.config.root_dir == config.root_dir and is_alive
+end
+
 --- Attaches the language server to a buffer that wants it, and detaches it from one that no longer does. The document
 --- is opened anew if its language has changed.
 local function update(buf)
@@ -85,7 +91,7 @@ local function update(buf)
   end
   if is_wanted and vim.fn.executable(chosen.cmd[1]) == 1 then
     languages[buf] = language
-    vim.lsp.start(M.config(vim.fs.root(buf, chosen.root_markers)), { bufnr = buf })
+    vim.lsp.start(M.config(vim.fs.root(buf, chosen.root_markers)), { bufnr = buf, reuse_client = can_share })
   end
 end
 

@@ -6,7 +6,7 @@ local GROUP = 'MidtokenSuggestion'
 
 local namespace = vim.api.nvim_create_namespace('midtoken')
 
---- Splits a line after at most `width` cells, and after at least one character.
+--- Splits a line after at most `width` cells.
 ---@param line string
 ---@param width integer
 ---@return string, string
@@ -24,6 +24,20 @@ function M.clear(buf)
   vim.api.nvim_buf_clear_namespace(buf, namespace, 0, -1)
 end
 
+--- Breaks lines at the edge of the window, as Neovim does not do below a line.
+---@param lines string[]
+local function wrap(lines)
+  local window, chunks = vim.fn.getwininfo(vim.api.nvim_get_current_win())[1], {}
+  for _, line in ipairs(lines) do
+    repeat
+      local head, rest = split(line, vim.wo.wrap and window.width - window.textoff or math.huge)
+      table.insert(chunks, { { head, GROUP } })
+      line = head ~= '' and rest or '' -- a window may be narrower than a character
+    until line == ''
+  end
+  return chunks
+end
+
 --- Draws `text` at the cursor of the current window, instead of what is drawn in the buffer. It looks as it will when
 --- it is accepted: it lies over the text that it replaces and moves the text after that.
 ---@param buf integer
@@ -34,23 +48,20 @@ function M.draw(buf, text, replaced)
   local row, col = unpack(vim.api.nvim_win_get_cursor(0))
   local lines = vim.split(text, '\n', { plain = true })
   local width = vim.fn.strdisplaywidth(replaced)
-  local over, rest = split(lines[1], width)
-  local function put(column, position, chunks, below)
-    vim.api.nvim_buf_set_extmark(buf, namespace, row - 1, column, {
-      virt_text = chunks,
-      virt_text_pos = position,
-      virt_lines = below,
+  local over, rest = split(table.remove(lines, 1), width)
+  if replaced ~= '' then
+    vim.api.nvim_buf_set_extmark(buf, namespace, row - 1, col, {
+      virt_text = { { over, GROUP }, { (' '):rep(width - vim.fn.strdisplaywidth(over)) } },
+      virt_text_pos = 'overlay',
       hl_mode = 'combine',
     })
   end
-  if width > 0 then
-    local blank = (' '):rep(width - vim.fn.strdisplaywidth(over))
-    put(col, 'overlay', { { over, GROUP }, { blank } })
-  end
-  local below = vim.tbl_map(function(line)
-    return { { line, GROUP } }
-  end, vim.list_slice(lines, 2))
-  put(col + #replaced, 'inline', { { rest, GROUP } }, below)
+  vim.api.nvim_buf_set_extmark(buf, namespace, row - 1, col + #replaced, {
+    virt_text = { { rest, GROUP } },
+    virt_text_pos = 'inline',
+    virt_lines = wrap(lines),
+    hl_mode = 'combine',
+  })
 end
 
 return M

@@ -18,8 +18,14 @@ local defaults = {
   },
 }
 
--- What an option may be where its default does not tell.
-local other_types = { model = 'string', filetypes = 'table', keys = 'boolean' }
+local KINDS = {
+  cmd = 'list',
+  model = 'string',
+  filetypes = 'list',
+  root_markers = 'list',
+  settings = 'table',
+  keys = 'table',
+}
 
 local chosen -- nil until `setup` was called
 
@@ -48,22 +54,22 @@ local function add_up(before, given)
   return settings
 end
 
---- Raises an error for a value of a wrong type, such as a file type instead of a list of them.
-local function check_types(given)
+--- Raises an error for a value of a wrong kind, such as a file type instead of a list of them.
+local function check_kinds(given)
   for name, value in pairs(given) do
-    local kind, is_list = type(value), type(value) == 'table' and name ~= 'settings' and name ~= 'keys'
-    local is_right = kind == type(defaults[name]) or kind == other_types[name]
-    if not is_right or value == true or (is_list and (not vim.islist(value) or type(value[1] or '') ~= 'string')) then
-      error(('midtoken: wrong value %s of the option %s; see :help midtoken-option-%s'):format(vim.inspect(value), name, name), 0)
+    local kind, may_be_off = KINDS[name], defaults[name] == false or name == 'keys'
+    local is_right = type(value) == kind or (kind == 'list' and vim.islist(value))
+    if not (is_right or (may_be_off and value == false)) or (name == 'cmd' and #value == 0) then
+      error(('midtoken: the option %s must be a %s, not %s'):format(name, kind, vim.inspect(value)), 0)
     end
   end
 end
 
---- Completes the given options with the defaults, and keeps them. Raises an error for an unknown name or a wrong type.
+--- Completes the given options with the defaults, and keeps them. Raises an error for an unknown name or a value of a wrong kind.
 ---@param given? table
 function M.set(given)
   local options = extend(defaults, given or {}, 'option')
-  check_types(given or {})
+  check_kinds(given or {})
   options.settings = chosen and add_up(chosen.settings, options.settings) or options.settings
   options.keys = options.keys and extend(defaults.keys, options.keys, 'key') or {}
   chosen = options
