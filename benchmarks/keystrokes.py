@@ -93,7 +93,7 @@ class KeyTime:
 def main() -> None:
     session = draw_typing(_NUM_KEYS, seed=1)
     times = asyncio.run(_play(session))
-    figures = find_figures(times) | asyncio.run(measure_typing())
+    figures = {**find_figures(times), **asyncio.run(measure_typing())}
     write_report("keystrokes", [*_iter_rows(times), *build_rows(_TARGETS, figures)], figures)
 
 

@@ -1,14 +1,15 @@
-"""What the user sees in a real Neovim 0.12 with the plugin in editors/neovim: suggestions, and accepting them.
+"""What the user sees in a real Neovim with the plugin in editors/neovim: suggestions, and accepting them.
 
 Accepting parts, typing ahead, undoing and choosing are compared with a model in tests/e2e/test_replays.py.
 """
 
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.support.lsp_editor import Script, WriteScript
-from tests.support.neovim_editor import NODE, Edit, Editor, OpenEditor
+from tests.support.neovim_editor import NODE, RULES, Edit, Editor, OpenEditor, open_file, run_neovim
 
 pytestmark = pytest.mark.e2e
 
@@ -129,6 +130,29 @@ def test_tab_does_not_insert_a_suggestion_for_text_that_is_no_longer_before_the_
     editor.wait_for_ghost("e(value, x)")
     editor.type_and_wait(keys + "<Tab>")
     assert (editor.lines[-1], editor.ghost) == (line, None)
+
+
+def test_an_older_neovim_has_suggestions_too(tmp_path: Path, write_script: WriteScript) -> None:
+    script = write_script(*RULES)
+    with run_neovim(tmp_path, program="nvim-older") as editor:
+        editor.lua("require('midtoken').setup(...)", {"cmd": script.command})
+        open_file(editor, tmp_path / "file.py", ["", "", "é"])
+        editor.type("iNod")
+        editor.wait_for_ghost("e(value, x)")
+        editor.type_and_wait("<M-w><Tab><Esc>j.")
+        assert editor.lines == ["Node(value, x)", "Node(value, x)", "é"]
+        editor.type("GAEND")
+        editor.wait_for_ghost("!")
+        editor.type_and_wait("<Esc>")
+        editor.lua("for _, pid in ipairs(vim.api.nvim_get_proc_children(vim.fn.getpid())) do vim.uv.kill(pid, 9) end")
+        editor.wait_for(lambda: "it is started again" in editor.status, True)
+        editor.wait_for(lambda: editor.status, "midtoken: ready")
+        open_file(editor, tmp_path / "other.py", [""])
+        assert editor.lua("return #vim.lsp.get_clients({ name = 'midtoken' })") == 1
+        editor.nvim.command("silent! checkhealth midtoken")
+        report = "\n".join(editor.lines)
+    assert "a completion came after" in report
+    assert "ERROR" not in report
 
 
 def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_script: WriteScript) -> None:

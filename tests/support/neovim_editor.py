@@ -100,22 +100,22 @@ class OpenEditor(Protocol):
     def __call__(self, command: Sequence[str], lines: Sequence[str], **options: Any) -> Editor: ...
 
 
-def find_neovim() -> str:
-    """Returns the program. Fails the test if it is missing."""
-    binary = os.environ.get("MIDTOKEN_NVIM") or str(ROOT / "build/editors/nvim")
+def find_neovim(name: str = "nvim") -> str:
+    """Returns the program `nvim`, or `nvim-older`. Fails the test if it is missing."""
+    binary = os.environ.get(f"MIDTOKEN_{name.upper().replace('-', '_')}") or str(ROOT / "build/editors" / name)
     if shutil.which(binary) is None:
-        pytest.fail(f"{binary} is missing; `make build/editors/nvim` fetches it")
+        pytest.fail(f"{binary} is missing; `make build/editors/{name}` fetches it")
     return binary
 
 
 @contextmanager
-def run_neovim(folder: Path, *arguments: str) -> Iterator[Editor]:
+def run_neovim(folder: Path, *arguments: str, program: str = "nvim") -> Iterator[Editor]:
     """Starts Neovim without any configuration but the plugin on its path; it writes only to `folder`.
 
     With arguments, it starts as they say, on a screen of 60 columns.
     """
     environment = ["env", f"XDG_STATE_HOME={folder}", f"XDG_DATA_HOME={folder}", f"XDG_CONFIG_HOME={folder}"]
-    command = [*environment, find_neovim(), "--embed", "-n", *(arguments or ("--headless", "--clean"))]
+    command = [*environment, find_neovim(program), "--embed", "-n", *(arguments or ("--headless", "--clean"))]
     nvim = pynvim.attach("child", argv=command)
     try:
         if arguments:
