@@ -155,7 +155,7 @@ def test_suggestions_are_switched_in_one_buffer_and_everywhere(edit: Edit, scrip
         editor.nvim.command(command)
         editor.wait_for(lambda: editor.status, f"midtoken: {wanted}")
     editor.type("iNod")
-    time.sleep(0.4)  # Neovim asks after 200 ms
+    time.sleep(0.4)
     assert (editor.ghost, script.count("started")) == (None, 0)
     editor.nvim.command("MidtokenEnable")
     editor.type("<BS>d")

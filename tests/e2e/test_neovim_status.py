@@ -50,7 +50,7 @@ def test_the_reason_for_no_suggestion_is_shown_once_and_in_the_health_report(
     editor.type("Goreturn Nod")
     editor.wait_for(lambda: editor.messages.count("no tritonserver found"), 1)
     editor.type("e")
-    time.sleep(0.5)  # Neovim asks again 200 ms after the letter
+    time.sleep(0.5)
     assert editor.messages.count("no tritonserver found") == 1
     editor.type_and_wait("<Esc>")
     assert "ERROR no completion came: no tritonserver found" in _check_health(editor)
@@ -70,7 +70,10 @@ def test_the_status_says_what_the_completion_server_and_the_language_server_do(
     editor.wait_for(lambda: editor.status, "midtoken: starting")
     editor.wait_for(lambda: editor.status, "midtoken: ready")
     editor.lua("for _, pid in ipairs(vim.api.nvim_get_proc_children(vim.fn.getpid())) do vim.uv.kill(pid, 9) end")
-    editor.wait_for(lambda: editor.status.startswith("midtoken: error (the language server ended"), True)
+    editor.wait_for(
+        lambda: editor.status.startswith("midtoken: error (the language server ended (signal 9) and is started again)"),
+        True,
+    )
     editor.wait_for(lambda: editor.status, "midtoken: ready")  # it is started again
     editor.type("GoNod")
     editor.wait_for_ghost("e")
@@ -181,7 +184,7 @@ def test_file_types_are_those_that_are_listed_or_else_all_that_the_model_knows(
 def test_checkhealth_reports_each_part_and_a_completion(edit: Edit) -> None:
     editor = edit([""])
     report = _check_health(editor)
-    for part in ("OK Neovim 0.12", "OK command ", "attached to 1 buffers", "OK a completion came after", '"first"'):
+    for part in ("OK Neovim 0.", "OK command ", "attached to 1 buffers", "OK a completion came after", '"first"'):
         assert part in report
     assert "ERROR" not in report + editor.messages
 

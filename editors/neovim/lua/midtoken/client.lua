@@ -14,6 +14,9 @@ local num_restarts, started_at_ms = 0, 0
 ---@type table<integer, string?>
 local languages = {} -- the file types with which buffers were opened
 
+---@type table<integer, true?>
+local is_lost, is_unsent = {}, {} -- buffers that Neovim no longer follows, and those of them that have changed
+
 --- Calls a method of a client. Before Neovim 0.11, methods do not take the client.
 ---@param client vim.lsp.Client
 ---@param name string
@@ -30,24 +33,50 @@ function M.find(buf)
   return vim.lsp.get_clients({ bufnr = buf, name = 'midtoken' })[1]
 end
 
+--- Sends the whole text of a lost buffer that has changed.
+local function send_text(buf)
+  local client = is_unsent[buf] and M.find(buf)
+  if client then
+    local line_end = ({ dos = '\r\n', mac = '\r' })[vim.bo[buf].fileformat] or '\n'
+    local text = table.concat(vim.api.nvim_buf_get_lines(buf, 0, -1, true), line_end)
+    M.call(client, 'notify', 'textDocument/didChange', {
+      textDocument = { uri = vim.uri_from_bufnr(buf), version = vim.api.nvim_buf_get_changedtick(buf) },
+      contentChanges = { { text = text .. (vim.bo[buf].endofline and line_end or '') } },
+    })
+  end
+  is_unsent[buf] = nil
+end
+
+--- To be called at each change. A buffer that changes while it has no language server is lost: Neovim does not begin
+--- again to send its changes when it gets one, so they are sent here.
+---@param buf integer
+function M.changed(buf)
+  is_lost[buf] = is_lost[buf] or #vim.lsp.get_clients({ bufnr = buf, _uninitialized = true }) == 0 or nil
+  if is_lost[buf] and not is_unsent[buf] then
+    is_unsent[buf] = true
+    vim.schedule(function()
+      send_text(buf)
+    end)
+  end
+end
+
 --- Requests suggestions at the cursor.
 ---@param buf integer # the current buffer
 ---@param kind lsp.InlineCompletionTriggerKind
----@param on_items fun(items: lsp.InlineCompletionItem[]) # not called if the server has no answer
+---@param on_answer fun(items?: lsp.InlineCompletionItem[]) # nil: the server does not know
 ---@return fun() # cancels the request
-function M.request(buf, kind, on_items)
+function M.request(buf, kind, on_answer)
   local client = M.find(buf)
   if not client then
     return function() end
   end
+  send_text(buf)
   local params = vim.lsp.util.make_position_params(0, 'utf-8')
   params.context = { triggerKind = kind }
   local is_over = false
   local _, id = M.call(client, 'request', 'textDocument/inlineCompletion', params, function(err, result)
     is_over = true
-    if not err and result then
-      on_items(result.items or result)
-    end
+    on_answer(not err and result and (result.items or result) or nil)
   end, buf)
   return function()
     if id and not is_over then
@@ -67,7 +96,8 @@ function M.tell_cursor(buf)
 end
 
 --- Detaches the language server from a buffer, which then has no suggestions.
-local function detach(buf)
+---@param buf integer
+function M.detach(buf)
   local client = M.find(buf)
   if client then
     vim.lsp.buf_detach_client(buf, client.id)
@@ -87,7 +117,7 @@ local function update(buf)
   local is_file = vim.bo[buf].buftype == '' and language ~= '' and vim.fn.isdirectory(name) == 0
   local is_wanted = is_file and (not chosen.filetypes or vim.list_contains(chosen.filetypes, language))
   if not is_wanted or languages[buf] ~= language then
-    detach(buf)
+    M.detach(buf)
   end
   if is_wanted and vim.fn.executable(chosen.cmd[1]) == 1 then
     languages[buf] = language
@@ -190,7 +220,7 @@ function M.start()
   vim.api.nvim_create_autocmd('BufFilePre', {
     group = group,
     callback = function(args)
-      detach(args.buf)
+      M.detach(args.buf)
     end,
   })
   vim.api.nvim_create_autocmd({ 'FileType', 'BufFilePost' }, {

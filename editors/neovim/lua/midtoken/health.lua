@@ -80,6 +80,10 @@ local function complete_sample(client)
 end
 
 local function check_completion(client)
+  local last = require('midtoken.status').problem()
+  if last then
+    vim.health.warn('last error: ' .. last)
+  end
   local started_ns = vim.uv.hrtime()
   local text = complete_sample(client)
   if text then

@@ -84,8 +84,8 @@ end
 --- The language server has ended, though nobody asked it to.
 function M.ended(code, signal, is_last)
   is_starting = false
-  local next_step = is_last and 'its log may say why' or 'it is started again'
-  fail(('the language server ended with status %d, signal %d; %s'):format(code, signal, next_step))
+  local how = signal ~= 0 and 'signal ' .. signal or 'status ' .. code
+  fail(('the language server ended (%s) %s'):format(how, is_last and 'again; its log may say why' or 'and is started again'))
 end
 
 --- The language server is given the text of a buffer. What it has told of an earlier text no longer counts.

@@ -8,6 +8,7 @@ local switch = require('midtoken.switch')
 local M = {}
 
 local INVOKED, AUTOMATIC = 1, 2 -- lsp.InlineCompletionTriggerKind
+local RETRY_MS = 300
 
 --- A text for one place of one line. The line is `before`, typed text that `text` begins with, the cursor, `replaced`,
 --- and `after`. The offer fits the buffer if and only if that is so.
@@ -113,23 +114,41 @@ function M.draw(buf)
   end
 end
 
---- Requests suggestions for the text at the cursor, instead of those that were requested before.
+---@param buf integer
+---@param place midtoken.Place
+---@param items lsp.InlineCompletionItem[]
+local function take(buf, place, items)
+  local offers = {}
+  for _, item in ipairs(items) do
+    table.insert(offers, to_offer(item, place))
+  end
+  buffers[buf].offers = offers
+  require('midtoken.status').answered()
+  M.draw(buf)
+end
+
+--- Requests suggestions for the text at the cursor, instead of those that were requested before. If the language server
+--- does not know yet, as before it has looked at the rules for a new file, it is asked once more.
 ---@param kind lsp.InlineCompletionTriggerKind
 ---@param on_answer? fun() # called when they have arrived
-local function ask(buf, kind, on_answer)
+---@param is_second? boolean
+local function ask(buf, kind, on_answer, is_second)
   local state, place, cancel_last = buffers[buf], find_place(), buffers[buf].cancel
   state.asked = place
   state.cancel = client.request(buf, kind, function(items)
-    if place == state.asked and state.dismissed_tick ~= place.tick then
-      state.offers = {}
-      for _, item in ipairs(items) do
-        table.insert(state.offers, to_offer(item, place))
-      end
-      require('midtoken.status').answered()
-      M.draw(buf)
+    if place ~= state.asked then
+      return
+    elseif items then
+      take(buf, place, items)
       if on_answer then
         on_answer()
       end
+    elseif not is_second then
+      vim.defer_fn(function()
+        if place == state.asked and can_show(buf) then
+          ask(buf, kind, on_answer, true)
+        end
+      end, RETRY_MS)
     end
   end)
   cancel_last() -- after the newer request, which may be answered from the text that this one waits for
@@ -248,6 +267,7 @@ local function forget_on_changes_elsewhere(buf)
   buffers[buf] = state
   vim.api.nvim_buf_attach(buf, false, {
     on_lines = function(_, _, _, first, last, new_last)
+      client.changed(buf)
       local function is_elsewhere(place)
         return first ~= place.row or last ~= first + 1 or new_last ~= first + 1
       end
@@ -259,9 +279,11 @@ local function forget_on_changes_elsewhere(buf)
       end
     end,
     on_reload = function()
+      client.changed(buf)
       state.asked, state.offers = nil, {}
     end,
     on_detach = function()
+      client.detach(buf) -- a lost buffer, of which Neovim does not notice it
       buffers[buf] = nil
     end,
   })
