@@ -65,7 +65,8 @@ local function check_kinds(given)
   end
 end
 
---- Completes the given options with the defaults, and keeps them. Raises an error for an unknown name or a value of a wrong kind.
+--- Completes the given options with the defaults, and keeps them. Raises an error for an unknown name or a wrong kind of
+--- value.
 ---@param given? table
 function M.set(given)
   local options = extend(defaults, given or {}, 'option')

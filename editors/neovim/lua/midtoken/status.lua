@@ -85,7 +85,8 @@ end
 function M.ended(code, signal, is_last)
   is_starting = false
   local how = signal ~= 0 and 'signal ' .. signal or 'status ' .. code
-  fail(('the language server ended (%s) %s'):format(how, is_last and 'again; its log may say why' or 'and is started again'))
+  local next_step = is_last and 'again; its log may say why' or 'and is started again'
+  fail(('the language server ended (%s) %s'):format(how, next_step))
 end
 
 --- The language server is given the text of a buffer. What it has told of an earlier text no longer counts.
