@@ -15,6 +15,7 @@ LLAMA_CPP := $(CONTESTANTS)/wheels
 LLAMA_CPP_VERSION := benchmarks/baselines/llama_cpp_environment/requirements.txt
 GGUF_READY := $(VENV)/.gguf-ready
 NVIM := build/editors/nvim
+OLDER_NVIM := build/editors/nvim-older
 HELIX := build/editors/hx
 LLAMA_SERVER := build/llama-server
 VLLM := build/vllm
@@ -55,11 +56,11 @@ lock: $(READY)  ## update requirements.lock to the newest versions; then run `ma
 run: $(RUN_READY)  ## show completions in a terminal, with and without healing
 	@$(BIN)/midtoken demo
 
-$(NVIM) $(HELIX) $(LLAMA_SERVER): scripts/get_program.sh
+$(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER): scripts/get_program.sh
 	@bash scripts/get_program.sh $(@F) $(@D)
 
 # More workers than cores, because tests of editors mostly wait.
-test: $(READY) $(NVIM) $(HELIX) $(LLAMA_SERVER)  ## run all tests, with real servers and editors
+test: $(READY) $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER)  ## run all tests, with real servers and editors
 	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
@@ -218,7 +219,7 @@ $(CONTESTANTS)/transformers/.ready: benchmarks/baselines/transformers_environmen
 .PHONY: bench bench-keystrokes bench-load
 bench: bench-keystrokes bench-load  ## run the benchmarks of speed; writes JSON
 
-bench-keystrokes: $(BENCH_READY)  ## measure the time from a key to ghost text, and where it goes
+bench-keystrokes: $(BENCH_READY) $(NVIM)  ## measure the time from a key to ghost text, and where it goes
 	@$(BIN)/python -m benchmarks.keystrokes
 
 bench-load: $(BENCH_READY)  ## measure what many editors at once get

@@ -1,5 +1,6 @@
 """What people notice in their editors: wrong characters, loops, missing context, time, memory, and what is sent.
 
+- visible: at how many keys there is ghost text in Neovim when the next key comes, 150 ms later.
 - steps, mismatches: random editing in real editors. After each step, the buffer is the text that the language server
   has, and what the editor shows is what the language server said for that text.
 - situations, looping: ordinary situations, and in how many of them the suggestion repeats itself; its share among them
@@ -34,6 +35,7 @@ from pathlib import Path
 
 from benchmarks.measures.first_look import measure_first_look
 from benchmarks.measures.lsp_client import LANGUAGE_SERVER, LspClient
+from benchmarks.measures.neovim_typing import measure_typing
 from benchmarks.measures.related_names import measure_related
 from benchmarks.measures.report import Figures, Target, find_percentile, run_parts
 from benchmarks.measures.triton import run_triton
@@ -59,6 +61,7 @@ _LINE = "    value = compute(first, second)  # a line of some sixty bytes\n"
 _TARGETS = (
     *(Target(f"{editor}_mismatches", f"wrong texts in {editor}", at_most=0) for editor in _STEPS),
     *(Target(f"{editor}_steps", f"random steps in {editor}", at_least=steps) for editor, (steps, _) in _STEPS.items()),
+    Target("neovim_visible_share_150ms", "keys with ghost text in Neovim, at 150 ms a key", at_least=0.9),
     Target("looping", "situations in which the suggestion repeats itself", at_most=0),
     Target("unbalanced", "suggestions that leave brackets or strings of the line open or surplus", at_most=0),
     Target("looping_share", "suggestions that repeat themselves", at_most=0.01),
@@ -84,6 +87,7 @@ def main() -> None:
         },
         "memory": lambda: asyncio.run(_measure_memory()),
         **{editor: partial(_replay, editor) for editor in _STEPS},
+        "typing": lambda: asyncio.run(measure_typing()),
         "context": partial(_measure_engine, measure_related),
         "first_look": partial(_measure_engine, measure_first_look),
         "secrets": _measure_secrets,

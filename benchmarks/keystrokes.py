@@ -19,6 +19,8 @@ respect: what a model still generates for the key before competes with the next 
 - `rows` are forwarded until the first token is chosen; their mean is over keys that need the server. `read` are those
   of them that are context. `context_reads_le_1_share` counts keys that need no server too, since they read nothing;
   `served_reads_le_1_share` does not.
+- `neovim_…` is what a person gets in a real Neovim, from the key to the drawn screen: see
+  `benchmarks.measures.neovim_typing`.
 """
 
 import asyncio
@@ -30,6 +32,7 @@ from pathlib import Path
 from benchmarks.corpora.typing import Key, KeyKind, Moment, Session
 from benchmarks.corpora.typist import draw_typing
 from benchmarks.measures.lsp_client import RECORDED_LANGUAGE_SERVER
+from benchmarks.measures.neovim_typing import measure_typing
 from benchmarks.measures.recorded_lsp import RequestRecord, read_records
 from benchmarks.measures.replay_editor import PressedKey, replay
 from benchmarks.measures.report import (
@@ -55,6 +58,7 @@ _TARGETS = (
     Target("overhead_ms_p99", "without the model, 99 of 100 keys, ms", at_most=10),
     Target("first_pass_rows_mean", "rows forwarded until the first token, mean", at_most=1.5),
     Target("context_reads_le_1_share", "keys that read ≤ 1 context token", at_least=0.97),
+    Target("neovim_key_to_ghost_ms_p50", "key to new ghost text on Neovim's screen, median, ms", at_most=40),
     Target("prefetched_share", "first keys at a place that find their context read", at_least=0.9),
 )
 
@@ -89,7 +93,7 @@ class KeyTime:
 def main() -> None:
     session = draw_typing(_NUM_KEYS, seed=1)
     times = asyncio.run(_play(session))
-    figures = find_figures(times)
+    figures = {**find_figures(times), **asyncio.run(measure_typing())}
     write_report("keystrokes", [*_iter_rows(times), *build_rows(_TARGETS, figures)], figures)
 
 

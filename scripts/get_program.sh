@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Downloads an editor, or llama.cpp's server, into a folder, from the newest suite of the distribution's own package mirror.
+# Downloads an editor, or llama.cpp's server, into a folder, from the newest suite of the distribution's own package mirror;
+# the older Neovim from its stable suite.
 # It needs no root rights and installs nothing. The packages are unpacked into FOLDER/unpacked/NAME and started
 # with their own loader, so that they also run on a system with an older C library. A second run does nothing.
 #
-# Usage: get_program.sh NAME FOLDER        NAME is nvim, hx or llama-server; the command is FOLDER/NAME
+# Usage: get_program.sh NAME FOLDER        NAME is nvim, nvim-older, hx or llama-server; the command is FOLDER/NAME
 set -euo pipefail
 
 name="${1:-}"
@@ -13,6 +14,11 @@ case "$name" in
     nvim)
         title="Neovim" minimum="0.12" package="neovim" program="usr/bin/nvim"
         variable="VIMRUNTIME='$unpacked/usr/share/nvim/runtime'" override="MIDTOKEN_NVIM"
+        ;;
+    nvim-older)
+        title="An older Neovim" minimum="0.10" package="neovim" program="usr/bin/nvim"
+        variable="VIMRUNTIME='$unpacked/usr/share/nvim/runtime'" override="MIDTOKEN_NVIM_OLDER"
+        debian="trixie" ubuntu="resolute"
         ;;
     hx)
         title="Helix" minimum="25.01" package="hx" program="usr/lib/hx/hx"
@@ -24,7 +30,7 @@ case "$name" in
         variable="GGML_BACKEND_PATH=\$(echo '$unpacked'/usr/lib/*/ggml/backends*/libggml-cpu-$kind.so)"
         ;;
     *)
-        echo "usage: get_program.sh nvim|hx|llama-server FOLDER" >&2
+        echo "usage: get_program.sh nvim|nvim-older|hx|llama-server FOLDER" >&2
         exit 2
         ;;
 esac
@@ -53,8 +59,8 @@ fi
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || fail "this needs apt-get and dpkg-deb"
 distribution="$(. /etc/os-release && echo "$ID")"
 case "$distribution" in
-    debian) suite="forky" components="main" ;;
-    ubuntu) suite="devel" components="main universe" ;;
+    debian) suite="${debian:-forky}" components="main" ;;
+    ubuntu) suite="${ubuntu:-devel}" components="main universe" ;;
     *) fail "no package source is known for $distribution" ;;
 esac
 

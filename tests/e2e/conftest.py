@@ -98,6 +98,7 @@ def neovim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Editor, S
 @pytest.fixture
 def script(neovim: tuple[Editor, Script]) -> Script:
     """The model that completes what `edit` opens, with the events of this test."""
+    neovim[0].type_and_wait("<Esc>")  # what the test before has asked for is cancelled
     neovim[1].log.unlink(missing_ok=True)
     return neovim[1]
 

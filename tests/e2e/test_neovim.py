@@ -1,14 +1,15 @@
-"""What the user sees in a real Neovim 0.12 with the plugin in editors/neovim: suggestions, and accepting them.
+"""What the user sees in a real Neovim with the plugin in editors/neovim: suggestions, and accepting them.
 
 Accepting parts, typing ahead, undoing and choosing are compared with a model in tests/e2e/test_replays.py.
 """
 
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.support.lsp_editor import Script, WriteScript
-from tests.support.neovim_editor import NODE, Edit, Editor, OpenEditor
+from tests.support.neovim_editor import NODE, RULES, Edit, Editor, OpenEditor, open_file, run_neovim
 
 pytestmark = pytest.mark.e2e
 
@@ -29,6 +30,7 @@ def test_a_part_is_inserted_and_the_rest_stays_without_a_new_generation(edit: Ed
     editor = edit(NODE)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e(value, x)")
+    num_started = script.count("started")
     for rest in ("(value, x)", "value, x)", ", x)"):
         num_before = _count_lsp_requests(editor)
         editor.type_and_wait("<M-w>")
@@ -37,7 +39,7 @@ def test_a_part_is_inserted_and_the_rest_stays_without_a_new_generation(edit: Ed
             time.sleep(0.02)
         time.sleep(0.1)  # the answer takes a few milliseconds
         assert editor.ghost == rest
-    assert script.count("started") == 1
+    assert script.count("started") == num_started
 
 
 def _count_lsp_requests(editor: Editor) -> int:
@@ -75,7 +77,7 @@ def test_after_dismissing_nothing_is_offered_until_the_text_changes(edit: Edit) 
     editor.type_and_wait("<M-d>")
     assert editor.ghost is None
     editor.type_and_wait("<Left><Right>")
-    time.sleep(0.3)  # Neovim asks 200 ms after a move
+    time.sleep(0.3)
     assert (editor.ghost, _count_lsp_requests(editor)) == (None, num_before)
     editor.type("e")
     editor.wait_for_ghost("(value, x)")
@@ -89,6 +91,19 @@ def test_the_sent_text_is_the_text_in_the_buffer(edit: Edit, script: Script) -> 
     editor.wait_for_ghost("!")
     started = [event["prefix"] for event in script.events if event["event"] == "started"]
     assert started[-1] == "\n".join(editor.lines)
+
+
+def test_text_that_changes_while_there_is_no_language_server_is_sent_too(edit: Edit, script: Script) -> None:
+    editor = edit(["one", "two"])
+    for change in ("ggdd", "ox<Esc>", ":%s/o/00/e<CR>"):
+        editor.nvim.command("set filetype=")  # the language server is detached
+        editor.type_and_wait(change)
+        editor.nvim.command("set filetype=python")
+        editor.type("GAEND")
+        editor.wait_for_ghost("!")
+        started = [event["prefix"] for event in script.events if event["event"] == "started"]
+        assert started[-1] == "\n".join(editor.lines)
+        editor.type_and_wait("<Tab><Esc>")
 
 
 def test_where_the_cursor_rests_the_text_is_sent_before_a_key(edit: Edit, script: Script) -> None:
@@ -129,6 +144,29 @@ def test_tab_does_not_insert_a_suggestion_for_text_that_is_no_longer_before_the_
     editor.wait_for_ghost("e(value, x)")
     editor.type_and_wait(keys + "<Tab>")
     assert (editor.lines[-1], editor.ghost) == (line, None)
+
+
+def test_an_older_neovim_has_suggestions_too(tmp_path: Path, write_script: WriteScript) -> None:
+    script = write_script(*RULES)
+    with run_neovim(tmp_path, program="nvim-older") as editor:
+        editor.lua("require('midtoken').setup(...)", {"cmd": script.command})
+        open_file(editor, tmp_path / "file.py", ["", "", "é"])
+        editor.type("iNod")
+        editor.wait_for_ghost("e(value, x)")
+        editor.type_and_wait("<M-w><Tab><Esc>j.")
+        assert editor.lines == ["Node(value, x)", "Node(value, x)", "é"]
+        editor.type("GAEND")
+        editor.wait_for_ghost("!")
+        editor.type_and_wait("<Esc>")
+        editor.lua("for _, pid in ipairs(vim.api.nvim_get_proc_children(vim.fn.getpid())) do vim.uv.kill(pid, 9) end")
+        editor.wait_for(lambda: "is started again" in editor.status, True)
+        editor.wait_for(lambda: editor.status, "midtoken: ready")
+        open_file(editor, tmp_path / "other.py", [""])
+        assert editor.lua("return #vim.lsp.get_clients({ name = 'midtoken' })") == 1
+        editor.nvim.command("silent! checkhealth midtoken")
+        report = "\n".join(editor.lines)
+    assert "a completion came after" in report
+    assert "ERROR" not in report
 
 
 def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_script: WriteScript) -> None:

@@ -24,6 +24,8 @@ RULES: Sequence[dict[str, Any]] = [
     {"ends_with": "END", "texts": ["!"]},
     {"ends_with": "f()", "texts": ["(one)"]},
     {"ends_with": "return fir", "texts": ["st"]},
+    {"ends_with": "(sel", "texts": ["f): pass"]},
+    {"ends_with": "if long", "texts": [f":\n    {90 * 'y'}"]},
 ]
 
 
@@ -64,9 +66,10 @@ class Editor:
         marks = self.nvim.current.buffer.api.get_extmarks(namespace, 0, -1, {"details": True})
         if not marks:
             return None
-        details = marks[0][3]
-        lines = [details["virt_text"], *details.get("virt_lines", [])]
-        return "\n".join("".join(text for text, _ in line) for line in lines)
+        # What lies over the replaced text, what follows it, and the other lines. Mere blanks have no group.
+        details = [mark[3] for mark in marks]
+        lines = [[chunk for each in details for chunk in each["virt_text"]], *details[-1].get("virt_lines", [])]
+        return "\n".join("".join(chunk[0] for chunk in line if len(chunk) == 2) for line in lines)
 
     @property
     def ghost_place(self) -> tuple[int, int]:
@@ -97,26 +100,33 @@ class OpenEditor(Protocol):
     def __call__(self, command: Sequence[str], lines: Sequence[str], **options: Any) -> Editor: ...
 
 
-def find_neovim() -> str:
-    """Returns the program. Fails the test if it is missing."""
-    binary = os.environ.get("MIDTOKEN_NVIM") or str(ROOT / "build/editors/nvim")
+def find_neovim(name: str = "nvim") -> str:
+    """Returns the program `nvim`, or `nvim-older`. Fails the test if it is missing."""
+    binary = os.environ.get(f"MIDTOKEN_{name.upper().replace('-', '_')}") or str(ROOT / "build/editors" / name)
     if shutil.which(binary) is None:
-        pytest.fail(f"{binary} is missing; `make build/editors/nvim` fetches it")
+        pytest.fail(f"{binary} is missing; `make build/editors/{name}` fetches it")
     return binary
 
 
 @contextmanager
-def run_neovim(folder: Path) -> Iterator[Editor]:
-    """Starts Neovim without any configuration but the plugin on its path; it writes only to `folder`."""
-    binary = find_neovim()
+def run_neovim(folder: Path, *arguments: str, program: str = "nvim") -> Iterator[Editor]:
+    """Starts Neovim without any configuration but the plugin on its path; it writes only to `folder`.
+
+    With arguments, it starts as they say, on a screen of 60 columns.
+    """
     environment = ["env", f"XDG_STATE_HOME={folder}", f"XDG_DATA_HOME={folder}", f"XDG_CONFIG_HOME={folder}"]
-    nvim = pynvim.attach("child", argv=[*environment, binary, "--embed", "--headless", "--clean", "-n"])
+    command = [*environment, find_neovim(program), "--embed", "-n", *(arguments or ("--headless", "--clean"))]
+    nvim = pynvim.attach("child", argv=command)
     try:
-        nvim.command(f"set runtimepath+={PLUGIN}")
-        nvim.command(f"cd {ROOT}")
+        if arguments:
+            nvim.ui_attach(60, 20, rgb=True)
+        else:
+            nvim.command(f"set runtimepath+={PLUGIN}")
+            nvim.command(f"cd {ROOT}")
         yield Editor(nvim)
     finally:
         with contextlib.suppress(EOFError, OSError):  # Neovim ends before it answers
+            nvim.input("<C-c>")
             nvim.command("qall!")
         nvim.close()
 

@@ -13,17 +13,17 @@ from tests.support.text_model import Offer, TextModel
 _KEYS = {"\n": "<CR>", "\t": "<C-v><Tab>", " ": "<Space>"}
 _MOVES = ("<Left>", "<Right>", "<Home>", "<End>", "<Up>", "<Down>", "<C-Home>", "<C-End>")
 
-# Neovim asks 200 ms after a key, and the plugin 250 ms after a change; here sooner. What is asked and answered is
-# recorded where it leaves Neovim.
+# What is asked and answered is recorded where it leaves Neovim. Nothing is under way when the plugin has been told of
+# the last key and each request has ended; those that are cancelled have no answer.
 _INSTRUMENT = """
 local method = 'textDocument/inlineCompletion'
-local num_asked, num_ended, timers, answer = 0, 0, {}, nil
-local defer = vim.defer_fn
-vim.defer_fn = function(run, wait_ms)
-  if wait_ms ~= 200 and wait_ms ~= 250 then return defer(run, wait_ms) end
-  timers[wait_ms] = defer(run, wait_ms / 40)
-  return timers[wait_ms]
+local num_asked, num_ended, answer, followed = 0, 0, nil, nil
+local function find_place()
+  return vim.inspect({ vim.b.changedtick, vim.api.nvim_win_get_cursor(0) })
 end
+local function follow() followed = find_place() end
+vim.api.nvim_create_autocmd({ 'CursorMovedI', 'TextChangedI' }, { callback = follow })
+vim.api.nvim_create_autocmd('InsertEnter', { callback = vim.schedule_wrap(follow) })
 vim.api.nvim_create_autocmd('LspAttach', { once = true, callback = function(event)
   local client = vim.lsp.get_client_by_id(event.data.client_id)
   assert(client.offset_encoding == 'utf-8')
@@ -34,21 +34,23 @@ vim.api.nvim_create_autocmd('LspAttach', { once = true, callback = function(even
     local place = { number = num_asked, lines = vim.api.nvim_buf_get_lines(0, 0, -1, true),
       cursor = vim.api.nvim_win_get_cursor(0) }
     return request(name, params, function(err, result, ...)
-      num_ended = num_ended + 1
       if not err and result and result ~= vim.NIL then
         place.items = result.items
         if not answer or answer.number < place.number then answer = place end -- answers may change places
       end
       return callback(err, result, ...)
-    end, notify)
+    end, function(...)
+      vim.schedule(function() num_ended = num_ended + 1 end) -- after the callback
+      return notify(...)
+    end)
   end
 end })
 function ReplayState()
-  local function is_over(timer) return timer:is_closing() end
+  local mode = vim.api.nvim_get_mode().mode
   return {
-    is_idle = num_asked == num_ended and vim.iter(vim.tbl_values(timers)):all(is_over),
+    is_idle = num_asked == num_ended and (mode ~= 'i' or followed == find_place()),
     lines = vim.api.nvim_buf_get_lines(0, 0, -1, true), cursor = vim.api.nvim_win_get_cursor(0),
-    num_asked = num_asked, answer = answer, tick = vim.b.changedtick, mode = vim.api.nvim_get_mode().mode,
+    num_asked = num_asked, answer = answer, tick = vim.b.changedtick, mode = mode,
   }
 end
 """

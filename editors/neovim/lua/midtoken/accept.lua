@@ -19,10 +19,11 @@ local function insert(buf, offer, part, rest)
   -- The text after the cursor is replaced as soon as the part that repeats it is accepted.
   local is_kept = left:match('^[^\n]*'):find(offer.replaced, 1, true) ~= nil
   local row, col = unpack(vim.api.nvim_win_get_cursor(0))
-  local lines = vim.split(part, '\n', { plain = true })
   close_undo_block()
-  vim.api.nvim_buf_set_text(buf, row - 1, col, row - 1, col + (is_kept and 0 or #offer.replaced), lines)
-  vim.api.nvim_win_set_cursor(0, { row + #lines - 1, #lines[#lines] + (#lines == 1 and col or 0) })
+  if not is_kept then
+    vim.api.nvim_buf_set_text(buf, row - 1, col, row - 1, col + #offer.replaced, {})
+  end
+  vim.api.nvim_paste(part, false, -1) -- as typed text, a count or `.` repeats it
   vim.api.nvim_feedkeys(vim.keycode('<C-g>u'), 'in', false) -- what is typed next is a block of its own
   suggestion.offer_rest(buf, left, is_kept and offer.replaced or '')
 end

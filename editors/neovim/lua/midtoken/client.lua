@@ -1,98 +1,236 @@
--- The client of the language server. Neovim's vim.lsp.inline_completion decides when to ask; the answers come here.
+-- The language server: when it is started and started again, which buffers it has, and how it is asked.
+
+local options = require('midtoken.options')
+local status = require('midtoken.status')
 
 local M = {}
 
-local METHOD = 'textDocument/inlineCompletion'
+local MAX_RESTARTS = 5
+local FIRST_WAIT_MS = 500 -- before the first restart; each later one waits twice as long
+local CALM_MS = 60000 -- a server that has run this long may be started again as often as a new one
 
---- Wraps the client's `request`, so that each answer is kept together with the text that it was requested for.
----
---- Neovim keeps only the answer. It would offer it for text that has changed since (neovim#36529), and draw it where
---- the cursor no longer is. So it gets no answer, and midtoken.suggestion draws.
+local num_restarts, started_at_ms = 0, 0
+
+---@type table<integer, string?>
+local languages = {} -- the file types with which buffers were opened
+
+---@type table<integer, true?>
+local is_lost, is_unsent = {}, {} -- buffers that Neovim no longer follows, and those of them that have changed
+
+--- Calls a method of a client. Before Neovim 0.11, methods do not take the client.
 ---@param client vim.lsp.Client
-local function take_answers(client)
-  local suggestion = require('midtoken.suggestion')
-  local request = client.request
-  client.request = function(self, method, params, handler, bufnr)
-    local is_ours = method == METHOD and bufnr and bufnr > 0 and params.textDocument.uri == vim.uri_from_bufnr(bufnr)
-    if not is_ours then
-      return request(self, method, params, handler, bufnr)
-    end
-    local place = suggestion.ask(bufnr)
-    if not place then
-      return false
-    end
-    return request(self, method, params, function(err, result, context)
-      suggestion.take(bufnr, place, not err and result or nil, client)
-      handler(err, nil, context)
-    end, bufnr)
+---@param name string
+function M.call(client, name, ...)
+  if vim.fn.has('nvim-0.11') == 1 then
+    return client[name](client, ...)
+  end
+  return client[name](...)
+end
+
+---@param buf integer
+---@return vim.lsp.Client?
+function M.find(buf)
+  return vim.lsp.get_clients({ bufnr = buf, name = 'midtoken' })[1]
+end
+
+--- Sends the whole text of a lost buffer that has changed.
+local function send_text(buf)
+  local client = is_unsent[buf] and M.find(buf)
+  if client then
+    local line_end = ({ dos = '\r\n', mac = '\r' })[vim.bo[buf].fileformat] or '\n'
+    local text = table.concat(vim.api.nvim_buf_get_lines(buf, 0, -1, true), line_end)
+    M.call(client, 'notify', 'textDocument/didChange', {
+      textDocument = { uri = vim.uri_from_bufnr(buf), version = vim.api.nvim_buf_get_changedtick(buf) },
+      contentChanges = { { text = text .. (vim.bo[buf].endofline and line_end or '') } },
+    })
+  end
+  is_unsent[buf] = nil
+end
+
+--- To be called at each change. A buffer that changes while it has no language server is lost: Neovim does not begin
+--- again to send its changes when it gets one, so they are sent here.
+---@param buf integer
+function M.changed(buf)
+  is_lost[buf] = is_lost[buf] or #vim.lsp.get_clients({ bufnr = buf, _uninitialized = true }) == 0 or nil
+  if is_lost[buf] and not is_unsent[buf] then
+    is_unsent[buf] = true
+    vim.schedule(function()
+      send_text(buf)
+    end)
   end
 end
 
---- Requests suggestions at the cursor, beside Neovim's own requests.
+--- Requests suggestions at the cursor.
 ---@param buf integer # the current buffer
 ---@param kind lsp.InlineCompletionTriggerKind
----@param on_answer? fun() # called when suggestions have arrived
+---@param on_answer fun(items?: lsp.InlineCompletionItem[]) # nil: the server does not know
+---@return fun() # cancels the request
 function M.request(buf, kind, on_answer)
-  for _, client in ipairs(vim.lsp.get_clients({ bufnr = buf, name = 'midtoken' })) do
-    local params = vim.lsp.util.make_position_params(0, client.offset_encoding)
-    params.context = { triggerKind = kind }
-    client:request(METHOD, params, on_answer or function() end, buf)
+  local client = M.find(buf)
+  if not client then
+    return function() end
+  end
+  send_text(buf)
+  local params = vim.lsp.util.make_position_params(0, 'utf-8')
+  params.context = { triggerKind = kind }
+  local is_over = false
+  local _, id = M.call(client, 'request', 'textDocument/inlineCompletion', params, function(err, result)
+    is_over = true
+    on_answer(not err and result and (result.items or result) or nil)
+  end, buf)
+  return function()
+    if id and not is_over then
+      is_over = true
+      M.call(client, 'cancel_request', id)
+    end
   end
 end
 
 --- Tells the language server where the cursor is, so that it has the text around it read before the next key.
 ---@param buf integer # the current buffer
 function M.tell_cursor(buf)
-  for _, client in ipairs(vim.lsp.get_clients({ bufnr = buf, name = 'midtoken' })) do
-    client:notify('$/midtoken/cursor', vim.lsp.util.make_range_params(0, client.offset_encoding))
+  local client = M.find(buf)
+  if client then
+    M.call(client, 'notify', '$/midtoken/cursor', vim.lsp.util.make_range_params(0, 'utf-8'))
   end
+end
+
+--- Detaches the language server from a buffer, which then has no suggestions.
+---@param buf integer
+function M.detach(buf)
+  local client = M.find(buf)
+  if client then
+    vim.lsp.buf_detach_client(buf, client.id)
+  end
+end
+
+--- Each project has a language server, and so have the files without one.
+local function can_share(client, config)
+  local is_alive = not M.call(client, 'is_stopped')
+  return client.name == config.name and client.config.root_dir == config.root_dir and is_alive
+end
+
+--- Attaches the language server to a buffer that wants it, and detaches it from one that no longer does. The document
+--- is opened anew if its language has changed.
+local function update(buf)
+  local chosen, language, name = options.get(), vim.bo[buf].filetype, vim.api.nvim_buf_get_name(buf)
+  local is_file = vim.bo[buf].buftype == '' and language ~= '' and vim.fn.isdirectory(name) == 0
+  local is_wanted = is_file and (not chosen.filetypes or vim.list_contains(chosen.filetypes, language))
+  if not is_wanted or languages[buf] ~= language then
+    M.detach(buf)
+  end
+  if is_wanted and vim.fn.executable(chosen.cmd[1]) == 1 then
+    languages[buf] = language
+    vim.lsp.start(M.config(vim.fs.root(buf, chosen.root_markers)), { bufnr = buf, reuse_client = can_share })
+  end
+end
+
+local function update_all()
+  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+    if vim.api.nvim_buf_is_loaded(buf) then
+      update(buf)
+    end
+  end
+end
+
+--- The language server has ended. If nobody asked it to, it is started again, and not for ever.
+local function ended(code, signal)
+  if code == 0 and (signal == 0 or signal == vim.uv.constants.SIGTERM) then -- Neovim stops it with SIGTERM
+    return
+  end
+  num_restarts = vim.uv.now() - started_at_ms > CALM_MS and 0 or num_restarts
+  local is_last = num_restarts == MAX_RESTARTS
+  status.ended(code, signal, is_last)
+  if not is_last then
+    vim.defer_fn(update_all, FIRST_WAIT_MS * 2 ^ num_restarts)
+    num_restarts = num_restarts + 1
+  end
+end
+
+--- Starts the language server's process. Neovim is not told of a failure, because it would show a longer message.
+local function run(dispatchers)
+  local chosen, on_exit = options.get(), dispatchers.on_exit
+  local command = chosen.model and { '--model=' .. chosen.model } or {}
+  dispatchers.on_exit = function(code, signal)
+    vim.schedule(function()
+      ended(code, signal)
+    end)
+    on_exit(0, 0)
+  end
+  started_at_ms = vim.uv.now()
+  return vim.lsp.rpc.start(vim.list_extend(vim.list_slice(chosen.cmd), command), dispatchers)
 end
 
 --- The handler of the notification `$/midtoken/status`. When the server is ready, the text that was typed before gets
 --- its suggestion.
 local function told(_, params)
-  require('midtoken.status').told(params)
+  status.told(params)
   if params.state == 'ready' then
     vim.schedule(require('midtoken.suggestion').ask_again)
   end
 end
 
----@param options table
-function M.start(options)
-  local status = require('midtoken.status')
-  vim.lsp.config('midtoken', {
-    cmd = options.model and vim.list_extend(vim.list_slice(options.cmd), { '--model=' .. options.model }) or options.cmd,
-    filetypes = options.filetypes or nil, -- nil: all; the language server says which of them the model knows
-    root_dir = function(buf, start)
-      local name = vim.api.nvim_buf_get_name(buf)
-      local is_start = name == '' and vim.bo[buf].filetype == '' -- the empty buffer of the start
-      if not is_start and vim.fn.isdirectory(name) == 0 then
-        start(vim.fs.root(buf, options.root_markers))
-      end
-    end,
-    settings = { midtoken = options.settings },
+---@param root_dir? string
+---@return vim.lsp.ClientConfig
+function M.config(root_dir)
+  local capabilities = vim.lsp.protocol.make_client_capabilities()
+  capabilities.general.positionEncodings = { 'utf-8' } -- columns are bytes, as in Neovim
+  capabilities.textDocument.inlineCompletion = { dynamicRegistration = false }
+  return {
+    name = 'midtoken',
+    cmd = run,
+    root_dir = root_dir,
+    capabilities = capabilities,
+    settings = { midtoken = options.get().settings },
     before_init = status.starting,
     on_init = function(client)
-      take_answers(client)
+      client.server_capabilities.inlineCompletionProvider = nil -- Neovim's own requests would draw it a second time
       status.started()
     end,
-    on_exit = status.exited,
     handlers = { ['window/showMessage'] = status.showed, ['$/midtoken/status'] = told },
-  })
-  local group = vim.api.nvim_create_augroup('midtoken', {})
-  vim.api.nvim_create_autocmd('LspAttach', {
+  }
+end
+
+local function on_client(group, event, callback)
+  vim.api.nvim_create_autocmd(event, {
     group = group,
-    callback = function(event)
-      if vim.lsp.get_client_by_id(event.data.client_id).name == 'midtoken' then
-        vim.lsp.inline_completion.enable(true, { bufnr = event.buf })
-        require('midtoken.suggestion').watch(event.buf)
-        require('midtoken.keys').bind(event.buf, options.keys)
-        status.changed()
+    callback = function(args)
+      local client = vim.lsp.get_client_by_id(args.data.client_id)
+      if client and client.name == 'midtoken' then
+        callback(args)
       end
     end,
   })
-  vim.api.nvim_create_autocmd('LspProgress', { group = group, callback = status.progressed })
-  vim.lsp.enable('midtoken')
+end
+
+--- Attaches the language server to the files that are open and to those that will be opened.
+function M.start()
+  local group = vim.api.nvim_create_augroup('midtoken', {})
+  on_client(group, 'LspAttach', function(args)
+    require('midtoken.keys').bind(args.buf, options.get().keys)
+    status.opened(args.buf)
+    require('midtoken.suggestion').watch(args.buf)
+  end)
+  on_client(group, 'LspDetach', function(args)
+    languages[args.buf] = nil
+    require('midtoken.suggestion').forget(args.buf)
+    status.changed()
+  end)
+  on_client(group, 'LspProgress', status.progressed)
+  vim.api.nvim_create_autocmd('BufFilePre', {
+    group = group,
+    callback = function(args)
+      M.detach(args.buf)
+    end,
+  })
+  vim.api.nvim_create_autocmd({ 'FileType', 'BufFilePost' }, {
+    group = group,
+    callback = function(args)
+      update(args.buf)
+    end,
+  })
+  require('midtoken.suggestion').watch_menus()
+  update_all()
 end
 
 return M

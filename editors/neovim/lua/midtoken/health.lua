@@ -2,6 +2,10 @@
 
 local M = {}
 
+local function call(...)
+  return require('midtoken.client').call(...)
+end
+
 local SAMPLE = { uri = 'untitled:midtoken-health.py', text = 'def add(first, second):\n    return fir' }
 local WAIT_MS = 30000 -- the first start of the completion server takes some ten seconds
 
@@ -24,7 +28,9 @@ local function find_client()
   if client then
     return client, false
   end
-  local client_id = vim.lsp.start(vim.lsp.config.midtoken, { attach = false })
+  local config = require('midtoken.client').config()
+  local is_new = vim.fn.has('nvim-0.11') == 1
+  local client_id = is_new and vim.lsp.start(config, { attach = false }) or vim.lsp.start_client(config)
   vim.wait(WAIT_MS, function()
     client = client_id and vim.lsp.get_client_by_id(client_id)
     return not client or client.initialized == true
@@ -55,25 +61,29 @@ local function complete_sample(client)
   local params = {
     textDocument = { uri = SAMPLE.uri },
     position = { line = #lines - 1, character = #lines[#lines] },
-    context = { triggerKind = vim.lsp.protocol.InlineCompletionTriggerKind.Invoked },
+    context = { triggerKind = 1 },
   }
   local document = { uri = SAMPLE.uri, languageId = 'python', version = 0, text = SAMPLE.text }
-  client:notify('textDocument/didOpen', { textDocument = document })
+  call(client, 'notify', 'textDocument/didOpen', { textDocument = document })
   local text
   vim.wait(WAIT_MS, function()
-    local answer = client:request_sync('textDocument/inlineCompletion', params, WAIT_MS)
+    local answer = call(client, 'request_sync', 'textDocument/inlineCompletion', params, WAIT_MS)
     local result = answer and answer.result
     if result then
       local item = (result.items or result)[1]
       text = item and item.insertText or ''
     end
-    return text ~= nil or require('midtoken.status').problem() ~= nil or client:is_stopped()
+    return text ~= nil or require('midtoken.status').problem() ~= nil or call(client, 'is_stopped')
   end, 200)
-  client:notify('textDocument/didClose', { textDocument = { uri = SAMPLE.uri } })
+  call(client, 'notify', 'textDocument/didClose', { textDocument = { uri = SAMPLE.uri } })
   return text
 end
 
 local function check_completion(client)
+  local last = require('midtoken.status').problem()
+  if last then
+    vim.health.warn('last error: ' .. last)
+  end
   local started_ns = vim.uv.hrtime()
   local text = complete_sample(client)
   if text then
@@ -88,10 +98,10 @@ local function check_completion(client)
 end
 
 function M.check()
-  if vim.fn.has('nvim-0.12') == 0 then
+  if vim.fn.has('nvim-0.10') == 0 then
     local health = vim.health or require('health')
     ;(health.start or health.report_start)('midtoken')
-    ;(health.error or health.report_error)('this Neovim is too old', 'Install Neovim 0.12 or newer.')
+    ;(health.error or health.report_error)('this Neovim is too old', 'Install Neovim 0.10 or newer.')
     return
   end
   vim.health.start('midtoken')
@@ -101,7 +111,7 @@ function M.check()
     vim.health.error('setup was not called', "Add require('midtoken').setup() to your init.lua.")
     return
   end
-  vim.health.info('log file: ' .. vim.lsp.log.get_filename())
+  vim.health.info('log file: ' .. (vim.lsp.log.get_filename or vim.lsp.get_log_path)())
   if options.settings.enabled == false or vim.g.midtoken_enabled == false then
     vim.health.warn('suggestions are off everywhere', 'Remove settings.enabled from setup, or use :MidtokenEnable!.')
   end
@@ -119,7 +129,7 @@ function M.check()
     check_completion(client)
   end
   if was_started then
-    client:stop()
+    call(client, 'stop')
   end
 end
 

@@ -5,18 +5,24 @@ local M = {}
 --- Starts the language server for the chosen file types, shows its suggestions and binds the keys.
 ---@param options? table the fields of `defaults` in midtoken.options to change
 function M.setup(options)
-  if vim.fn.has('nvim-0.12') == 0 then
-    vim.notify('midtoken: Neovim 0.12 or newer is needed; nothing was started', vim.log.levels.ERROR)
+  local message = require('midtoken.message')
+  if vim.fn.has('nvim-0.10') == 0 then
+    vim.notify('midtoken: Neovim 0.10 or newer is needed; nothing was started', vim.log.levels.ERROR)
     return
   end
-  local chosen = require('midtoken.options').set(options)
+  local is_right, chosen = pcall(require('midtoken.options').set, options)
+  if not is_right then
+    message.show(chosen)
+    return
+  end
   local program = chosen.cmd[1]
   if vim.fn.executable(program) == 0 then
-    vim.notify(("midtoken: there is no command '%s'; see :checkhealth midtoken"):format(program), vim.log.levels.ERROR)
+    message.show(("there is no command '%s'"):format(program))
   end
-  vim.api.nvim_set_hl(0, 'MidtokenSuggestion', { link = 'ComplHint', default = true })
+  local hint = vim.fn.hlexists('ComplHint') == 1 and 'ComplHint' or 'NonText' -- before Neovim 0.12
+  vim.api.nvim_set_hl(0, 'MidtokenSuggestion', { link = hint, default = true })
   require('midtoken.commands').define()
-  require('midtoken.client').start(chosen)
+  require('midtoken.client').start()
 end
 
 --- Each returns true if it did something, and false if no suggestion is shown. They change the text, so a key that is

@@ -18,6 +18,15 @@ local defaults = {
   },
 }
 
+local KINDS = {
+  cmd = 'list',
+  model = 'string',
+  filetypes = 'list',
+  root_markers = 'list',
+  settings = 'table',
+  keys = 'table',
+}
+
 local chosen -- nil until `setup` was called
 
 local function extend(known, given, kind)
@@ -45,10 +54,23 @@ local function add_up(before, given)
   return settings
 end
 
---- Completes the given options with the defaults, and keeps them. Raises an error for an unknown name.
+--- Raises an error for a value of a wrong kind, such as a file type instead of a list of them.
+local function check_kinds(given)
+  for name, value in pairs(given) do
+    local kind, may_be_off = KINDS[name], defaults[name] == false or name == 'keys'
+    local is_right = type(value) == kind or (kind == 'list' and vim.islist(value))
+    if not (is_right or (may_be_off and value == false)) or (name == 'cmd' and #value == 0) then
+      error(('midtoken: the option %s must be a %s, not %s'):format(name, kind, vim.inspect(value)), 0)
+    end
+  end
+end
+
+--- Completes the given options with the defaults, and keeps them. Raises an error for an unknown name or a wrong kind of
+--- value.
 ---@param given? table
 function M.set(given)
   local options = extend(defaults, given or {}, 'option')
+  check_kinds(given or {})
   options.settings = chosen and add_up(chosen.settings, options.settings) or options.settings
   options.keys = options.keys and extend(defaults.keys, options.keys, 'key') or {}
   chosen = options

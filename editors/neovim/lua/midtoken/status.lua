@@ -1,11 +1,13 @@
 -- The state that is shown in the status line: starting, ready, off or error.
 
+local message = require('midtoken.message')
 local options = require('midtoken.options')
 local switch = require('midtoken.switch')
 
 local M = {}
 
 local is_starting = false -- the language server or the completion server
+local shown_problem -- the last error that was shown; nil after a completion has arrived
 local problem -- the last error; nil after a completion has arrived
 local told_problem -- the error that the language server has told as its state; nil if it is in another state
 local off_reason -- why the language server suggests nothing anywhere
@@ -27,18 +29,25 @@ function M.changed()
   end)
 end
 
+--- Keeps an error as the state, and shows it unless it is shown already.
 ---@param text string
 local function fail(text)
-  problem = text:gsub('^midtoken: ', '')
+  text = text:gsub('^midtoken: ', '')
+  if text ~= problem and text ~= shown_problem then
+    message.show(text)
+  end
+  problem, shown_problem = text, text
   M.changed()
 end
 
 --- The handler of window/showMessage.
-function M.showed(err, params, context)
-  if params and params.type == vim.lsp.protocol.MessageType.Error then
+function M.showed(_, params)
+  local types = vim.lsp.protocol.MessageType
+  if params and params.type == types.Error then
     fail(params.message)
+  elseif params and params.type < types.Log then
+    message.show(params.message, params.type == types.Warning and vim.log.levels.WARN or vim.log.levels.INFO)
   end
-  return vim.lsp.handlers['window/showMessage'](err, params, context)
 end
 
 --- The language server has told its state, or that of a document. Servers that never tell are taken by what they do.
@@ -72,12 +81,18 @@ function M.started()
   M.changed()
 end
 
---- The language server has ended.
-function M.exited(code, signal)
+--- The language server has ended, though nobody asked it to.
+function M.ended(code, signal, is_last)
   is_starting = false
-  if code ~= 0 or (signal ~= 0 and signal ~= vim.uv.constants.SIGTERM) then -- Neovim stops it with SIGTERM
-    fail(('the language server ended with status %d, signal %d; its log may say why'):format(code, signal))
-  end
+  local how = signal ~= 0 and 'signal ' .. signal or 'status ' .. code
+  local next_step = is_last and 'again; its log may say why' or 'and is started again'
+  fail(('the language server ended (%s) %s'):format(how, next_step))
+end
+
+--- The language server is given the text of a buffer. What it has told of an earlier text no longer counts.
+function M.opened(buf)
+  documents[vim.uri_from_bufnr(buf)] = nil
+  M.changed()
 end
 
 --- An answer has arrived.
@@ -86,15 +101,13 @@ function M.answered()
     problem, told_problem, is_starting = nil, nil, false
     M.changed()
   end
+  shown_problem = nil
 end
 
 --- The callback of the autocommand LspProgress. The language server reports the start of the completion server.
 function M.progressed(event)
-  local client = vim.lsp.get_client_by_id(event.data.client_id)
-  if client and client.name == 'midtoken' then
-    is_starting = event.data.params.value.kind ~= 'end'
-    M.changed()
-  end
+  is_starting = event.data.params.value.kind ~= 'end'
+  M.changed()
 end
 
 ---@return string? # the last error; nil if a completion has arrived since
@@ -108,8 +121,8 @@ end
 function M.find(buf)
   buf = buf or vim.api.nvim_get_current_buf()
   local chosen = options.get()
-  if vim.fn.has('nvim-0.12') == 0 then
-    return 'error', 'Neovim 0.12 or newer is needed'
+  if vim.fn.has('nvim-0.10') == 0 then
+    return 'error', 'Neovim 0.10 or newer is needed'
   elseif not chosen then
     return 'off', 'setup was not called'
   end

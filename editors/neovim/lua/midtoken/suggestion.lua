@@ -1,11 +1,14 @@
 -- What is offered in each buffer, and whether it still fits the text at the cursor.
 
+local client = require('midtoken.client')
 local ghost = require('midtoken.ghost')
+local menu = require('midtoken.menu')
 local switch = require('midtoken.switch')
 
 local M = {}
 
-local WAIT_MS = 250 -- Neovim requests 200 ms after the cursor has moved
+local INVOKED, AUTOMATIC = 1, 2 -- lsp.InlineCompletionTriggerKind
+local RETRY_MS = 300
 
 --- A text for one place of one line. The line is `before`, typed text that `text` begins with, the cursor, `replaced`,
 --- and `after`. The offer fits the buffer if and only if that is so.
@@ -16,17 +19,18 @@ local WAIT_MS = 250 -- Neovim requests 200 ms after the cursor has moved
 ---@field replaced string # what accepting replaces after the cursor
 ---@field after string # the rest of the line
 
---- The cursor's line when a request was sent.
+--- Where the cursor is, in which text.
 ---@class midtoken.Place
 ---@field row integer # 0-based
 ---@field col integer # in bytes
 ---@field line string
+---@field tick integer # the changedtick of the buffer
 
 ---@class midtoken.Buffer
 ---@field asked? midtoken.Place # of the last request
+---@field cancel fun() # cancels the last request, if it has no answer yet
 ---@field offers midtoken.Offer[] # the first that fits is shown
----@field asked_tick? integer # the changedtick at the last request
----@field all_asked_tick? integer # at the last request for several suggestions
+---@field all_asked_tick? integer # the changedtick at the last request for several suggestions
 ---@field dismissed_tick? integer # nothing is offered while the buffer has this changedtick
 
 ---@type table<integer, midtoken.Buffer?>
@@ -35,27 +39,18 @@ local buffers = {} -- those that are watched
 ---@return midtoken.Place
 local function find_place()
   local row, col = unpack(vim.api.nvim_win_get_cursor(0))
-  return { row = row - 1, col = col, line = vim.api.nvim_get_current_line() }
+  return { row = row - 1, col = col, line = vim.api.nvim_get_current_line(), tick = vim.b.changedtick }
 end
 
-local function forget(buf)
-  if buffers[buf] then
-    buffers[buf].asked, buffers[buf].offers = nil, {}
-  end
-end
-
-local function is_dismissed(buf)
-  return buffers[buf].dismissed_tick == vim.api.nvim_buf_get_changedtick(buf)
-end
-
---- No suggestion competes with the completion menu: while the menu is open, its keys are its own.
+--- No suggestion competes with a completion menu: while one is open, its keys are its own.
 local function can_show(buf)
   return buffers[buf] ~= nil
     and buf == vim.api.nvim_get_current_buf()
     and vim.startswith(vim.api.nvim_get_mode().mode, 'i')
-    and vim.fn.pumvisible() == 0
+    and vim.bo[buf].modifiable
+    and not menu.is_open()
     and switch.is_on(buf)
-    and not is_dismissed(buf)
+    and buffers[buf].dismissed_tick ~= vim.b.changedtick
 end
 
 ---@param offer midtoken.Offer
@@ -77,20 +72,16 @@ local function find_rest(offer, place)
 end
 
 ---@return midtoken.Offer? # nil if the item is for another line
-local function to_offer(item, place, client)
-  local encoding = client.offset_encoding
-  local start_col, end_col = place.col, place.col
-  if item.range then
-    local from, to = item.range.start, item.range['end']
-    if from.line ~= place.row or to.line ~= place.row then
-      return nil
-    end
-    start_col = vim.str_byteindex(place.line, encoding, from.character, false)
-    end_col = math.max(vim.str_byteindex(place.line, encoding, to.character, false), place.col)
+local function to_offer(item, place)
+  local range = item.range or { start = { line = place.row, character = place.col } }
+  local from, to = range.start, range['end'] or range.start
+  if from.line ~= place.row or to.line ~= place.row then
+    return nil
   end
+  local end_col = math.max(to.character, place.col)
   return {
     row = place.row,
-    before = place.line:sub(1, start_col),
+    before = place.line:sub(1, from.character),
     text = item.insertText,
     replaced = place.line:sub(place.col + 1, end_col),
     after = place.line:sub(end_col + 1),
@@ -117,41 +108,62 @@ end
 function M.draw(buf)
   local offer, rest = M.find(buf)
   if offer and rest then
-    ghost.draw(buf, rest, offer.replaced ~= '' and offer.after:match('^%s*$') ~= nil)
+    ghost.draw(buf, rest, offer.replaced)
   else
     ghost.clear(buf)
   end
 end
 
---- Returns the place of a request that is about to be sent. Returns nil if none may be sent now.
----@param buf integer
----@return midtoken.Place?
-function M.ask(buf)
-  local is_watched = buffers[buf] and buf == vim.api.nvim_get_current_buf()
-  if not is_watched or not switch.is_on(buf) or is_dismissed(buf) then
-    return nil
-  end
-  buffers[buf].asked = find_place()
-  buffers[buf].asked_tick = vim.api.nvim_buf_get_changedtick(buf)
-  return buffers[buf].asked
-end
-
---- Takes the answer to the request of `place`. The answer null changes nothing: a newer request has superseded it.
 ---@param buf integer
 ---@param place midtoken.Place
----@param result? lsp.InlineCompletionList|lsp.InlineCompletionItem[]
----@param client vim.lsp.Client
-function M.take(buf, place, result, client)
-  if not result or not buffers[buf] or place ~= buffers[buf].asked or is_dismissed(buf) then
-    return
-  end
+---@param items lsp.InlineCompletionItem[]
+local function take(buf, place, items)
   local offers = {}
-  for _, item in ipairs(result.items or result) do
-    table.insert(offers, to_offer(item, place, client))
+  for _, item in ipairs(items) do
+    table.insert(offers, to_offer(item, place))
   end
   buffers[buf].offers = offers
   require('midtoken.status').answered()
   M.draw(buf)
+end
+
+--- Requests suggestions for the text at the cursor, instead of those that were requested before. If the language server
+--- does not know yet, as before it has looked at the rules for a new file, it is asked once more.
+---@param kind lsp.InlineCompletionTriggerKind
+---@param on_answer? fun() # called when they have arrived
+---@param is_second? boolean
+local function ask(buf, kind, on_answer, is_second)
+  local state, place, cancel_last = buffers[buf], find_place(), buffers[buf].cancel
+  state.asked = place
+  state.cancel = client.request(buf, kind, function(items)
+    if place ~= state.asked then
+      return
+    elseif items then
+      take(buf, place, items)
+      if on_answer then
+        on_answer()
+      end
+    elseif not is_second then
+      vim.defer_fn(function()
+        if place == state.asked and can_show(buf) then
+          ask(buf, kind, on_answer, true)
+        end
+      end, RETRY_MS)
+    end
+  end)
+  cancel_last() -- after the newer request, which may be answered from the text that this one waits for
+end
+
+--- Draws what fits after a key, and requests a suggestion unless it was requested for this text and place.
+---@param buf integer
+local function follow(buf)
+  M.draw(buf)
+  if can_show(buf) then
+    local asked, place = buffers[buf].asked, find_place()
+    if not asked or asked.tick ~= place.tick or asked.row ~= place.row or asked.col ~= place.col then
+      ask(buf, AUTOMATIC)
+    end
+  end
 end
 
 --- Offers `text` at the cursor and nothing else: what is left after a part was accepted.
@@ -207,8 +219,8 @@ function M.step(count)
     return true
   end
   buffers[buf].all_asked_tick = tick
-  require('midtoken.client').request(buf, vim.lsp.protocol.InlineCompletionTriggerKind.Invoked, function()
-    if M.find(buf) and vim.api.nvim_buf_get_changedtick(buf) == tick then
+  ask(buf, INVOKED, function()
+    if M.find(buf) then
       rotate(buf, count)
     end
   end)
@@ -219,20 +231,19 @@ end
 function M.ask_again()
   local buf = vim.api.nvim_get_current_buf()
   if can_show(buf) and not M.find(buf) then
-    require('midtoken.client').request(buf, vim.lsp.protocol.InlineCompletionTriggerKind.Automatic)
+    ask(buf, AUTOMATIC)
   end
 end
 
---- Requests a suggestion after a change that moves no cursor, such as that of <Del>. Neovim only follows the cursor.
-local function ask_for_change(buf)
-  local tick = vim.api.nvim_buf_get_changedtick(buf)
-  vim.defer_fn(function()
-    local state = buffers[buf]
-    local is_unasked = state and state.asked_tick ~= tick and vim.api.nvim_buf_is_valid(buf)
-    if is_unasked and vim.api.nvim_buf_get_changedtick(buf) == tick then
-      M.ask_again()
-    end
-  end, WAIT_MS)
+--- Forgets what was offered and asked for.
+---@param buf integer
+function M.forget(buf)
+  local state = buffers[buf]
+  if state then
+    state.cancel()
+    state.asked, state.offers = nil, {}
+    ghost.clear(buf)
+  end
 end
 
 --- Hides the suggestion, and offers nothing until the text changes.
@@ -242,9 +253,8 @@ function M.dismiss()
   if not M.find(buf) then
     return false
   end
-  forget(buf)
+  M.forget(buf)
   buffers[buf].dismissed_tick = vim.api.nvim_buf_get_changedtick(buf)
-  ghost.clear(buf)
   return true
 end
 
@@ -253,10 +263,11 @@ local function forget_on_changes_elsewhere(buf)
   if buffers[buf] then
     return -- it is watched already
   end
-  local state = { offers = {} }
+  local state = { offers = {}, cancel = function() end }
   buffers[buf] = state
   vim.api.nvim_buf_attach(buf, false, {
     on_lines = function(_, _, _, first, last, new_last)
+      client.changed(buf)
       local function is_elsewhere(place)
         return first ~= place.row or last ~= first + 1 or new_last ~= first + 1
       end
@@ -268,15 +279,24 @@ local function forget_on_changes_elsewhere(buf)
       end
     end,
     on_reload = function()
-      forget(buf)
+      client.changed(buf)
+      state.asked, state.offers = nil, {}
     end,
     on_detach = function()
+      client.detach(buf) -- a lost buffer, of which Neovim does not notice it
       buffers[buf] = nil
     end,
   })
 end
 
---- Follows the changes in a buffer, and draws after each.
+--- Shows no suggestion while a completion menu is open, and one as soon as it is closed.
+function M.watch_menus()
+  menu.follow(function()
+    follow(vim.api.nvim_get_current_buf())
+  end)
+end
+
+--- Follows the changes in a buffer and the cursor. Draws and asks after each key, also in insert mode as it is now.
 ---@param buf integer
 function M.watch(buf)
   forget_on_changes_elsewhere(buf)
@@ -284,24 +304,22 @@ function M.watch(buf)
   local function on(events, callback)
     vim.api.nvim_create_autocmd(events, { group = group, buffer = buf, callback = callback })
   end
-  on({ 'CursorMovedI', 'TextChangedI', 'TextChangedP' }, function()
-    M.draw(buf)
-  end)
-  on('TextChangedI', function()
-    ask_for_change(buf)
-  end)
-  on({ 'BufEnter', 'CursorMoved' }, function() -- in Insert mode, Neovim requests a suggestion where the cursor rests
-    require('midtoken.client').tell_cursor(buf)
-  end)
-  on('CompleteDone', function()
-    vim.schedule(function() -- the menu is closed then
-      M.draw(buf)
+  local function follow_soon()
+    vim.schedule(function()
+      follow(buf)
     end)
+  end
+  on({ 'CursorMovedI', 'TextChangedI', 'TextChangedP' }, function()
+    follow(buf)
   end)
-  on('InsertLeave', function()
-    forget(buf)
-    ghost.clear(buf)
+  on({ 'InsertEnter', 'WinEnter', 'BufEnter' }, follow_soon) -- a click leads to another window in insert mode, too
+  on({ 'InsertLeave', 'WinLeave', 'BufLeave' }, function()
+    M.forget(buf)
   end)
+  on({ 'BufEnter', 'CursorMoved' }, function() -- in insert mode, a suggestion is requested where the cursor is
+    client.tell_cursor(buf)
+  end)
+  follow_soon()
 end
 
 return M
