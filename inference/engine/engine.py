@@ -55,7 +55,7 @@ class Engine:
         self._runs_together = model.runs_together
         self._clock = clock
         self._parts = EngineParts(
-            model, prompts, max_context_tokens, clock, drafter, PrefillSpeed(), self._find_row_bytes
+            model, prompts, max_context_tokens, clock, drafter, PrefillSpeed(), self._find_row_bytes, self._is_shared
         )
         self._stepper = Stepper(self._parts)
         self._memory = SequenceMemory(model.new_cache, config.memory_mib * 2**20)
@@ -204,6 +204,9 @@ class Engine:
     def _find_row_bytes(self) -> int:
         """The memory for the logits of one running sequence."""
         return self._config.memory_mib * 2**20 // max(self._scheduler.num_sequences, 1)
+
+    def _is_shared(self) -> bool:
+        return len(self._scheduler) > 1
 
     def _predict_lateness(self, job: Job, now: float) -> None:
         job.will_be_late = job.is_late(now + self._parts.speed.predict_s(job.num_to_prefill))

@@ -54,6 +54,7 @@ class EngineParts:
     drafter: Drafter | None = None  # None: no drafts
     speed: PrefillSpeed = field(default_factory=PrefillSpeed)
     find_row_bytes: Callable[[], int] = lambda: sys.maxsize  # for the logits of each running sequence
+    is_shared: Callable[[], bool] = lambda: False  # whether there is more than one request
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -301,7 +302,7 @@ class Candidate:
     def build_part(self) -> Part:
         """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError."""
         cache, chain_ids = self.sequence.cache, self.tree.chain_ids
-        max_rows = self.job.parts.speed.find_max_rows(self.job.request.is_prefetch)
+        max_rows = self.job.parts.speed.find_max_rows(self.job.request.is_prefetch, self.job.parts.is_shared())
         if len(chain_ids) > max_rows:
             part = Part(cache, TokenTree(chain_ids[:max_rows]), wants_logits=False)
         elif chain_ids:

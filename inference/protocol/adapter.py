@@ -35,7 +35,8 @@ from inference.protocol.completion import CompletionChunk
 
 _log = logging.getLogger(__name__)
 
-_PAUSE_S = 0.001  # between two questions: a cancelled request is gone before its next step, and the model has its time
+# Between two questions. Each is a round trip that takes the model's time, and a superseded request ends without one.
+_PAUSE_S = 0.004
 
 Ask = Callable[[], bool]  # asks whether a request was cancelled, and notes the answer; False: needs no other question
 

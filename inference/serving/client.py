@@ -29,6 +29,7 @@ from inference.protocol.arrays import (
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.calls import CHARACTERS, COMPLETION, CallOpener, Channel, Secret, Tls, add_tensors, read_tensors
+from inference.serving.pace import Pace
 
 _REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
 
@@ -79,12 +80,16 @@ class Client(AbstractAsyncContextManager["Client"]):
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel.grpc)
         self._calls = CallOpener(partial(self._server.ModelStreamInfer, metadata=self._metadata))
         self._endings: set[asyncio.Task[None]] = set()
+        self._pace = Pace(self._send, asyncio.get_running_loop().time)
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the completion. The last one has `is_last`.
 
         Closing the generator or cancelling the task that reads it cancels the completion on the server.
         """
+        return self._pace.stream(request) if request.document and not request.is_prefetch else self._send(request)
+
+    def _send(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         message = _build_request(COMPLETION, completion_arrays.request_to_arrays(request))
         read, timeout_s = completion_arrays.chunk_from_arrays, self._idle_timeout_s
         return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, opens_next=True)

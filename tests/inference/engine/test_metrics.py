@@ -7,7 +7,7 @@ from inference.engine.metrics import METRICS, LateObservations, Observation, Out
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 
-_STATS = CompletionStats(queue_ms=1.0, first_chunk_ms=2.0, num_tokens=3, num_context_tokens=4)
+_STATS = CompletionStats(queue_ms=1.0, first_chunk_ms=2.0, num_tokens=3, num_forwards=2, num_context_tokens=4)
 _OUTCOMES = {
     FinishReason.DEADLINE: Outcome.DEADLINE,
     FinishReason.READ: Outcome.READ,
@@ -55,9 +55,28 @@ def test_an_error_is_counted_by_its_kind(error: MidtokenError, outcome: Outcome)
     assert _name(observe(error)) == {("midtoken_requests_total", outcome): 1}
 
 
+def test_a_request_that_was_superseded_before_it_began_is_counted_and_no_more() -> None:
+    chunk = CompletionChunk("", finish_reason=FinishReason.SUPERSEDED, stats=CompletionStats(queue_ms=9.0))
+
+    assert _name(observe(chunk)) == {("midtoken_requests_total", Outcome.SUPERSEDED): 1}
+
+
+def test_counters_are_written_as_sums() -> None:
+    written: list[Observation] = []
+    observations = LateObservations(written.append, pytest.fail, pause_s=3600)
+    for outcome in (Outcome.COMPLETED, Outcome.SUPERSEDED, Outcome.SUPERSEDED):
+        observations.add([Observation(METRICS[0], 1, outcome)])
+    observations.close()
+
+    assert written == [
+        Observation(METRICS[0], 1, Outcome.COMPLETED),
+        Observation(METRICS[0], 2, Outcome.SUPERSEDED),
+    ]
+
+
 def test_observations_are_written_while_more_may_come() -> None:
     is_written = threading.Event()
-    observations = LateObservations(lambda _: is_written.set(), pytest.fail)
+    observations = LateObservations(lambda _: is_written.set(), pytest.fail, pause_s=0.01)
     observations.add([Observation(METRICS[1], 1)])
     assert is_written.wait(30)
     observations.close()
