@@ -12,6 +12,7 @@ marks. And a typed U+2581 remains one in SentencePiece: it is not in the sample.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, product
@@ -79,6 +80,7 @@ class LoadedTokenizer:
     vocabulary: Vocabulary
     trie: Trie
     start_ids: tuple[int, ...]  # every text begins with these; at least one
+    sample: tuple[tuple[str, tuple[int, ...]], ...] = ()  # texts that another tokenizer with this vocabulary makes so
 
 
 def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokenizer:
@@ -94,7 +96,9 @@ def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokeni
         _check_sample(file, encoder, vocabulary)
         _check_boundaries(encoder, file.patterns)
     start_ids = find_start_ids(encoder.start_ids, model_dir, vocabulary)
-    return LoadedTokenizer(encoder, vocabulary, Trie.build(vocabulary), start_ids)
+    sample = [_simplify(encoder, text) for text in iter_sample(file, encoder)]
+    encoded = tuple((text, encode_text(encoder, text)) for text in sample)
+    return LoadedTokenizer(encoder, vocabulary, Trie.build(vocabulary), start_ids, encoded)
 
 
 def build_text_encoder(file: TokenizerFile) -> TextEncoder:
@@ -129,7 +133,7 @@ def _check_sample(file: TokenizerFile, encoder: TextEncoder, vocabulary: Vocabul
     """Raises ModelError if the encoder, or the bytes of the vocabulary, differ from the tokenizer."""
     plain = file.build_plain()
     added_ids = {plain.token_to_id(token.content): token.token_id for token in chain.from_iterable(file.added_texts)}
-    for text in iter_sample(file):
+    for text in iter_sample(file, encoder):
         expected = tuple(
             [added_ids.get(token_id, token_id) for token_id in plain.encode(text, add_special_tokens=False).ids]
         )
@@ -137,11 +141,20 @@ def _check_sample(file: TokenizerFile, encoder: TextEncoder, vocabulary: Vocabul
         _check_bytes(encoder, vocabulary, text, expected)
 
 
-def iter_sample(file: TokenizerFile) -> Iterator[str]:
+def _simplify(encoder: TextEncoder, text: str) -> str:
+    """The text as the normalizer leaves it, without combining marks.
+
+    llama.cpp normalizes nothing, and some of its patterns split at marks where the model's own do not.
+    """
+    unmarked = [c for c in encoder.normalize(text) if unicodedata.category(c)[0] != "M"]
+    return encoder.normalize("".join(unmarked))
+
+
+def iter_sample(file: TokenizerFile, encoder: TextEncoder) -> Iterator[str]:
     """Texts that tokenizers disagree about."""
-    yield from _TEXTS
+    yield from (encoder.drop_unspelled(text) for text in _TEXTS)
     for characters in (_FIRST_CHARACTERS, _LATER_CHARACTERS):
-        text = "".join([chr(code) for code in characters]).replace(BLANK_MARK, "")
+        text = encoder.drop_unspelled("".join([chr(code) for code in characters]).replace(BLANK_MARK, ""))
         yield text
         yield " ".join(text[::5])
     texts = [token.content for token in chain.from_iterable(file.added_texts)]

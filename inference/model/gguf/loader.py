@@ -3,7 +3,6 @@
 import math
 import platform
 import time
-import unicodedata
 from pathlib import Path
 
 import llama_cpp
@@ -11,8 +10,7 @@ import numpy as np
 
 from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
-from inference.healing.heal_point import encode_text
-from inference.healing.loaded_tokenizer import LoadedTokenizer, check_ids, iter_sample, load_tokenizer
+from inference.healing.loaded_tokenizer import LoadedTokenizer, check_ids, load_tokenizer
 from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.model.folder_file import read_folder_file
@@ -115,14 +113,10 @@ def _measure_row_cost(model: GgufModel) -> float:
 
 
 def _check_tokens(llama: Llama, config: EngineConfig, tokenizer: LoadedTokenizer) -> None:
-    """Raises ModelError if llama.cpp makes other tokens of a text.
-
-    It normalizes nothing, and some of its patterns split at combining marks where the model's own do not.
-    """
-    file = read_tokenizer_file(config.model_dir)
-    for sample in iter_sample(file):
-        text = "".join([c for c in tokenizer.encoder.normalize(sample) if unicodedata.category(c)[0] != "M"])
-        check_ids(file.tokenizer, encode_text(tokenizer.encoder, text), tuple(llama.encode(text)), "llama.cpp")
+    """Raises ModelError if llama.cpp makes other tokens of a text."""
+    library = read_tokenizer_file(config.model_dir).tokenizer
+    for text, ids in tokenizer.sample:
+        check_ids(library, ids, tuple(llama.encode(text)), "llama.cpp")
 
 
 def _find_fit(llama: Llama, num_threads: int | None) -> Fit:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from inference.errors import ModelError
+from inference.errors import InvalidRequestError, ModelError
 from inference.healing.heal_point import encode_text, find_heal_point
 from inference.healing.loaded_tokenizer import find_start_ids, load_tokenizer
+from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET
 from tests.support.tokenizer_folders import BYTE_LEVEL, add, any_tokenizer, sequence, spec_of, split, write_folder
 from trie_cache.vocabulary import Vocabulary
 
@@ -126,8 +127,12 @@ def _build_spec(pattern: str, use_regex: bool) -> Any:
 def test_a_byte_without_a_token_is_named_if_a_text_can_have_it(tmp_path: Path) -> None:
     spec = spec_of("gpt2")
     model = spec["model"]
-    del model["vocab"]["ÿ"]
-    assert load_tokenizer(write_folder(tmp_path, spec)).encoder.encode("ÿ".encode())
+    for byte in (0xC0, 0xC1, 0xF1, *range(0xF5, 0x100)):  # which StarCoder2's has not
+        del model["vocab"][BYTE_LEVEL_ALPHABET[byte]]
+    encoder = load_tokenizer(write_folder(tmp_path, spec)).encoder
+    assert encode_text(encoder, "ÿ \ue0b0 \U000fffff")
+    with pytest.raises(InvalidRequestError, match="the text has a character that the model's vocabulary cannot spell"):
+        find_heal_point(encoder, "x = '\U00040000' + ")
     model["vocab"] = {piece: token_id for piece, token_id in model["vocab"].items() if "Ã" not in piece}
     model["merges"] = [pair for pair in model["merges"] if "Ã" not in "".join(pair)]
     with pytest.raises(ModelError, match="vocab has no token 'Ã' for the byte 0xC3"):
