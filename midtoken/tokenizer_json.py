@@ -65,6 +65,7 @@ _SCHEMES = {  # by their names in GGUF files
     "qwen35": replace(_qwen2, steps=(_QWEN35, _BYTES)),
     **dict.fromkeys(("falcon3", "llama-bpe", "llama-v3", "llama3"), _llama3),
     "tekken": replace(_llama3, steps=(_TEKKEN, _BYTES)),
+    "dbrx": replace(_llama3, ignores_merges=False, adds_start=False),
     **dict.fromkeys(("gpt-4o", "llama4"), _Scheme((_O200K, _BYTES))),
     "minimax-m2": _Scheme((_O200K, _BYTES), is_composed=True),
     "seed-coder": _Scheme((_SEED, _BYTES)),
@@ -82,6 +83,8 @@ _CLASSES: dict[tuple[str | None, str], str] = {
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6  # types of a token in a GGUF file; the others are no text
 _KEY = "tokenizer.ggml."
 _OF_STATES = ("kda.head_dim", "shortconv.l_cache", "ssm.conv_kernel", "wkv.head_size")
+_STATELESS = ("granite", "granitemoe")  # a Granite 4 with attention only: its file has the keys, too
+_MAX_LAYERS = 512  # of llama.cpp
 _MARKER_KEYS = {"prefix": "fim_pre", "suffix": "fim_suf", "middle": "fim_mid"}  # older name -> newer name
 _END_KEYS = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
 _END_NAMES = (  # control tokens that end a text, in a file that names another one or none
@@ -100,8 +103,12 @@ def write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
     if metadata.get("general.type", "model") != "model":
         raise ModelError(f"it is no model by itself, but of the type {quote(str(metadata['general.type']))}")
     scheme, architecture = _find_scheme(metadata), metadata["general.architecture"]
-    if any(metadata.get(f"{architecture}.{key}") for key in _OF_STATES):
+    if architecture not in _STATELESS and any(metadata.get(f"{architecture}.{key}") for key in _OF_STATES):
         raise ModelError("it has layers with a recurrent state, which can neither be cut back nor branch")
+    if (num_layers := metadata.get(f"{architecture}.block_count", 0)) > _MAX_LAYERS:
+        raise ModelError(
+            f"it has {num_layers} layers ({architecture}.block_count), and {_MAX_LAYERS} can be run at most"
+        )
     tokens = [token or f"[EMPTY_{token_id}]" for token_id, token in enumerate(metadata[f"{_KEY}tokens"])]
     vocab = {token: token_id for token_id, token in enumerate(tokens)}
     if len(vocab) < len(tokens):

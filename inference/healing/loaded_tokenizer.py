@@ -198,7 +198,8 @@ def _check_boundaries(encoder: TextEncoder, patterns: tuple[str, ...]) -> None:
     """Raises ModelError if a continuation moves boundaries in another way than the heal point foresees."""
     examples = list(dict.fromkeys(example for pattern in patterns for example in _write_examples(pattern)))
     continuations = {begun: [*_CONTINUATIONS, *examples] for begun in _BEGUN}
-    for before, example in product(_BEFORE_EXAMPLE, examples):
+    befores = dict.fromkeys([*_BEFORE_EXAMPLE, *(examples if len(patterns) > 1 else ())])  # one step's in another's
+    for before, example in product(befores, examples):
         for cut in range(1, len(example) + 1):
             rests = [example[cut:] + more for more in _AFTER_EXAMPLE]
             begun = before + example[:cut]

@@ -117,12 +117,15 @@ _REFUSALS: dict[str, dict[str, Any]] = {
     "of the kind 'none'": {"tokenizer.ggml.model": "none"},
     "it is no model by itself, but of the type 'mmproj'": {"general.type": "mmproj"},
     "it has layers with a recurrent state": {"llama.ssm.conv_kernel": 4},
+    "its file says nothing of tokenizer.ggml.merges, so it": {"tokenizer.ggml.merges": None},
+    "its file says nothing of tokenizer.ggml.tokens, so it": {"tokenizer.ggml.tokens": None},
+    "what it says of its tokenizer cannot be read (IndexError": {"tokenizer.ggml.bos_token_id": 10**6},
+    "it has 1000000000 layers (llama.block_count), and 512 can": {"llama.block_count": 10**9},
     "two tokens with the same text": {"tokenizer.ggml.tokens": ["a", "a"], "tokenizer.ggml.token_type": [1, 1]},
-    "cannot be read: KeyError('llama.context_length')": {"llama.context_length": None},
-    "cannot be read: KeyError('general.architecture')": {"general.architecture": None},
-    "cannot be read: IndexError": {"tokenizer.ggml.bos_token_id": 10**6},
-    "cannot be read: ValueError": {"tokenizer.ggml.token_type": [1]},
-    "cannot be read: TypeError": {"tokenizer.ggml.merges": 7},
+    "its file says nothing of llama.context_length, so it": {"llama.context_length": None},
+    "its file says nothing of general.architecture, so it": {"general.architecture": None},
+    "what it says of its tokenizer cannot be read (ValueError": {"tokenizer.ggml.token_type": [1]},
+    "what it says of its tokenizer cannot be read (TypeError": {"tokenizer.ggml.merges": 7},
 }
 
 
@@ -134,6 +137,13 @@ def test_what_cannot_be_right_is_refused_by_name(words: str, tmp_path: Path, mon
         make_folder(path)
     assert words in str(raised.value)
     assert str(raised.value).startswith(f"{path}: ")
+
+
+def test_a_granite_4_with_attention_only_is_no_model_with_states(tmp_path: Path) -> None:
+    metadata = read_metadata(write_tokenizer_gguf(tmp_path / "m.gguf", _read_spec("qwen2"), "dbrx"))
+    granite = {key.replace("llama.", "granite."): value for key, value in metadata.items()}
+    files = write_folder_files(granite | {"general.architecture": "granite", "granite.ssm.conv_kernel": 4})
+    assert files["config.json"]["architecture"] == "granite"
 
 
 def test_tokens_that_are_no_text_end_or_mark_it(tmp_path: Path) -> None:
@@ -232,5 +242,5 @@ def test_a_tokenizer_whose_files_are_broken_is_refused(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     files: dict[str, Any] = {"vocab.json": {}, "merges.txt": "", "config.json": {"model_type": "qwen2"}}
     folder = _write(tmp_path / "made", files | {name: "["})
-    with pytest.raises(ModelError, match=r"/made: what it says of its tokenizer cannot be read: |but merges\.txt"):
+    with pytest.raises(ModelError, match=r"/made: what it says of its tokenizer cannot be read \(|but merges\.txt"):
         check_model_folder(make_folder(folder))

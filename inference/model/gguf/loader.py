@@ -76,7 +76,7 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
     recall = find_recall(config.graph_dir)
     trial = f"row cost {fit.num_threads} {config.device} {platform.node()} {files}"
-    if recall(f"tree {config.device} {files}", lambda: _compare_tree(model))["difference"] > _MAX_DIFFERENCE:
+    if not recall(f"tree {config.device} {files}", lambda: _compare_tree(model))["difference"] <= _MAX_DIFFERENCE:
         raise ModelError("llama.cpp computes other logits for a token in a tree than in a text")
     model.row_cost = recall(trial, lambda: {"row_cost": _measure_row_cost(model)}, not is_busy())["row_cost"]
     return LoadedModel(
@@ -95,8 +95,11 @@ def _compare_tree(model: GgufModel) -> dict[str, float]:
     [ours] = model.forward([Part(cache, tree)])
     theirs = [model.forward([Part(model.new_cache(len(ids)), TokenTree(text))])[0][0] for text in texts]
     kept = np.isfinite(ours[0].logits)
+    spreads = model.copy_logits(theirs)[:, kept].std(axis=1)
+    if not spreads.all():
+        raise ModelError("its logits are the same for all tokens, so its weights are not those of a trained model")
     gaps = (model.copy_logits(ours) - model.copy_logits(theirs))[:, kept]
-    return {"difference": float((gaps.std(axis=1) / model.copy_logits(theirs)[:, kept].std(axis=1)).max())}
+    return {"difference": float((gaps.std(axis=1) / spreads).max())}
 
 
 def _measure_row_cost(model: GgufModel) -> float:

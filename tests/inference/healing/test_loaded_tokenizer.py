@@ -89,11 +89,23 @@ _WAITING = (  # for a letter that completes a word, a further sign of a run, the
 )
 
 
-@pytest.mark.parametrize("use_regex", [True, False])
+_CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_NEXT_STEPS: dict[str, list[Any]] = {  # after one that splits by a pattern
+    "bytes": [BYTE_LEVEL],
+    "gpt2": [{**BYTE_LEVEL, "use_regex": True}],
+    "cl100k": [split(_CL100K), BYTE_LEVEL],
+    "digits": [_DIGITS, {**BYTE_LEVEL, "use_regex": True}],
+}
+
+
+@pytest.mark.parametrize("next_steps", ["bytes", "gpt2", "cl100k"])
 @pytest.mark.parametrize("pattern", _WAITING)
-def test_a_pattern_that_joins_what_is_further_back_is_refused(pattern: str, use_regex: bool, tmp_path: Path) -> None:
+def test_a_pattern_that_joins_what_is_further_back_is_refused(pattern: str, next_steps: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"moves the boundaries|takes for settled"):
-        load_tokenizer(write_folder(tmp_path, _build_spec(pattern, use_regex)))
+        load_tokenizer(write_folder(tmp_path, _build_spec(pattern, next_steps)))
 
 
 _ATOMS = st.sampled_from([*"ab1-=. \n", "return", "0x", "://", r"\s", r"\S", r"\w", r"\d", "[a-f]", "[^ab]", r"\p{L}"])
@@ -103,25 +115,25 @@ _TEXTS = st.lists(st.sampled_from([*"ab1-=. \n", "ret", "urn", "0x", ":/", "/", 
 
 
 @settings(phases=(Phase.explicit, Phase.generate))  # to shrink takes minutes
-@given(parts=_PATTERNS, texts=st.lists(_TEXTS, min_size=30, max_size=30), use_regex=st.booleans())
+@given(parts=_PATTERNS, texts=st.lists(_TEXTS, min_size=30, max_size=30), next_steps=st.sampled_from([*_NEXT_STEPS]))
 def test_a_tokenizer_with_any_pattern_keeps_right_tokens_or_is_refused(
-    parts: list[list[tuple[str, str]]], texts: list[list[str]], use_regex: bool
+    parts: list[list[tuple[str, str]]], texts: list[list[str]], next_steps: str
 ) -> None:
     pattern = "|".join("".join(map("".join, alternative)) for alternative in parts)
     with TemporaryDirectory() as folder:
         try:
-            encoder = load_tokenizer(write_folder(Path(folder), _build_spec(pattern, use_regex))).encoder
+            encoder = load_tokenizer(write_folder(Path(folder), _build_spec(pattern, next_steps))).encoder
         except ModelError:
             return
     for text in map("".join, texts):
         ids = encode_text(encoder, text)
         for cut in range(1, len(text)):
             kept_ids = find_heal_point(encoder, text[:cut]).kept_ids
-            assert ids[: len(kept_ids)] == kept_ids, (pattern, text[:cut])
+            assert ids[: len(kept_ids)] == kept_ids, (pattern, next_steps, text[:cut])
 
 
-def _build_spec(pattern: str, use_regex: bool) -> Any:
-    return spec_of("qwen", pre_tokenizer=sequence(split(pattern), {**BYTE_LEVEL, "use_regex": use_regex}))
+def _build_spec(pattern: str, next_steps: str) -> Any:
+    return spec_of("qwen", pre_tokenizer=sequence(split(pattern), *_NEXT_STEPS[next_steps]))
 
 
 def test_a_byte_without_a_token_is_named_if_a_text_can_have_it(tmp_path: Path) -> None:
