@@ -106,9 +106,7 @@ def write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
     if architecture not in _STATELESS and any(metadata.get(f"{architecture}.{key}") for key in _OF_STATES):
         raise ModelError("it has layers with a recurrent state, which can neither be cut back nor branch")
     if (num_layers := metadata.get(f"{architecture}.block_count", 0)) > _MAX_LAYERS:
-        raise ModelError(
-            f"it has {num_layers} layers ({architecture}.block_count), and {_MAX_LAYERS} can be run at most"
-        )
+        raise ModelError(f"it has {num_layers} layers ({architecture}.block_count), and {_MAX_LAYERS} can run at most")
     tokens = [token or f"[EMPTY_{token_id}]" for token_id, token in enumerate(metadata[f"{_KEY}tokens"])]
     vocab = {token: token_id for token_id, token in enumerate(tokens)}
     if len(vocab) < len(tokens):

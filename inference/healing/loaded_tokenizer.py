@@ -24,7 +24,13 @@ from inference.errors import ModelError
 from inference.healing.heal_point import HealPoint, count_common, encode_text, find_heal_point
 from inference.healing.sentencepiece_encoder import SentencePieceEncoder
 from inference.healing.text_encoder import ByteLevelEncoder, TextEncoder
-from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile, naming_file, read_tokenizer_file
+from inference.healing.tokenizer_file import (
+    BLANK_MARK,
+    TokenizerFile,
+    naming_file,
+    read_tokenizer_file,
+    refusing_panics,
+)
 from inference.healing.vocabulary_file import read_object, read_vocabulary
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -83,6 +89,7 @@ class LoadedTokenizer:
     sample: tuple[tuple[str, tuple[int, ...]], ...] = ()  # texts that another tokenizer with this vocabulary makes so
 
 
+@refusing_panics
 def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokenizer:
     """The tokenizer in `model_dir`, compared with what the `tokenizers` library makes of a sample.
 

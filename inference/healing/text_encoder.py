@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from tokenizers import Tokenizer
 
 from inference.errors import InvalidRequestError, ModelError, refuse
-from inference.healing.tokenizer_file import TokenizerFile
+from inference.healing.tokenizer_file import TokenizerFile, refusing_panics
 from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET, AddedToken
 
 # Longer pre-tokens seldom recur, so they are not cached. A full cache takes about 5 MB; at most 90 MB, if each
@@ -182,6 +182,7 @@ class ByteLevelEncoder(TextEncoder):
         self._merged = _without_lookup(file.tokenizer) if self._whole.ignore_merges else self._whole
         self._adds_blank = file.tokenizer.encode("a", add_special_tokens=False).tokens[0].startswith(_to_alphabet(b" "))
 
+    @refusing_panics
     def normalize(self, text: str) -> str:
         return text if self._file.normalizer is None or text.isascii() else self._file.normalizer.normalize_str(text)
 
@@ -193,6 +194,7 @@ class ByteLevelEncoder(TextEncoder):
     def find_dummy_prefix(self, text: str) -> str:
         return " " if self._adds_blank and not text.startswith(" ") else ""
 
+    @refusing_panics
     def _split_plain(self, text: str, start: int) -> list[PreToken]:
         """The pre-tokenizer shows each with one character for each byte. A splitter shows them as they are, in half the
         time. Offsets are not used: they cannot point inside a character.
@@ -212,6 +214,7 @@ class ByteLevelEncoder(TextEncoder):
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
         return self._tokenize(self._merged, beginning)
 
+    @refusing_panics
     def _tokenize(self, model: Any, data: bytes) -> tuple[int, ...]:  # tokenizers has no type for its models
         """The ids; or if one is a control token, which the text only looks like, the bytes one by one.
 

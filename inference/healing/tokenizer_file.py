@@ -6,11 +6,12 @@ tokens that it puts before a text. `trim_offsets` moves only offsets, which are 
 
 import json
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
@@ -27,6 +28,7 @@ _MARK_STEPS = (  # of normalizers: they write blanks as marks, and one before th
     {"type": "Prepend", "prepend": BLANK_MARK},
 )
 _Json = Any  # the content of the file, whose parts have many shapes
+_P, _Result = ParamSpec("_P"), TypeVar("_Result")
 
 _DROPPING_STEPS = ("Whitespace", "WhitespaceSplit", "BertPreTokenizer", "CharDelimiterSplit")
 
@@ -135,12 +137,29 @@ def _adds_blank(spec: _Json) -> bool:
     )
 
 
+def refusing_panics(call: Callable[_P, _Result]) -> Callable[_P, _Result]:
+    """The same function. A panic of the tokenizers library, which is no Exception, raises ModelError.
+
+    Its text is omitted, since it may have a part of what was to be encoded.
+    """
+
+    @wraps(call)
+    def call_safely(*args: _P.args, **named: _P.kwargs) -> _Result:
+        try:
+            return call(*args, **named)
+        except BaseException as error:
+            if type(error).__name__ == "PanicException":
+                raise ModelError("the tokenizers library fails on a text; a pattern of it may need too long") from None
+            raise
+
+    return call_safely
+
+
+@refusing_panics
 def _build(content: str) -> Tokenizer:
     try:
         return Tokenizer.from_str(content)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # the tokenizers library raises bare Exception, and panics, which are no Exception
+    except Exception as error:  # the tokenizers library raises no other
         raise ModelError(f"the tokenizers library cannot load it: {error}") from None
 
 

@@ -120,7 +120,7 @@ _REFUSALS: dict[str, dict[str, Any]] = {
     "its file says nothing of tokenizer.ggml.merges, so it": {"tokenizer.ggml.merges": None},
     "its file says nothing of tokenizer.ggml.tokens, so it": {"tokenizer.ggml.tokens": None},
     "what it says of its tokenizer cannot be read (IndexError": {"tokenizer.ggml.bos_token_id": 10**6},
-    "it has 1000000000 layers (llama.block_count), and 512 can": {"llama.block_count": 10**9},
+    "it has 1000000000 layers (llama.block_count), and 512": {"llama.block_count": 10**9},
     "two tokens with the same text": {"tokenizer.ggml.tokens": ["a", "a"], "tokenizer.ggml.token_type": [1, 1]},
     "its file says nothing of llama.context_length, so it": {"llama.context_length": None},
     "its file says nothing of general.architecture, so it": {"general.architecture": None},

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from inference.errors import InvalidRequestError, ModelError
 from inference.healing.heal_point import encode_text, find_heal_point
-from inference.healing.loaded_tokenizer import find_start_ids, load_tokenizer
+from inference.healing.loaded_tokenizer import build_text_encoder, find_start_ids, load_tokenizer
+from inference.healing.tokenizer_file import parse_tokenizer_file
 from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET
 from tests.support.tokenizer_folders import BYTE_LEVEL, add, any_tokenizer, sequence, spec_of, split, write_folder
 from trie_cache.vocabulary import Vocabulary
@@ -134,6 +135,16 @@ def test_a_tokenizer_with_any_pattern_keeps_right_tokens_or_is_refused(
 
 def _build_spec(pattern: str, next_steps: str) -> Any:
     return spec_of("qwen", pre_tokenizer=sequence(split(pattern), *_NEXT_STEPS[next_steps]))
+
+
+def test_a_panic_of_the_library_is_an_error_of_the_tokenizer_and_of_the_text(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="the tokenizers library fails on a text"):  # on the sample
+        load_tokenizer(write_folder(tmp_path, _build_spec("(a+)+!", "bytes")))
+    for spec in (_build_spec("(z+)+!", "bytes"), spec_of("llama2", pre_tokenizer=split("(z+)+!"))):
+        encoder = build_text_encoder(parse_tokenizer_file(spec))
+        assert encode_text(encoder, "z z!")
+        with pytest.raises(ModelError, match="the tokenizers library fails on a text"):
+            find_heal_point(encoder, "z" * 60 + " ")
 
 
 def test_a_byte_without_a_token_is_named_if_a_text_can_have_it(tmp_path: Path) -> None:
