@@ -99,7 +99,10 @@ class _Download:
         licences = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
         self._title = f"{repository} (licence: {', '.join(licences) or 'not named'})"
         self._files = list[_File]()
-        for each in _choose(repository, info.siblings or [], gguf):
+        siblings = info.siblings or []
+        gguf = _find_file(repository, gguf, [each.rfilename for each in siblings])
+        self.path = self.folder / gguf
+        for each in _choose(repository, siblings, gguf):
             digest = _check_hash(each.lfs.sha256 if each.lfs else each.blob_id)
             url = hf_hub_url(repository, each.rfilename, revision=commit)
             place = self.folder / each.rfilename
@@ -215,8 +218,8 @@ def _check_hash(text: str | None) -> str:
 def _choose(repository: str, found: list[RepoSibling], gguf: str) -> list[RepoSibling]:
     """Returns the files that a model needs, the large ones last. Raises ModelError."""
     names = {each.rfilename for each in found}
-    parts = list_part_names(gguf) if gguf else []
     ggufs = sorted(name for name in names if name.endswith(".gguf"))
+    parts = list_part_names(gguf) if gguf else []
     if missing := [name for name in parts if name not in names]:
         raise ModelError(f"{repository} has no {missing[0]}; its GGUF files are {', '.join(ggufs) or 'none'}")
     if parts:
@@ -236,6 +239,20 @@ def _choose(repository: str, found: list[RepoSibling], gguf: str) -> list[RepoSi
     return sorted(wanted, key=lambda each: (each.rfilename in weights, each.rfilename))
 
 
+def _find_file(repository: str, gguf: str, names: list[str]) -> str:
+    """Returns the GGUF file, or its first part, that `HubModel.file` means. Raises ModelError unless there is one."""
+    if not gguf or gguf.endswith(".gguf"):
+        return gguf
+    ending = re.compile(rf"(?!(.*/)?mmproj)(.*[./-])?{gguf}(-00001-of-\d{{5}})?\.gguf", re.IGNORECASE)
+    found = sorted(name for name in names if ending.fullmatch(name))
+    if len(found) != 1:
+        raise ModelError(
+            f"{repository} has {len(found) or 'no'} files of the quantization {gguf}: name one, {repository}:FILE, of "
+            f"{', '.join(found or sorted(name for name in names if name.endswith('.gguf'))) or 'none'}"
+        )
+    return found[0]
+
+
 def _find_hash(file: _File) -> str:
     if len(file.hash) == 40:
         return git_hash(file.partial.read_bytes())
@@ -251,7 +268,8 @@ def _find_path(repository: str, revision: str, gguf: str, lock: FileLock) -> Pat
     except (httpx2.TransportError, OfflineModeIsEnabled) as error:
         with suppress(RevisionResolutionError, MidtokenError):
             commit = api.resolve_revision(repository, revision=revision, local_files_only=True).resolved
-            path = _find_storage(repository) / "snapshots" / commit / gguf
+            folder = _find_storage(repository) / "snapshots" / commit
+            path = folder / _find_file(repository, gguf, [p.relative_to(folder).as_posix() for p in folder.rglob("*")])
             check_model_folder(make_folder(path))
             return path
         raise error
@@ -261,9 +279,8 @@ def _find_path(repository: str, revision: str, gguf: str, lock: FileLock) -> Pat
         time.sleep(_SHOW_S)
         download.show()
     download.run()
-    path = download.folder / gguf
-    check_model_folder(make_folder(path))
-    return path
+    check_model_folder(make_folder(download.path))
+    return download.path
 
 
 def _describe(error: Exception, repository: str, revision: str) -> MidtokenError:

@@ -7,7 +7,6 @@ patterns of its own for them, which take a few letters for others.
 A name that is not in the table is refused, and so is a tokenizer of another kind than BPE.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import ModelError, quote
+from inference.model_folder import read_object, read_text
 
 _Json = Any  # a part of a tokenizer.json, of another file, or of the metadata of a GGUF file
 
@@ -147,32 +147,27 @@ def write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
 def can_write_tokenizer(folder: Path) -> bool:
     """True for a folder with vocab.json and merges.txt that names their tokenizer, and has no `tokenizer.json`."""
     is_there = [(folder / name).is_file() for name in ("tokenizer.json", "vocab.json", "merges.txt")]
-    with suppress(AttributeError, OSError, TypeError, ValueError):  # what is wrong is said where it is read again
+    with suppress(AttributeError, ModelError, TypeError):  # what is wrong is said where it is read again
         return is_there == [False, True, True] and _find_class(folder) in _CLASSES
     return False
 
 
 def write_tokenizer(folder: Path) -> _Json:
     """Returns the `tokenizer.json` for such a folder. Raises an error if a file is not as transformers writes it."""
-    vocab, listed = _read_json(folder / "vocab.json"), _read_json(folder / "added_tokens.json")
-    found = _read_json(folder / "tokenizer_config.json").get("added_tokens_decoder")
+    vocab, listed = read_object(folder / "vocab.json"), read_object(folder / "added_tokens.json")
+    found = read_object(folder / "tokenizer_config.json").get("added_tokens_decoder")
     if found is None:
         found = {token_id: {"content": content} for content, token_id in listed.items()}
     added = [_FLAGS | {"id": int(token_id)} | found[token_id] for token_id in sorted(found, key=int)]
     vocab |= {token["content"]: token["id"] for token in added}
-    merges = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+    merges = read_text(folder / "merges.txt").split("\n")
     merges = [merge for merge in merges if merge and not merge.startswith("#version")]
     return {"added_tokens": added, **_write_bytes(_SCHEMES[_CLASSES[_find_class(folder)]], vocab, merges)}
 
 
 def _find_class(folder: Path) -> tuple[str | None, str]:
-    name = _read_json(folder / "tokenizer_config.json").get("tokenizer_class")
-    return name and name.removesuffix("Fast"), _read_json(folder / "config.json").get("model_type")
-
-
-def _read_json(path: Path) -> _Json:
-    """Returns the content of a file, and an empty object if there is none. Raises ValueError."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    name = read_object(folder / "tokenizer_config.json").get("tokenizer_class")
+    return name and name.removesuffix("Fast"), read_object(folder / "config.json").get("model_type")
 
 
 def _find_scheme(metadata: Mapping[str, _Json]) -> _Scheme:

@@ -31,7 +31,8 @@ from inference.healing.tokenizer_file import (
     read_tokenizer_file,
     refusing_panics,
 )
-from inference.healing.vocabulary_file import read_object, read_vocabulary
+from inference.healing.vocabulary_file import read_vocabulary
+from inference.model_folder import read_object
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 

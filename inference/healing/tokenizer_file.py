@@ -19,7 +19,7 @@ from tokenizers.pre_tokenizers import PreTokenizer
 
 from inference.errors import ModelError, refuse
 from inference.healing.vocabulary_file import AddedToken, iter_steps, read_added_tokens
-from inference.model_folder import find_tokenizer_file
+from inference.model_folder import find_tokenizer_file, read_object
 
 BLANK_MARK = "▁"  # SentencePiece's mark for a blank
 
@@ -72,14 +72,9 @@ class TokenizerFile:
 
 def read_tokenizer_file(model_dir: Path) -> TokenizerFile:
     """The folder's `tokenizer.json`. Raises ModelError if it cannot be read or exact healing does not support it."""
-    path = find_tokenizer_file(model_dir)
-    try:
-        content = path.read_text(encoding="utf-8")
-        spec = json.loads(content)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read {path}: {error}") from error
+    spec = read_object(find_tokenizer_file(model_dir))
     with naming_file(model_dir):
-        return parse_tokenizer_file(spec, content)
+        return parse_tokenizer_file(spec)
 
 
 @contextmanager
@@ -91,8 +86,8 @@ def naming_file(model_dir: Path) -> Iterator[None]:
         raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
 
 
-def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFile:
-    """The parts of a `tokenizer.json`. `content`: the same as text, if it is at hand. Raises ModelError."""
+def parse_tokenizer_file(spec: _Json) -> TokenizerFile:
+    """The parts of a `tokenizer.json`. Raises ModelError."""
     try:
         added = read_added_tokens(spec)
         is_sentencepiece = bool(spec["model"].get("byte_fallback"))
@@ -103,7 +98,7 @@ def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFi
         normalizer, pre_tokenizer, splitter = _build_steps(spec, is_sentencepiece)
     except (AttributeError, KeyError, TypeError) as error:
         raise ModelError(f"not as the tokenizers library writes it: {error!r}") from None
-    tokenizer = _build(json.dumps(spec) if content is None else content)
+    tokenizer = _build(json.dumps(spec))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     pairs = [(token, tokenizer.token_to_id(token.content)) for token in added]

@@ -21,7 +21,6 @@ and words. Text that looks like a control token is never encoded as one.
 So `<s>`, an element of HTML, is text if the file does not mark it as special (Gemma).
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import ModelError
+from inference.model_folder import read_object
 from trie_cache.vocabulary import Vocabulary
 
 _Json = Any  # the result of json.loads: its shape is checked by the function that reads it
@@ -67,17 +67,6 @@ def read_vocabulary(model_dir: Path, spec: _Json, num_rows: int | None = None) -
         return Vocabulary.from_tokens(tokens, special_tokens, end_ids, num_rows or config.get("vocab_size"))
     except ValueError as error:
         raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if there is no such file. Raises ModelError."""
-    try:
-        content = json.loads(path.read_bytes()) if path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read {path}: {error}") from None
-    if not isinstance(content, dict):
-        raise ModelError(f"{path}: not an object of JSON")
-    return content
 
 
 @dataclass(frozen=True, slots=True)

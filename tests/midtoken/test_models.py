@@ -65,6 +65,8 @@ _NAMES: dict[str, tuple[str, str, str] | None] = {
     "owner/name@refs/pr/4": ("owner/name", "", "refs/pr/4"),
     "owner/name:Name-Q4_K_M.gguf": ("owner/name", "Name-Q4_K_M.gguf", "main"),
     "owner/name:q8/Name-00001-of-00002.gguf@v1": ("owner/name", "q8/Name-00001-of-00002.gguf", "v1"),
+    **{f"owner/name:{file}": ("owner/name", file, "main") for file in ("Q8_0", "q4_k_m", "UD-IQ4_XS", "BF16")},
+    **dict.fromkeys(("owner/name:latest", "owner/name:7b", "owner/name:../Q8_0")),
     **dict.fromkeys(("owner/name:", "owner/name:x.bin", "owner/name:../x.gguf", "owner/name:/x.gguf", "name:x.gguf")),
     **dict.fromkeys(("owner/name:a/../x.gguf", "ollama:name", "ollama:owner/name", "owner/name.gguf:7b")),
     **dict.fromkeys(("./owner/name", "/owner/name", "../owner", "~/name", "name", "a/b/c", "owner/..", "C:/name")),
@@ -176,6 +178,27 @@ async def test_of_a_gguf_model_only_the_named_file_or_all_its_parts_are_download
         await _fetch(f"{_NAME}:no.gguf")
 
 
+async def test_a_gguf_file_is_found_by_its_quantization_if_one_has_it(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made"))
+    content = write_tokenizer_gguf(
+        tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1}
+    ).read_bytes()
+    names = ("q/m-Q8_0.gguf", "m.Q4_K_M.gguf", "m.IQ4_K_M.gguf", "mmproj-Q8_0.gguf", "a-F16.gguf", "b-f16.gguf")
+    hub.repositories[_NAME] = Repository.of(dict.fromkeys(names, content))
+    for quantization, name in {"Q8_0": names[0], "q4_k_m": names[1]}.items():
+        await _fetch(f"{_NAME}:{quantization}")
+        assert (find_model(f"{_NAME}:{quantization}") / "model.gguf").readlink().name == Path(name).name
+    assert main(["models"]) == 0
+    for quantization, words in {
+        "F16": "2 files of .* F16: .*, of a-F16.gguf, b-f16.gguf$",
+        "Q2_K": "no files of ",
+    }.items():
+        with pytest.raises(ModelError, match=f"has {words}"):
+            await _fetch(f"{_NAME}:{quantization}")
+
+
 async def test_a_gguf_file_that_cannot_be_run_is_refused_when_its_first_megabytes_are_here(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +228,7 @@ def test_a_file_and_a_model_of_ollama_are_found_where_they_are(tmp_path: Path, m
 
 
 async def test_a_revision_may_have_a_slash(hub: Hub) -> None:
-    commit = hub.repositories[_NAME].add({**_FILES, "config.json": b"[]"}, "refs/pr/4")
+    commit = hub.repositories[_NAME].add({**_FILES, "config.json": b'{"b": 2}'}, "refs/pr/4")
     await _fetch(f"{_NAME}@refs/pr/4")
     assert find_model(f"{_NAME}@refs/pr/4").name == commit
     with pytest.raises(ModelError, match=r"is not on this machine yet: run midtoken models get owner/Model-0.5B"):

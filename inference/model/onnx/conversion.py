@@ -12,7 +12,6 @@ from pathlib import Path
 from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.healing.vocabulary_file import read_object
 from inference.model.language_model import LoadedModel
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
@@ -29,7 +28,7 @@ from inference.model.onnx.graph_store import (
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.trial import StoredWeights, check_model
 from inference.model.onnx.weights import Precision, Weights
-from inference.model_folder import find_weight_files
+from inference.model_folder import find_weight_files, read_object
 
 _TEMPORARY = (tempfile.gettempdir(), "/dev/shm")  # where a model is converted that cannot be kept
 _log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from inference.healing.vocabulary_file import (
     BYTE_LEVEL_ALPHABET,
     iter_steps,
     read_added_tokens,
-    read_object,
     read_vocabulary,
 )
+from inference.model_folder import read_object
 from trie_cache.vocabulary import Vocabulary
 
 _Json = Any  # the content of a file
