@@ -41,7 +41,7 @@ _ENVIRONMENT = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_
 class HubModel:
     """The name of a model on a hub, and the branch, tag or commit that is wanted.
 
-    `file`: its GGUF file if it is one, or the end of that file's name, as Q8_0, which is how llama.cpp's users write it.
+    `file`: its GGUF file if it is one, or the end of its name, as Q8_0, which is how users of llama.cpp write it.
     """
 
     repository: str

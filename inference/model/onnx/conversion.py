@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import tempfile
 from collections.abc import Callable
@@ -55,8 +56,10 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     fit = find_fit(config.dtype, config.num_threads, decoder, find_memory(), find_trial)
     config = dataclasses.replace(config, dtype=fit.dtype, num_threads=fit.num_threads)
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
+    model = load_decoder(config, decoder, sampler)
+    gc.collect()  # what has converted the weights has cycles, and the files are mapped as long as they exist
     return LoadedModel(
-        load_decoder(config, decoder, sampler),
+        model,
         tokenizer,
         str(fit),
         lambda name, measure: recall(f"{files} {fit.dtype} {name}", measure),
