@@ -3,7 +3,7 @@
 import json
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any  # parsed JSON
 
@@ -67,6 +67,7 @@ def check_model_folder(folder: Path) -> None:
 
 def check_description(folder: Path) -> None:
     """Raises ModelError if the folder is of no model that can be run, whatever its weights are."""
+    other = name_other_format([path.name for path in folder.glob("*.json")])
     refuse(
         ModelError,
         {
@@ -75,7 +76,7 @@ def check_description(folder: Path) -> None:
             ),
             f"{folder} has an adapter (adapter_config.json), and a model would be run without it; merge it with "
             "merge_and_unload() of peft, and save the result": (folder / "adapter_config.json").exists(),
-            f"{folder} is not a model folder: it has no config.json{_name_other_weights(folder)}": (
+            f"{folder} is not a model folder: it has no config.json{other or _name_other_weights(folder)}": (
                 not (folder / "config.json").is_file()
             ),
         },
@@ -146,6 +147,17 @@ def _iter_parts(index: Path) -> Iterator[Path]:
         if not (index.parent / name).exists():
             raise ModelError(f"{name}, which {index} names, is missing; download the model again")
         yield index.parent / name
+
+
+def name_other_format(names: Collection[str]) -> str:
+    """What the files of a model without config.json or tokenizer.json are, to be added to a sentence that says so."""
+    if "adapter_config.json" in names:
+        return (
+            ", but an adapter (adapter_config.json), which has to be merged with its model: merge_and_unload() of peft"
+        )
+    if {"params.json", "tekken.json"} & set(names):
+        return ", but the files of Mistral's own format, which is not supported; use a model that has both"
+    return ""
 
 
 def _name_other_weights(folder: Path) -> str:

@@ -16,6 +16,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import getproxies
 
 import httpx2
 from huggingface_hub import HfApi, constants, hf_hub_url
@@ -34,7 +35,7 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from inference.errors import LaunchError, MidtokenError, ModelError
-from inference.model_folder import check_description, check_model_folder, find_tokenizer_file
+from inference.model_folder import check_description, check_model_folder, find_tokenizer_file, name_other_format
 from inference.serving.private_files import FileLock, make_private_folder
 from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
 from midtoken.made_folder import make_folder, write_contents
@@ -64,6 +65,7 @@ _STATUSES = {
     401: "{hub} does not know the token in HF_TOKEN",
     429: "{hub} has had too many requests; try again later",
 }
+_PORTAL = "a network that wants you to sign in, or a proxy, may answer in its place; open the hub in a browser"
 _PASSING = (408, 429, *range(500, 600))
 _HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # of Git, or SHA-256
 _TIMEOUT_S = 10.0
@@ -180,6 +182,8 @@ class _Download:
                 if response.status_code == httpx2.codes.RANGE_NOT_SATISFIABLE:
                     return
                 hf_raise_for_status(response)
+                if "text/html" in response.headers.get("Content-Type", ""):
+                    raise LaunchError(f"a page was sent in place of {file.place.name}: {_PORTAL}")
                 if response.status_code == httpx2.codes.OK:  # it sends the whole file
                     target.truncate(0)
                 for chunk in response.iter_bytes():
@@ -228,8 +232,10 @@ def _choose(repository: str, found: list[RepoSibling], gguf: str) -> list[RepoSi
         raise ModelError(
             f"{repository} has its weights as GGUF: name the file, {repository}:FILE, of {', '.join(ggufs)}"
         )
-    if "config.json" not in names:
-        raise ModelError(f"{repository} is no model that can be run: it has no config.json")
+    for name in ("config.json", "tokenizer.json"):
+        other = name_other_format(names)
+        if name not in names and (other or name == "config.json"):
+            raise ModelError(f"{repository} is no model that can be run: it has no {name}{other}")
     texts = _TEXTS if "tokenizer.json" in names else _TEXTS + _OTHER_TOKENIZERS
     weights = {_WEIGHTS} & names or {name for name in names if _PART.fullmatch(name)}
     if not weights:
@@ -296,12 +302,14 @@ def _describe(error: Exception, repository: str, revision: str) -> MidtokenError
         text = _STATUSES.get(status, f"{{hub}} refuses {{name}} with status {status}")
         return (LaunchError if status in _PASSING else ModelError)(text.format(hub=hub, name=repository))
     if isinstance(error, httpx2.HTTPError):
-        return LaunchError(f"cannot reach {hub}: {error or type(error).__name__}")
+        scheme = hub.partition(":")[0]
+        proxy = f" through the proxy that {scheme.upper()}_PROXY names" if getproxies().get(scheme) else ""
+        return LaunchError(f"cannot reach {hub}{proxy}: {error or type(error).__name__}")
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ModelError(f"the disk of {constants.HF_HUB_CACHE} is full; HF_HOME names another place")
     if isinstance(error, OSError):
         return ModelError(f"cannot write {error.filename}: {error.strerror}")
-    return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__})")
+    return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__}); {_PORTAL}")
 
 
 def _main(repository: str, revision: str, pin: Path, gguf: str) -> int:

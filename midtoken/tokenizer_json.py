@@ -166,8 +166,8 @@ def write_tokenizer(folder: Path) -> _Json:
 
 
 def _find_class(folder: Path) -> tuple[str | None, str]:
-    name = read_object(folder / "tokenizer_config.json").get("tokenizer_class")
-    return name and name.removesuffix("Fast"), read_object(folder / "config.json").get("model_type")
+    name: str | None = read_object(folder / "tokenizer_config.json").get("tokenizer_class")
+    return name and name.removesuffix("Fast"), str(read_object(folder / "config.json").get("model_type"))
 
 
 def _find_scheme(metadata: Mapping[str, _Json]) -> _Scheme:

@@ -28,7 +28,8 @@ _MARK_STEPS = (  # of normalizers: they write blanks as marks, and one before th
     {"type": "Prepend", "prepend": BLANK_MARK},
 )
 _Json = Any  # the content of the file, whose parts have many shapes
-_P, _Result = ParamSpec("_P"), TypeVar("_Result")
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
 
 _DROPPING_STEPS = ("Whitespace", "WhitespaceSplit", "BertPreTokenizer", "CharDelimiterSplit")
 

@@ -47,6 +47,7 @@ _FAULTS: dict[str, _Change] = {
     "has an adapter (adapter_config.json)": _write("adapter_config.json", "{}"),
     "quantized by 'gptq' (quant": _write("config.json", '{"quantization_config": {"quant_method": "gptq"}}'),
     "quantized by 'a method without a name' (": _write("config.json", '{"quantization_config": {"bits": 4}}'),
+    "no config.json, but the files of Mistral's own format": _replace("config.json", params__json="{}"),
     "the model folder has no tokenizer.json": _replace("tokenizer.json"),
     "but merges.txt: vocab.json and merges.txt": _replace("tokenizer.json", merges__txt="", vocab__json="{}"),
     "but vocab.json: a vocabulary alone": _replace("tokenizer.json", vocab__json="{}"),

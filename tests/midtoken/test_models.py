@@ -288,7 +288,7 @@ _REFUSALS: list[tuple[Faults | Repository, type[MidtokenError], str]] = [
     (Faults(403), ModelError, "refuses owner/Model-0.5B with status 403"),
     (Faults(429), LaunchError, "has had too many requests; try again later"),
     (Faults(503), LaunchError, "refuses owner/Model-0.5B with status 503"),
-    (Faults(body=b"<html>"), MidtokenError, "the answer of http.* cannot be read"),
+    (Faults(body=b"<html>"), MidtokenError, "the answer of http.* cannot be read .*; a network that wants you to sign"),
     (Faults(body=b"{}"), MidtokenError, "the answer of http.* cannot be read|is no hub"),
     (Faults(evil_field="sha"), ModelError, _NO_HUB),
     (Faults(evil_field="blobId"), ModelError, _NO_HUB),
@@ -304,6 +304,21 @@ _REFUSALS: list[tuple[Faults | Repository, type[MidtokenError], str]] = [
         Repository.of({**_SMALL, "adapter_model.safetensors": b"", "adapter_config.json": b""}),
         ModelError,
         "no model.safetensors; .* only as an adapter",
+    ),
+    (
+        Repository.of({"adapter_config.json": b"", "adapter_model.safetensors": b""}),
+        ModelError,
+        "config.json, but an ad",
+    ),
+    (
+        Repository.of({"params.json": b"{}", "tekken.json": b""}),
+        ModelError,
+        "config.json, but the files of Mistral's own",
+    ),
+    (
+        Repository.of({"config.json": b"{}", "tekken.json": b"", "model.safetensors": b""}),
+        ModelError,
+        "no tokenizer.json, but",
     ),
     (Repository.of(_SMALL), ModelError, "owner/Model-0.5B has no model.safetensors$"),
     (Repository.of({**_FILES, "adapter_config.json": b"{}"}), ModelError, "has an adapter .adapter_config.json."),
@@ -352,6 +367,9 @@ async def test_without_a_network_what_another_program_has_downloaded_is_used(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")  # nothing listens there
     with pytest.raises(LaunchError, match=r"cannot reach http://127.0.0.1:1: .*[Cc]onnect"):
+        await _fetch()
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with pytest.raises(LaunchError, match=r"cannot reach http://127.0.0.1:1 through the proxy that HTTP_PROXY names: "):
         await _fetch()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ModelError, match=r"is not on this machine yet, and HF_HUB_OFFLINE forbids to ask"):
