@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -40,7 +41,6 @@ from inference.serving.private_files import FileLock, make_private_folder
 from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
 from midtoken.made_folder import make_folder, write_contents
 from midtoken.models import FAILED, IN_VAIN
-from midtoken.tokenizer_json import can_write_tokenizer
 
 _WEIGHTS = "model.safetensors"
 _PART = re.compile(r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json")
@@ -121,12 +121,20 @@ class _Download:
         for file in self._files:
             if file.place.suffix == ".safetensors":
                 self.show(0)
-                check_description(self.folder)  # before the large files
-                if not can_write_tokenizer(self.folder):
-                    find_tokenizer_file(self.folder)
+                self._check_small_files()
             if not file.place.exists():
                 self._fetch(file)
         self.show(0)
+
+    def _check_small_files(self) -> None:
+        """Before the large ones. Raises ModelError if the model cannot be run, which another process finds out."""
+        check_description(self.folder)
+        folder = make_folder(self.folder)
+        find_tokenizer_file(folder)
+        command = [sys.executable, "-m", "inference.model.loader", folder]
+        found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+        if found.stdout:
+            raise ModelError(found.stdout)
 
     def show(self, every_s: float = _SHOW_S) -> None:
         """Prints how much there is, unless it was shown just now."""

@@ -4,6 +4,7 @@ A refusal is one sentence.
 """
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -24,11 +25,12 @@ from tests.support.servers import find_processes, wait_until
 
 _NAME = "owner/Model-0.5B"
 _SPEC = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
+_CONFIG = (Path(__file__).parents[2] / "models/default/config.json").read_bytes()
 _LARGE = os.urandom(3_000_000)
 _SMALL = {
-    "config.json": b"{}",
-    "generation_config.json": b"",
-    "tokenizer.json": b"{ }",
+    "config.json": _CONFIG,
+    "generation_config.json": b"{}",
+    "tokenizer.json": json.dumps(_SPEC).encode(),
     "tokenizer_config.json": b'{"a": 1}',
 }
 _FILES = {**_SMALL, "model.safetensors": _LARGE}
@@ -129,13 +131,13 @@ async def test_a_model_in_parts_comes_with_its_index_and_all_of_them(hub: Hub) -
 async def test_a_name_means_the_same_model_until_it_is_asked_for_anew(hub: Hub) -> None:
     await _fetch()
     first, num_requests = find_model(_NAME), len(hub.requests)
-    hub.repositories[_NAME].add({**_FILES, "config.json": b'{"new": 1}'})
+    hub.repositories[_NAME].add({**_FILES, "config.json": _CONFIG + b" "})
     await _fetch()
     assert (find_model(_NAME), len(hub.requests)) == (first, num_requests)
     shutil.rmtree(first)  # as by a program that frees space in the cache
     assert await _fetch_files() == _FILES
     assert find_model(_NAME) == first
-    assert (await _fetch_files(is_anew=True))["config.json"] == b'{"new": 1}'
+    assert (await _fetch_files(is_anew=True))["config.json"] == _CONFIG + b" "
     assert find_model(_NAME) != first
     assert hub.num_sent_bytes == len(_LARGE)  # what both have was downloaded once
 
@@ -228,7 +230,7 @@ def test_a_file_and_a_model_of_ollama_are_found_where_they_are(tmp_path: Path, m
 
 
 async def test_a_revision_may_have_a_slash(hub: Hub) -> None:
-    commit = hub.repositories[_NAME].add({**_FILES, "config.json": b'{"b": 2}'}, "refs/pr/4")
+    commit = hub.repositories[_NAME].add({**_FILES, "config.json": _CONFIG + b" "}, "refs/pr/4")
     await _fetch(f"{_NAME}@refs/pr/4")
     assert find_model(f"{_NAME}@refs/pr/4").name == commit
     with pytest.raises(ModelError, match=r"is not on this machine yet: run midtoken models get owner/Model-0.5B"):
@@ -319,6 +321,16 @@ _REFUSALS: list[tuple[Faults | Repository, type[MidtokenError], str]] = [
         Repository.of({"config.json": b"{}", "tekken.json": b"", "model.safetensors": b""}),
         ModelError,
         "no tokenizer.json, but",
+    ),
+    (
+        Repository.of({**_FILES, "config.json": b'{"model_type": "mamba", "eos_token_id": 1}'}),
+        ModelError,
+        "models of the family 'mamba' cannot be run: |without torch, because its family is 'mamba'",
+    ),
+    (
+        Repository.of({**_FILES, "tokenizer.json": b'{"model": {"type": "Unigram"}}'}),
+        ModelError,
+        "type Unigram is not s",
     ),
     (Repository.of(_SMALL), ModelError, "owner/Model-0.5B has no model.safetensors$"),
     (Repository.of({**_FILES, "adapter_config.json": b"{}"}), ModelError, "has an adapter .adapter_config.json."),
