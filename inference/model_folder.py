@@ -91,7 +91,8 @@ def _check_config(path: Path) -> None:
     own = re.search(r"'AutoModelForCausalLM': '([^']+)'", code)
     quantization = config.get("quantization_config")
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
-    sizes = {name: size for name in _MOST if type(size := config.get(name)) is int}
+    parts = [part for part in (config, config.get("text_config")) if isinstance(part, dict)]
+    sizes = {name: size for part in parts for name in _MOST if type(size := part.get(name)) is int}
     large = next((name for name, size in sizes.items() if size > _MOST[name]), None)
     reasons = {
         f"{path.parent} has weights that are quantized by {quote(str(method or 'a method without a name'))} "

@@ -36,7 +36,7 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from inference.errors import LaunchError, MidtokenError, ModelError
-from inference.model_folder import check_description, check_model_folder, find_tokenizer_file, name_other_format
+from inference.model_folder import check_model_folder, name_other_format
 from inference.serving.private_files import FileLock, make_private_folder
 from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
 from midtoken.made_folder import make_folder, write_contents
@@ -128,10 +128,7 @@ class _Download:
 
     def _check_small_files(self) -> None:
         """Before the large ones. Raises ModelError if the model cannot be run, which another process finds out."""
-        check_description(self.folder)
-        folder = make_folder(self.folder)
-        find_tokenizer_file(folder)
-        command = [sys.executable, "-m", "inference.model.loader", folder]
+        command = [sys.executable, "-m", "inference.model.loader", str(make_folder(self.folder))]
         found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
         if found.stdout:
             raise ModelError(found.stdout)

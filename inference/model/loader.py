@@ -17,7 +17,7 @@ from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
 from inference.model.onnx.decoder_config import read_decoder_config
 from inference.model.onnx.weights import Precision
-from inference.model_folder import GGUF_NAME, check_model_folder, find_gguf_file, read_object
+from inference.model_folder import GGUF_NAME, check_description, check_model_folder, find_gguf_file, read_object
 
 _EXACT_DTYPE = "float32"
 _OWN_DTYPES = {precision.value for precision in Precision} - {_EXACT_DTYPE}  # which torch has not
@@ -46,6 +46,7 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
 
 def check_without_weights(folder: Path) -> None:
     """Raises ModelError if the tokenizer or the family of a model cannot be run, whatever its weights are."""
+    check_description(folder)
     load_tokenizer(folder)
     try:
         read_decoder_config(read_object(folder / "config.json"))

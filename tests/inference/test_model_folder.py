@@ -66,7 +66,7 @@ _FAULTS: dict[str, _Change] = {
     "/config.json: not an object of JSON": _write("config.json", "[]"),
     "cannot read {}/config.json: maximum recursion depth": _write("config.json", "[" * 100_000),
     "/config.json: num_hidden_layers is 50000000, which no model has": _write(
-        "config.json", '{"num_hidden_layers": 50000000}'
+        "config.json", '{"text_config": {"num_hidden_layers": 50000000}}'
     ),
     "brings code of its own (modeling_mine.MyModelForCausalLM, auto_map": _write(
         "config.json",
