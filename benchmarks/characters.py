@@ -34,8 +34,9 @@ from inference.characters.model_reader import ModelReader
 from inference.characters.state import State
 from inference.characters.token_string import TokenString
 from inference.config import EngineConfig
-from inference.healing.vocabulary_file import read_object, read_vocabulary
+from inference.healing.vocabulary_file import read_vocabulary
 from inference.model.loader import load_model
+from inference.model_folder import read_object
 from inference.protocol.characters import CoveringKind
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out

@@ -1,9 +1,11 @@
 """A model folder: its files, or in one sentence what it is or has in their place."""
 
 import json
-from collections.abc import Iterator
-from contextlib import suppress
+import re
+import stat
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any  # parsed JSON
 
 from inference.errors import ModelError, quote, refuse
 
@@ -11,6 +13,8 @@ _NEEDED = (
     "a folder with config.json, tokenizer.json and model.safetensors, a GGUF file, OWNER/NAME or OWNER/NAME:FILE.gguf "
     "of a model on a hub, or ollama:NAME"
 )
+_MAX_BYTES = 2**28  # of a file beside the weights; the largest tokenizer.json in use has 40 MB
+_MOST = {"num_hidden_layers": 10_000, "n_layer": 10_000, "vocab_size": 2**24, "hidden_size": 2**20}  # in config.json
 _POINTER = b"version https://git-lfs"
 GGUF_NAME = "model.gguf"  # a link to a GGUF file, or to that of its first part
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", GGUF_NAME)  # the first two may be split, with an index beside
@@ -29,17 +33,41 @@ _OTHER_TOKENIZERS = {
 }
 
 
+def read_text(path: Path) -> str:
+    """The text of a file beside the weights. Raises ModelError."""
+    try:
+        _check_file(path)
+        if path.stat().st_size > _MAX_BYTES:
+            raise OSError(f"it has more than {_MAX_BYTES / 1e6:,.0f} MB")
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read {path}: {error}") from None
+
+
+def read_object(path: Path, **options: Any) -> dict[str, Any]:
+    """The object in a JSON file; empty if there is no such file. `options`: of json.loads. Raises ModelError."""
+    if not path.exists() and not path.is_symlink():  # a link that leads nowhere is not "no file"
+        return {}
+    try:
+        content = json.loads(read_text(path), **options)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"cannot read {path}: {error}") from None
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not an object of JSON")
+    return content
+
+
 def check_model_folder(folder: Path) -> None:
     """Raises ModelError if the folder is no complete model."""
     check_description(folder)
     find_tokenizer_file(folder)
     for path in [*sorted(folder.glob("*.json")), *find_weight_files(folder)]:
-        if _is_pointer(path):
-            raise ModelError(f"{path} is a Git LFS pointer in place of the file; run 'git lfs pull' in the folder")
+        _check_file(path)
 
 
 def check_description(folder: Path) -> None:
     """Raises ModelError if the folder is of no model that can be run, whatever its weights are."""
+    other = name_other_format([path.name for path in folder.glob("*.json")])
     refuse(
         ModelError,
         {
@@ -48,24 +76,39 @@ def check_description(folder: Path) -> None:
             ),
             f"{folder} has an adapter (adapter_config.json), and a model would be run without it; merge it with "
             "merge_and_unload() of peft, and save the result": (folder / "adapter_config.json").exists(),
-            f"{folder} is not a model folder: it has no config.json{_name_other_weights(folder)}": (
+            f"{folder} is not a model folder: it has no config.json{other or _name_other_weights(folder)}": (
                 not (folder / "config.json").is_file()
             ),
         },
     )
-    _check_numbers(folder)
+    _check_config(folder / "config.json")
 
 
-def _check_numbers(folder: Path) -> None:
-    """Raises ModelError if others have quantized the weights; another fault of the file is found when it is read."""
-    with suppress(OSError, ValueError, AttributeError):
-        quantization = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("quantization_config")
-        if quantization is not None:
-            method = quantization.get("quant_method") or "a method without a name"
-            raise ModelError(
-                f"{folder} has weights that are quantized by {quote(str(method))} (quantization_config in its "
-                "config.json); use the model with weights that are not quantized"
-            )
+def _check_config(path: Path) -> None:
+    """Raises ModelError if others have quantized the weights, if their code is not run, or if no model has its size."""
+    config = read_object(path)
+    family, code = (str(config.get(name)) for name in ("model_type", "auto_map"))
+    own = re.search(r"'AutoModelForCausalLM': '([^']+)'", code)
+    quantization = config.get("quantization_config")
+    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+    parts = [part for part in (config, config.get("text_config")) if isinstance(part, dict)]
+    sizes = {name: size for part in parts for name in _MOST if type(size := part.get(name)) is int}
+    large = next((name for name, size in sizes.items() if size > _MOST[name]), None)
+    reasons = {
+        f"{path.parent} has weights that are quantized by {quote(str(method or 'a method without a name'))} "
+        "(quantization_config in its config.json); use the model with weights that are not quantized": (
+            quantization is not None
+        ),
+        f"{path.parent} brings code of its own ({own and own[1]}, auto_map in its config.json), which is never run, "
+        f"and is not that of the family {quote(family)}": own and _squeeze(own[1]) != _squeeze(family),
+        f"{path}: {large} is {large and sizes[large]}, which no model has": large,
+    }
+    refuse(ModelError, reasons)
+
+
+def _squeeze(name: str) -> str:
+    """The same for the class of a model, with its module, and for its family."""
+    return re.sub(r"ForCausalLM|LMHeadModel|_text$|\W|_", "", name.rpartition(".")[2]).lower()
 
 
 def find_gguf_file(folder: Path) -> Path:
@@ -96,16 +139,26 @@ def find_weight_files(folder: Path) -> tuple[Path, ...]:
 
 
 def _iter_parts(index: Path) -> Iterator[Path]:
-    try:
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        raise ModelError(f"{index} cannot be read") from None
-    for name in sorted(names, key=str):
-        if not isinstance(name, str) or Path(name).name != name:
-            raise ModelError(f"{index} names a file outside of the folder: {quote(str(name))}")
+    names = read_object(index).get("weight_map")
+    if not isinstance(names, dict):
+        raise ModelError(f"{index} cannot be read: it has no weight_map")
+    for name in sorted(set(map(str, names.values()))):
+        if Path(name).name != name:
+            raise ModelError(f"{index} names a file outside of the folder: {quote(name)}")
         if not (index.parent / name).exists():
             raise ModelError(f"{name}, which {index} names, is missing; download the model again")
         yield index.parent / name
+
+
+def name_other_format(names: Collection[str]) -> str:
+    """What the files of a model without config.json or tokenizer.json are, to be added to a sentence that says so."""
+    if "adapter_config.json" in names:
+        return (
+            ", but an adapter (adapter_config.json), which has to be merged with its model: merge_and_unload() of peft"
+        )
+    if {"params.json", "tekken.json"} & set(names):
+        return ", but the files of Mistral's own format, which is not supported; use a model that has both"
+    return ""
 
 
 def _name_other_weights(folder: Path) -> str:
@@ -115,6 +168,10 @@ def _name_other_weights(folder: Path) -> str:
     return f", but {others[0]}, which is in a format that is not supported" if others else ""
 
 
-def _is_pointer(path: Path) -> bool:
+def _check_file(path: Path) -> None:
+    """Raises ModelError for what is no file, as a pipe or device, which may have no end; or OSError."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ModelError(f"{path} is no file")
     with path.open("rb") as file:
-        return file.read(len(_POINTER)) == _POINTER
+        if file.read(len(_POINTER)) == _POINTER:
+            raise ModelError(f"{path} is a Git LFS pointer in place of the file; run 'git lfs pull' in the folder")

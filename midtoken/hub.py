@@ -11,11 +11,13 @@ import errno
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import getproxies
 
 import httpx2
 from huggingface_hub import HfApi, constants, hf_hub_url
@@ -34,12 +36,11 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from inference.errors import LaunchError, MidtokenError, ModelError
-from inference.model_folder import check_description, check_model_folder, find_tokenizer_file
+from inference.model_folder import check_model_folder, name_other_format
 from inference.serving.private_files import FileLock, make_private_folder
 from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
 from midtoken.made_folder import make_folder, write_contents
 from midtoken.models import FAILED, IN_VAIN
-from midtoken.tokenizer_json import can_write_tokenizer
 
 _WEIGHTS = "model.safetensors"
 _PART = re.compile(r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json")
@@ -64,6 +65,7 @@ _STATUSES = {
     401: "{hub} does not know the token in HF_TOKEN",
     429: "{hub} has had too many requests; try again later",
 }
+_PORTAL = "a network that wants you to sign in, or a proxy, may answer in its place; open the hub in a browser"
 _PASSING = (408, 429, *range(500, 600))
 _HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # of Git, or SHA-256
 _TIMEOUT_S = 10.0
@@ -99,7 +101,10 @@ class _Download:
         licences = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
         self._title = f"{repository} (licence: {', '.join(licences) or 'not named'})"
         self._files = list[_File]()
-        for each in _choose(repository, info.siblings or [], gguf):
+        siblings = info.siblings or []
+        gguf = _find_file(repository, gguf, [each.rfilename for each in siblings])
+        self.path = self.folder / gguf
+        for each in _choose(repository, siblings, gguf):
             digest = _check_hash(each.lfs.sha256 if each.lfs else each.blob_id)
             url = hf_hub_url(repository, each.rfilename, revision=commit)
             place = self.folder / each.rfilename
@@ -116,12 +121,17 @@ class _Download:
         for file in self._files:
             if file.place.suffix == ".safetensors":
                 self.show(0)
-                check_description(self.folder)  # before the large files
-                if not can_write_tokenizer(self.folder):
-                    find_tokenizer_file(self.folder)
+                self._check_small_files()
             if not file.place.exists():
                 self._fetch(file)
         self.show(0)
+
+    def _check_small_files(self) -> None:
+        """Before the large ones. Raises ModelError if the model cannot be run, which another process finds out."""
+        command = [sys.executable, "-m", "inference.model.loader", str(make_folder(self.folder))]
+        found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+        if found.stdout:
+            raise ModelError(found.stdout)
 
     def show(self, every_s: float = _SHOW_S) -> None:
         """Prints how much there is, unless it was shown just now."""
@@ -177,6 +187,8 @@ class _Download:
                 if response.status_code == httpx2.codes.RANGE_NOT_SATISFIABLE:
                     return
                 hf_raise_for_status(response)
+                if "text/html" in response.headers.get("Content-Type", ""):
+                    raise LaunchError(f"a page was sent in place of {file.place.name}: {_PORTAL}")
                 if response.status_code == httpx2.codes.OK:  # it sends the whole file
                     target.truncate(0)
                 for chunk in response.iter_bytes():
@@ -215,8 +227,8 @@ def _check_hash(text: str | None) -> str:
 def _choose(repository: str, found: list[RepoSibling], gguf: str) -> list[RepoSibling]:
     """Returns the files that a model needs, the large ones last. Raises ModelError."""
     names = {each.rfilename for each in found}
-    parts = list_part_names(gguf) if gguf else []
     ggufs = sorted(name for name in names if name.endswith(".gguf"))
+    parts = list_part_names(gguf) if gguf else []
     if missing := [name for name in parts if name not in names]:
         raise ModelError(f"{repository} has no {missing[0]}; its GGUF files are {', '.join(ggufs) or 'none'}")
     if parts:
@@ -225,8 +237,10 @@ def _choose(repository: str, found: list[RepoSibling], gguf: str) -> list[RepoSi
         raise ModelError(
             f"{repository} has its weights as GGUF: name the file, {repository}:FILE, of {', '.join(ggufs)}"
         )
-    if "config.json" not in names:
-        raise ModelError(f"{repository} is no model that can be run: it has no config.json")
+    for name in ("config.json", "tokenizer.json"):
+        other = name_other_format(names)
+        if name not in names and (other or name == "config.json"):
+            raise ModelError(f"{repository} is no model that can be run: it has no {name}{other}")
     texts = _TEXTS if "tokenizer.json" in names else _TEXTS + _OTHER_TOKENIZERS
     weights = {_WEIGHTS} & names or {name for name in names if _PART.fullmatch(name)}
     if not weights:
@@ -234,6 +248,20 @@ def _choose(repository: str, found: list[RepoSibling], gguf: str) -> list[RepoSi
         raise ModelError(f"{repository} has no {_WEIGHTS}" + (f"; its weights are there {others[0]}" if others else ""))
     wanted = [each for each in found if each.rfilename in weights or each.rfilename in texts]
     return sorted(wanted, key=lambda each: (each.rfilename in weights, each.rfilename))
+
+
+def _find_file(repository: str, gguf: str, names: list[str]) -> str:
+    """Returns the GGUF file, or its first part, that `HubModel.file` means. Raises ModelError unless there is one."""
+    if not gguf or gguf.endswith(".gguf"):
+        return gguf
+    ending = re.compile(rf"(?!(.*/)?mmproj)(.*[./-])?{gguf}(-00001-of-\d{{5}})?\.gguf", re.IGNORECASE)
+    found = sorted(name for name in names if ending.fullmatch(name))
+    if len(found) != 1:
+        raise ModelError(
+            f"{repository} has {len(found) or 'no'} files of the quantization {gguf}: name one, {repository}:FILE, of "
+            f"{', '.join(found or sorted(name for name in names if name.endswith('.gguf'))) or 'none'}"
+        )
+    return found[0]
 
 
 def _find_hash(file: _File) -> str:
@@ -251,7 +279,8 @@ def _find_path(repository: str, revision: str, gguf: str, lock: FileLock) -> Pat
     except (httpx2.TransportError, OfflineModeIsEnabled) as error:
         with suppress(RevisionResolutionError, MidtokenError):
             commit = api.resolve_revision(repository, revision=revision, local_files_only=True).resolved
-            path = _find_storage(repository) / "snapshots" / commit / gguf
+            folder = _find_storage(repository) / "snapshots" / commit
+            path = folder / _find_file(repository, gguf, [p.relative_to(folder).as_posix() for p in folder.rglob("*")])
             check_model_folder(make_folder(path))
             return path
         raise error
@@ -261,9 +290,8 @@ def _find_path(repository: str, revision: str, gguf: str, lock: FileLock) -> Pat
         time.sleep(_SHOW_S)
         download.show()
     download.run()
-    path = download.folder / gguf
-    check_model_folder(make_folder(path))
-    return path
+    check_model_folder(make_folder(download.path))
+    return download.path
 
 
 def _describe(error: Exception, repository: str, revision: str) -> MidtokenError:
@@ -279,12 +307,14 @@ def _describe(error: Exception, repository: str, revision: str) -> MidtokenError
         text = _STATUSES.get(status, f"{{hub}} refuses {{name}} with status {status}")
         return (LaunchError if status in _PASSING else ModelError)(text.format(hub=hub, name=repository))
     if isinstance(error, httpx2.HTTPError):
-        return LaunchError(f"cannot reach {hub}: {error or type(error).__name__}")
+        scheme = hub.partition(":")[0]
+        proxy = f" through the proxy that {scheme.upper()}_PROXY names" if getproxies().get(scheme) else ""
+        return LaunchError(f"cannot reach {hub}{proxy}: {error or type(error).__name__}")
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ModelError(f"the disk of {constants.HF_HUB_CACHE} is full; HF_HOME names another place")
     if isinstance(error, OSError):
         return ModelError(f"cannot write {error.filename}: {error.strerror}")
-    return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__})")
+    return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__}); {_PORTAL}")
 
 
 def _main(repository: str, revision: str, pin: Path, gguf: str) -> int:

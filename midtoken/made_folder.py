@@ -76,8 +76,15 @@ def write_contents(path: Path, metadata: Sequence[Metadata]) -> Mapping[str, Any
         return write_folder_files(metadata[0]) if metadata else {"tokenizer.json": write_tokenizer(path)}
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
-    except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-        raise ModelError(f"{path}: what it says of its tokenizer cannot be read: {error!r}") from None
+    except KeyError as error:
+        raise ModelError(
+            f"{path}: its file says nothing of {error.args[0]}, so it is incomplete; use another file of this model"
+        ) from None
+    except (AttributeError, IndexError, OSError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{path}: what it says of its tokenizer cannot be read ({type(error).__name__}), so it is damaged; use "
+            "another file of this model"
+        ) from None
 
 
 def _digest(identity: object) -> str:

@@ -29,14 +29,20 @@ IN_VAIN = 3  # its exit status, where to try again would be in vain
 OLLAMA = "ollama:"
 
 # A folder of that form has to be written with ./ before it: in an editor, the workspace must not choose the model.
-_NAME = re.compile(r"(?!.*\.\.)(\w[\w.-]*/\w[\w.-]*)(?::(\w[\w./+-]*\.gguf))?(?:@(\w[\w./-]*))?", re.ASCII)
+_QUANTIZATION = r"(?i:(?:UD-)?I?Q\d\w*|B?F(?:16|32)|MXFP4\w*)"
+_NAME = re.compile(
+    rf"(?!.*\.\.)(\w[\w.-]*/\w[\w.-]*)(?::(\w[\w./+-]*\.gguf|{_QUANTIZATION}))?(?:@(\w[\w./-]*))?", re.ASCII
+)
 # Nothing but what is asked for: no telemetry, and no other protocol than HTTP, which can go on where it was cut.
 _ENVIRONMENT = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_VERBOSITY": "error"}
 
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """The name of a model on a hub, its GGUF file if it is one, and the branch, tag or commit that is wanted."""
+    """The name of a model on a hub, and the branch, tag or commit that is wanted.
+
+    `file`: its GGUF file if it is one, or the end of its name, as Q8_0, which is how users of llama.cpp write it.
+    """
 
     repository: str
     file: str = ""
@@ -63,7 +69,7 @@ class HubModel:
 
     def find_commit(self, path: Path) -> str:
         """Returns the commit that such a path is of."""
-        return path.parents[self.file.count("/")].name if self.file else path.name
+        return path.parts[len(path.parts) - path.parts[::-1].index("snapshots")]
 
 
 def find_pins_dir() -> Path:

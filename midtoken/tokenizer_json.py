@@ -7,7 +7,6 @@ patterns of its own for them, which take a few letters for others.
 A name that is not in the table is refused, and so is a tokenizer of another kind than BPE.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import ModelError, quote
+from inference.model_folder import read_object, read_text
 
 _Json = Any  # a part of a tokenizer.json, of another file, or of the metadata of a GGUF file
 
@@ -65,6 +65,7 @@ _SCHEMES = {  # by their names in GGUF files
     "qwen35": replace(_qwen2, steps=(_QWEN35, _BYTES)),
     **dict.fromkeys(("falcon3", "llama-bpe", "llama-v3", "llama3"), _llama3),
     "tekken": replace(_llama3, steps=(_TEKKEN, _BYTES)),
+    "dbrx": replace(_llama3, ignores_merges=False, adds_start=False),
     **dict.fromkeys(("gpt-4o", "llama4"), _Scheme((_O200K, _BYTES))),
     "minimax-m2": _Scheme((_O200K, _BYTES), is_composed=True),
     "seed-coder": _Scheme((_SEED, _BYTES)),
@@ -82,6 +83,8 @@ _CLASSES: dict[tuple[str | None, str], str] = {
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6  # types of a token in a GGUF file; the others are no text
 _KEY = "tokenizer.ggml."
 _OF_STATES = ("kda.head_dim", "shortconv.l_cache", "ssm.conv_kernel", "wkv.head_size")
+_STATELESS = ("granite", "granitemoe")  # a Granite 4 with attention only: its file has the keys, too
+_MAX_LAYERS = 512  # of llama.cpp
 _MARKER_KEYS = {"prefix": "fim_pre", "suffix": "fim_suf", "middle": "fim_mid"}  # older name -> newer name
 _END_KEYS = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
 _END_NAMES = (  # control tokens that end a text, in a file that names another one or none
@@ -100,8 +103,10 @@ def write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
     if metadata.get("general.type", "model") != "model":
         raise ModelError(f"it is no model by itself, but of the type {quote(str(metadata['general.type']))}")
     scheme, architecture = _find_scheme(metadata), metadata["general.architecture"]
-    if any(metadata.get(f"{architecture}.{key}") for key in _OF_STATES):
+    if architecture not in _STATELESS and any(metadata.get(f"{architecture}.{key}") for key in _OF_STATES):
         raise ModelError("it has layers with a recurrent state, which can neither be cut back nor branch")
+    if (num_layers := metadata.get(f"{architecture}.block_count", 0)) > _MAX_LAYERS:
+        raise ModelError(f"it has {num_layers} layers ({architecture}.block_count), and {_MAX_LAYERS} can run at most")
     tokens = [token or f"[EMPTY_{token_id}]" for token_id, token in enumerate(metadata[f"{_KEY}tokens"])]
     vocab = {token: token_id for token_id, token in enumerate(tokens)}
     if len(vocab) < len(tokens):
@@ -142,32 +147,27 @@ def write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
 def can_write_tokenizer(folder: Path) -> bool:
     """True for a folder with vocab.json and merges.txt that names their tokenizer, and has no `tokenizer.json`."""
     is_there = [(folder / name).is_file() for name in ("tokenizer.json", "vocab.json", "merges.txt")]
-    with suppress(AttributeError, OSError, TypeError, ValueError):  # what is wrong is said where it is read again
+    with suppress(AttributeError, ModelError, TypeError):  # what is wrong is said where it is read again
         return is_there == [False, True, True] and _find_class(folder) in _CLASSES
     return False
 
 
 def write_tokenizer(folder: Path) -> _Json:
     """Returns the `tokenizer.json` for such a folder. Raises an error if a file is not as transformers writes it."""
-    vocab, listed = _read_json(folder / "vocab.json"), _read_json(folder / "added_tokens.json")
-    found = _read_json(folder / "tokenizer_config.json").get("added_tokens_decoder")
+    vocab, listed = read_object(folder / "vocab.json"), read_object(folder / "added_tokens.json")
+    found = read_object(folder / "tokenizer_config.json").get("added_tokens_decoder")
     if found is None:
         found = {token_id: {"content": content} for content, token_id in listed.items()}
     added = [_FLAGS | {"id": int(token_id)} | found[token_id] for token_id in sorted(found, key=int)]
     vocab |= {token["content"]: token["id"] for token in added}
-    merges = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+    merges = read_text(folder / "merges.txt").split("\n")
     merges = [merge for merge in merges if merge and not merge.startswith("#version")]
     return {"added_tokens": added, **_write_bytes(_SCHEMES[_CLASSES[_find_class(folder)]], vocab, merges)}
 
 
 def _find_class(folder: Path) -> tuple[str | None, str]:
-    name = _read_json(folder / "tokenizer_config.json").get("tokenizer_class")
-    return name and name.removesuffix("Fast"), _read_json(folder / "config.json").get("model_type")
-
-
-def _read_json(path: Path) -> _Json:
-    """Returns the content of a file, and an empty object if there is none. Raises ValueError."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    name: str | None = read_object(folder / "tokenizer_config.json").get("tokenizer_class")
+    return name and name.removesuffix("Fast"), str(read_object(folder / "config.json").get("model_type"))
 
 
 def _find_scheme(metadata: Mapping[str, _Json]) -> _Scheme:

@@ -103,11 +103,12 @@ def _change_gpt2(**settings: Json) -> Json:
     return change_model(_gpt2(), **settings)
 
 
-def _drop_byte(character: str) -> Json:
-    """Without a token for the byte that GPT-2's alphabet writes as `character`."""
+def _drop_bytes(characters: str) -> Json:
+    """Without tokens for the bytes that GPT-2's alphabet writes so."""
     model = _gpt2()["model"]
-    vocab = {piece: token_id for piece, token_id in model["vocab"].items() if character not in piece}
-    return _change_gpt2(vocab=vocab, merges=[pair for pair in model["merges"] if character not in "".join(pair)])
+    vocab = {piece: token_id for piece, token_id in model["vocab"].items() if not {*characters} & {*piece}}
+    merges = [pair for pair in model["merges"] if not {*characters} & {*"".join(pair)}]
+    return _change_gpt2(vocab=vocab, merges=merges)
 
 
 def _ignore_merges(pattern: str) -> Json:
@@ -186,8 +187,8 @@ _BUILDERS: dict[str, Callable[[], Json]] = {
     "dropout": lambda: _change_gpt2(dropout=0.1),
     "end-of-word-suffix": lambda: _change_gpt2(end_of_word_suffix="</w>"),
     "byte-fallback-unused": lambda: _change_gpt2(byte_fallback=True),
-    "missing-byte": lambda: _drop_byte("Ã"),  # the first byte of most accented letters
-    "missing-unused-byte": lambda: _drop_byte("ÿ"),  # no UTF-8 text has it
+    "missing-byte": lambda: _drop_bytes("Ã"),  # the first byte of most accented letters
+    "missing-unused-byte": lambda: _drop_bytes("ÀÁñõö÷øùúûüýþÿ"),  # as StarCoder2's; no character has them
     "padding-left": lambda: _gpt2(padding=_PADDING),
     "two-start-tokens": lambda: _gpt2(post_processor=template(BEGIN, END, "$A")),
     "start-and-end-token": lambda: _gpt2(post_processor=template(BEGIN, "$A", END)),

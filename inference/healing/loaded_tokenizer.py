@@ -12,6 +12,7 @@ marks. And a typed U+2581 remains one in SentencePiece: it is not in the sample.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, product
@@ -23,8 +24,15 @@ from inference.errors import ModelError
 from inference.healing.heal_point import HealPoint, count_common, encode_text, find_heal_point
 from inference.healing.sentencepiece_encoder import SentencePieceEncoder
 from inference.healing.text_encoder import ByteLevelEncoder, TextEncoder
-from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile, naming_file, read_tokenizer_file
-from inference.healing.vocabulary_file import read_object, read_vocabulary
+from inference.healing.tokenizer_file import (
+    BLANK_MARK,
+    TokenizerFile,
+    naming_file,
+    read_tokenizer_file,
+    refusing_panics,
+)
+from inference.healing.vocabulary_file import read_vocabulary
+from inference.model_folder import read_object
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -79,8 +87,10 @@ class LoadedTokenizer:
     vocabulary: Vocabulary
     trie: Trie
     start_ids: tuple[int, ...]  # every text begins with these; at least one
+    sample: tuple[tuple[str, tuple[int, ...]], ...] = ()  # texts that another tokenizer with this vocabulary makes so
 
 
+@refusing_panics
 def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokenizer:
     """The tokenizer in `model_dir`, compared with what the `tokenizers` library makes of a sample.
 
@@ -94,7 +104,9 @@ def load_tokenizer(model_dir: Path, num_rows: int | None = None) -> LoadedTokeni
         _check_sample(file, encoder, vocabulary)
         _check_boundaries(encoder, file.patterns)
     start_ids = find_start_ids(encoder.start_ids, model_dir, vocabulary)
-    return LoadedTokenizer(encoder, vocabulary, Trie.build(vocabulary), start_ids)
+    sample = [_simplify(encoder, text) for text in iter_sample(file, encoder)]
+    encoded = tuple((text, encode_text(encoder, text)) for text in sample)
+    return LoadedTokenizer(encoder, vocabulary, Trie.build(vocabulary), start_ids, encoded)
 
 
 def build_text_encoder(file: TokenizerFile) -> TextEncoder:
@@ -129,7 +141,7 @@ def _check_sample(file: TokenizerFile, encoder: TextEncoder, vocabulary: Vocabul
     """Raises ModelError if the encoder, or the bytes of the vocabulary, differ from the tokenizer."""
     plain = file.build_plain()
     added_ids = {plain.token_to_id(token.content): token.token_id for token in chain.from_iterable(file.added_texts)}
-    for text in iter_sample(file):
+    for text in iter_sample(file, encoder):
         expected = tuple(
             [added_ids.get(token_id, token_id) for token_id in plain.encode(text, add_special_tokens=False).ids]
         )
@@ -137,11 +149,20 @@ def _check_sample(file: TokenizerFile, encoder: TextEncoder, vocabulary: Vocabul
         _check_bytes(encoder, vocabulary, text, expected)
 
 
-def iter_sample(file: TokenizerFile) -> Iterator[str]:
+def _simplify(encoder: TextEncoder, text: str) -> str:
+    """The text as the normalizer leaves it, without combining marks.
+
+    llama.cpp normalizes nothing, and some of its patterns split at marks where the model's own do not.
+    """
+    unmarked = [c for c in encoder.normalize(text) if unicodedata.category(c)[0] != "M"]
+    return encoder.normalize("".join(unmarked))
+
+
+def iter_sample(file: TokenizerFile, encoder: TextEncoder) -> Iterator[str]:
     """Texts that tokenizers disagree about."""
-    yield from _TEXTS
+    yield from (encoder.drop_unspelled(text) for text in _TEXTS)
     for characters in (_FIRST_CHARACTERS, _LATER_CHARACTERS):
-        text = "".join([chr(code) for code in characters]).replace(BLANK_MARK, "")
+        text = encoder.drop_unspelled("".join([chr(code) for code in characters]).replace(BLANK_MARK, ""))
         yield text
         yield " ".join(text[::5])
     texts = [token.content for token in chain.from_iterable(file.added_texts)]
@@ -185,7 +206,8 @@ def _check_boundaries(encoder: TextEncoder, patterns: tuple[str, ...]) -> None:
     """Raises ModelError if a continuation moves boundaries in another way than the heal point foresees."""
     examples = list(dict.fromkeys(example for pattern in patterns for example in _write_examples(pattern)))
     continuations = {begun: [*_CONTINUATIONS, *examples] for begun in _BEGUN}
-    for before, example in product(_BEFORE_EXAMPLE, examples):
+    befores = dict.fromkeys([*_BEFORE_EXAMPLE, *(examples if len(patterns) > 1 else ())])  # one step's in another's
+    for before, example in product(befores, examples):
         for cut in range(1, len(example) + 1):
             rests = [example[cut:] + more for more in _AFTER_EXAMPLE]
             begun = before + example[:cut]

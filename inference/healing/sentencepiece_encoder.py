@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from inference.errors import ModelError
 from inference.healing.text_encoder import PreToken, TextEncoder
-from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile
+from inference.healing.tokenizer_file import BLANK_MARK, TokenizerFile, refusing_panics
 
 
 class SentencePieceEncoder(TextEncoder):
@@ -37,6 +37,7 @@ class SentencePieceEncoder(TextEncoder):
     def find_dummy_prefix(self, text: str) -> str:
         return self._dummy_prefix_before_blank if text.startswith(" ") else self._dummy_prefix
 
+    @refusing_panics
     def _split_plain(self, text: str, start: int) -> list[PreToken]:
         data = [piece.encode() for piece in self._iter_pieces(text)]
         return [PreToken(each, start + end) for each, end in zip(data, accumulate(map(len, data)), strict=True)]
@@ -59,6 +60,7 @@ class SentencePieceEncoder(TextEncoder):
             ids += self._spell(BLANK_MARK.encode()) + self._merge(part)
         return (*ids, *self._spell(beginning[len(whole.encode()) :]))
 
+    @refusing_panics
     def _merge(self, text: str) -> list[int]:
         if not text:
             return []

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 
-from inference.errors import ModelError, refuse
-from inference.healing.tokenizer_file import TokenizerFile
+from inference.errors import InvalidRequestError, ModelError, refuse
+from inference.healing.tokenizer_file import TokenizerFile, refusing_panics
 from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET, AddedToken
 
 # Longer pre-tokens seldom recur, so they are not cached. A full cache takes about 5 MB; at most 90 MB, if each
@@ -25,7 +25,9 @@ _MAX_CACHED_BYTES = 128
 _MAX_CACHED_PRE_TOKENS = 16_384
 
 _SAMPLE = "a é\n"  # every byte-level tokenizer writes it with the same characters
-_NO_UTF8_BYTES = frozenset((0xC0, 0xC1, *range(0xF5, 0x100)))  # in no UTF-8 text
+# In no UTF-8 text, or only in that of private characters, tags, and what Unicode has not assigned. If no text that a
+# vocabulary was trained on has such a byte, it may have no token for it, as StarCoder2's.
+_RARE_BYTES = frozenset((0xC0, 0xC1, 0xEE, *range(0xF1, 0x100)))
 _JAMO = range(0x1160, 0x1200)  # Hangul vowels and final consonants, which join the character before them
 
 
@@ -101,6 +103,7 @@ class TextEncoder(ABC):
     def __init__(self, added: Sequence[Sequence[AddedToken]] = (), start_ids: tuple[int, ...] = ()) -> None:
         """`added`: the groups of added texts."""
         self.start_ids = start_ids  # special tokens that begin every text
+        self._unspelled: frozenset[int] = frozenset()  # bytes that have no token
         self.encode = cache_short(self._encode, _MAX_CACHED_PRE_TOKENS)  # pre-token -> the ids of one whole pre-token
         self._has_added_texts = bool(added)
         self._added_texts = AddedTexts(added)
@@ -113,6 +116,10 @@ class TextEncoder(ABC):
     def count_unsettled(self, text: str) -> int:  # noqa: ARG002  # without a normalizer, all is settled
         """How many characters at the end of the text a normalizer may change if more text follows."""
         return 0
+
+    def drop_unspelled(self, text: str) -> str:
+        """The text without the characters that no tokens spell, which `encode` refuses."""
+        return "".join([character for character in text if self._unspelled.isdisjoint(character.encode())])
 
     def find_dummy_prefix(self, text: str) -> str:  # noqa: ARG002  # most tokenizers add none
         """The blank that the tokenizer puts before the text, or an empty string."""
@@ -170,10 +177,12 @@ class ByteLevelEncoder(TextEncoder):
         self._file = file
         self._pre_tokenizer = file.pre_tokenizer
         self._byte_ids = _find_byte_ids(file.tokenizer)
+        self._unspelled = _RARE_BYTES - self._byte_ids.keys()
         self._whole = file.tokenizer.model
         self._merged = _without_lookup(file.tokenizer) if self._whole.ignore_merges else self._whole
         self._adds_blank = file.tokenizer.encode("a", add_special_tokens=False).tokens[0].startswith(_to_alphabet(b" "))
 
+    @refusing_panics
     def normalize(self, text: str) -> str:
         return text if self._file.normalizer is None or text.isascii() else self._file.normalizer.normalize_str(text)
 
@@ -185,6 +194,7 @@ class ByteLevelEncoder(TextEncoder):
     def find_dummy_prefix(self, text: str) -> str:
         return " " if self._adds_blank and not text.startswith(" ") else ""
 
+    @refusing_panics
     def _split_plain(self, text: str, start: int) -> list[PreToken]:
         """The pre-tokenizer shows each with one character for each byte. A splitter shows them as they are, in half the
         time. Offsets are not used: they cannot point inside a character.
@@ -204,8 +214,14 @@ class ByteLevelEncoder(TextEncoder):
     def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
         return self._tokenize(self._merged, beginning)
 
+    @refusing_panics
     def _tokenize(self, model: Any, data: bytes) -> tuple[int, ...]:  # tokenizers has no type for its models
-        """The ids; or if one is a control token, which the text only looks like, the bytes one by one."""
+        """The ids; or if one is a control token, which the text only looks like, the bytes one by one.
+
+        Raises InvalidRequestError for a byte without a token, which the library would drop.
+        """
+        if not self._unspelled.isdisjoint(data):
+            raise InvalidRequestError("the text has a character that the model's vocabulary cannot spell")
         ids = tuple([token.id for token in model.tokenize(_to_alphabet(data))])
         return ids if self._file.control_ids.isdisjoint(ids) else tuple([self._byte_ids[byte] for byte in data])
 
@@ -223,7 +239,7 @@ def _find_byte_ids(tokenizer: Tokenizer) -> dict[int, int]:
     found = {byte: tokenizer.token_to_id(character) for byte, character in enumerate(BYTE_LEVEL_ALPHABET)}
     refuse(ModelError, {
         f"model vocab has no token {BYTE_LEVEL_ALPHABET[byte]!r} for the byte 0x{byte:02X}": found[byte] is None
-        for byte in sorted(found.keys() - _NO_UTF8_BYTES)
+        for byte in sorted(found.keys() - _RARE_BYTES)
     })  # fmt: skip
     return {byte: token_id for byte, token_id in found.items() if token_id is not None}
 

@@ -6,11 +6,12 @@ tokens that it puts before a text. `trim_offsets` moves only offsets, which are 
 
 import json
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
@@ -18,7 +19,7 @@ from tokenizers.pre_tokenizers import PreTokenizer
 
 from inference.errors import ModelError, refuse
 from inference.healing.vocabulary_file import AddedToken, iter_steps, read_added_tokens
-from inference.model_folder import find_tokenizer_file
+from inference.model_folder import find_tokenizer_file, read_object
 
 BLANK_MARK = "▁"  # SentencePiece's mark for a blank
 
@@ -27,6 +28,8 @@ _MARK_STEPS = (  # of normalizers: they write blanks as marks, and one before th
     {"type": "Prepend", "prepend": BLANK_MARK},
 )
 _Json = Any  # the content of the file, whose parts have many shapes
+_P = ParamSpec("_P")
+_Result = TypeVar("_Result")
 
 _DROPPING_STEPS = ("Whitespace", "WhitespaceSplit", "BertPreTokenizer", "CharDelimiterSplit")
 
@@ -70,14 +73,9 @@ class TokenizerFile:
 
 def read_tokenizer_file(model_dir: Path) -> TokenizerFile:
     """The folder's `tokenizer.json`. Raises ModelError if it cannot be read or exact healing does not support it."""
-    path = find_tokenizer_file(model_dir)
-    try:
-        content = path.read_text(encoding="utf-8")
-        spec = json.loads(content)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read {path}: {error}") from error
+    spec = read_object(find_tokenizer_file(model_dir))
     with naming_file(model_dir):
-        return parse_tokenizer_file(spec, content)
+        return parse_tokenizer_file(spec)
 
 
 @contextmanager
@@ -89,8 +87,8 @@ def naming_file(model_dir: Path) -> Iterator[None]:
         raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
 
 
-def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFile:
-    """The parts of a `tokenizer.json`. `content`: the same as text, if it is at hand. Raises ModelError."""
+def parse_tokenizer_file(spec: _Json) -> TokenizerFile:
+    """The parts of a `tokenizer.json`. Raises ModelError."""
     try:
         added = read_added_tokens(spec)
         is_sentencepiece = bool(spec["model"].get("byte_fallback"))
@@ -101,7 +99,7 @@ def parse_tokenizer_file(spec: _Json, content: str | None = None) -> TokenizerFi
         normalizer, pre_tokenizer, splitter = _build_steps(spec, is_sentencepiece)
     except (AttributeError, KeyError, TypeError) as error:
         raise ModelError(f"not as the tokenizers library writes it: {error!r}") from None
-    tokenizer = _build(json.dumps(spec) if content is None else content)
+    tokenizer = _build(json.dumps(spec))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     pairs = [(token, tokenizer.token_to_id(token.content)) for token in added]
@@ -135,12 +133,29 @@ def _adds_blank(spec: _Json) -> bool:
     )
 
 
+def refusing_panics(call: Callable[_P, _Result]) -> Callable[_P, _Result]:
+    """The same function. A panic of the tokenizers library, which is no Exception, raises ModelError.
+
+    Its text is omitted, since it may have a part of what was to be encoded.
+    """
+
+    @wraps(call)
+    def call_safely(*args: _P.args, **named: _P.kwargs) -> _Result:
+        try:
+            return call(*args, **named)
+        except BaseException as error:
+            if type(error).__name__ == "PanicException":
+                raise ModelError("the tokenizers library fails on a text; a pattern of it may need too long") from None
+            raise
+
+    return call_safely
+
+
+@refusing_panics
 def _build(content: str) -> Tokenizer:
     try:
         return Tokenizer.from_str(content)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # the tokenizers library raises bare Exception, and panics, which are no Exception
+    except Exception as error:  # the tokenizers library raises no other
         raise ModelError(f"the tokenizers library cannot load it: {error}") from None
 
 

@@ -13,6 +13,7 @@ is a control token if the file says so (`special`), or if it looks like one:
 | something between `<|` and `|>`, or with wide bars | `<|fim_prefix|>`, `<|im_start|>`, `<｜tool▁calls▁begin｜>` |
 | a name in brackets, or in brackets the other way round | `[INST]`, `[/INST]`, `[TOOL_CALLS]`, `]<]end[>[` |
 | a name in angle brackets that is no element of HTML | `<tool_call>`, `<start_of_turn>`, `<unused12>`, `<think>` |
+| what ends a control token | `</s>` beside a special `<s>` (Phi-3) |
 
 Every other added token is text: runs of blanks and of line ends (GPT-NeoX, Phi, Gemma), tags of HTML (Gemma), letters
 and words. Text that looks like a control token is never encoded as one.
@@ -20,7 +21,6 @@ and words. Text that looks like a control token is never encoded as one.
 So `<s>`, an element of HTML, is text if the file does not mark it as special (Gemma).
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import ModelError
+from inference.model_folder import read_object
 from trie_cache.vocabulary import Vocabulary
 
 _Json = Any  # the result of json.loads: its shape is checked by the function that reads it
@@ -68,17 +69,6 @@ def read_vocabulary(model_dir: Path, spec: _Json, num_rows: int | None = None) -
         raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if there is no such file. Raises ModelError."""
-    try:
-        content = json.loads(path.read_bytes()) if path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read {path}: {error}") from None
-    if not isinstance(content, dict):
-        raise ModelError(f"{path}: not an object of JSON")
-    return content
-
-
 @dataclass(frozen=True, slots=True)
 class AddedToken:
     """One item of `added_tokens` in a `tokenizer.json`."""
@@ -92,15 +82,17 @@ class AddedToken:
 
 def read_added_tokens(spec: _Json) -> tuple[AddedToken, ...]:
     """The added tokens of a `tokenizer.json`. Raises KeyError or TypeError if it is not as it should be."""
+    items = spec.get("added_tokens") or ()
+    special = {end for added in items if added["special"] for end in (added["content"], f"</{added['content'][1:]}")}
     return tuple(
         AddedToken(
             token_id=added["id"],
             content=added["content"],
-            is_control=bool(added["special"]) or _looks_like_control(added["content"]),
+            is_control=added["content"] in special or _looks_like_control(added["content"]),
             is_normalized=bool(added.get("normalized", False)),
             flags=tuple(flag for flag in ("single_word", "lstrip", "rstrip") if added.get(flag)),
         )
-        for added in spec.get("added_tokens") or ()
+        for added in items
     )
 
 

@@ -8,13 +8,13 @@ the prompt beyond which they were measured to become no better. `languages` are 
 a model of many, by their identifiers in LSP.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from inference.config import MIN_PROMPT_TOKENS
 from inference.errors import ModelError, quote, refuse
+from inference.model_folder import read_object
 
 FILE_NAME = "midtoken.json"
 _KEYS = ("fill_in", "dtype", "context_tokens", "languages")
@@ -34,13 +34,7 @@ class FolderFile:
 def read_folder_file(folder: Path) -> FolderFile:
     """The file in a model folder. Raises ModelError if it is wrong."""
     path = folder / FILE_NAME
-    if not path.exists() and not path.is_symlink():  # a link that leads nowhere is not "no file"
-        return FolderFile()
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_build_object)
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"cannot read {path}: {error}") from error
-    values = check_keys(path, "the file", content, _KEYS)
+    values = check_keys(path, "the file", read_object(path, object_pairs_hook=_build_object), _KEYS)
     dtype, context_tokens = values.get("dtype"), values.get("context_tokens")
     fill_in, languages = values.get("fill_in", {}), values.get("languages", [])
     refuse(

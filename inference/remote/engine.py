@@ -35,9 +35,7 @@ from inference.errors import (
     quote,
     to_public_error,
 )
-from inference.healing.heal_point import encode_text
-from inference.healing.loaded_tokenizer import iter_sample, load_tokenizer
-from inference.healing.tokenizer_file import read_tokenizer_file
+from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.folder_file import read_folder_file
 from inference.model.language_model import Choice, SampleRequest, Sampling
 from inference.model.numpy_sampler import NumpyRow, NumpySampler
@@ -61,12 +59,9 @@ def load_remote_engine(config: EngineConfig, find: Find = find_server) -> "Remot
     tokenizer = load_tokenizer(config.model_dir)
     choice = choose_fill_in(config.fill_in_layout, config.model_dir, tokenizer.vocabulary)
     prompts = PromptBuilder(tokenizer, next(iter(choice.fill_ins), None))
-    sample = [
-        (text, encode_text(tokenizer.encoder, text)) for text in iter_sample(read_tokenizer_file(config.model_dir))
-    ]
     loop = EventLoopThread()
     try:
-        replicas = loop.run(_open(config, sample, find))
+        replicas = loop.run(_open(config, tokenizer.sample, find))
     except MidtokenError as error:  # all of them mean that the engine cannot be used
         loop.close()
         raise ModelError(str(error)) from error

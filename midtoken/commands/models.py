@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument(
             "name",
             metavar="NAME",
-            help="OWNER/NAME[:FILE.gguf][@REVISION] on a hub; to try one, whatever --model takes",
+            help="OWNER/NAME[:FILE.gguf or :Q8_0][@REVISION] on a hub; to try one, whatever --model takes",
         )
     add_connection_arguments(attempt)
 

@@ -1,5 +1,6 @@
 """What is no complete model is refused in one sentence, before anything is loaded; the same for all commands."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,11 @@ def _write(name: str, content: str) -> _Change:
     return lambda folder: (folder / name).write_text(content)
 
 
+def _link(path: Path, target: str) -> None:
+    path.unlink()
+    path.symlink_to(target)
+
+
 _FAULTS: dict[str, _Change] = {
     "does not exist; --model is a folder with config.json": shutil.rmtree,
     "is not a model folder: it has no config.json": _replace("config.json"),
@@ -41,6 +47,7 @@ _FAULTS: dict[str, _Change] = {
     "has an adapter (adapter_config.json)": _write("adapter_config.json", "{}"),
     "quantized by 'gptq' (quant": _write("config.json", '{"quantization_config": {"quant_method": "gptq"}}'),
     "quantized by 'a method without a name' (": _write("config.json", '{"quantization_config": {"bits": 4}}'),
+    "no config.json, but the files of Mistral's own format": _replace("config.json", params__json="{}"),
     "the model folder has no tokenizer.json": _replace("tokenizer.json"),
     "but merges.txt: vocab.json and merges.txt": _replace("tokenizer.json", merges__txt="", vocab__json="{}"),
     "but vocab.json: a vocabulary alone": _replace("tokenizer.json", vocab__json="{}"),
@@ -52,9 +59,21 @@ _FAULTS: dict[str, _Change] = {
     "/config.json is a Git LFS pointer": _write("config.json", _POINTER),
     "has no weights (model.safetensors)": _replace("model.safetensors"),
     "no weights (model.safetensors), but m.onnx, which": _replace("model.safetensors", m__onnx=""),
-    f"/{_INDEX} cannot be read": _replace("model.safetensors", **{_INDEX: "[]"}),
+    f"/{_INDEX}: not an object of JSON": _replace("model.safetensors", **{_INDEX: "[]"}),
+    f"/{_INDEX} cannot be read: it has no weight_map": _replace("model.safetensors", **{_INDEX: "{}"}),
+    "/midtoken.json is no file": lambda folder: os.mkfifo(folder / "midtoken.json"),
+    "/tokenizer.json is no file": lambda folder: _link(folder / "tokenizer.json", "/dev/zero"),
+    "/config.json: not an object of JSON": _write("config.json", "[]"),
+    "cannot read {}/config.json: maximum recursion depth": _write("config.json", "[" * 100_000),
+    "/config.json: num_hidden_layers is 50000000, which no model has": _write(
+        "config.json", '{"text_config": {"num_hidden_layers": 50000000}}'
+    ),
+    "brings code of its own (modeling_mine.MyModelForCausalLM, auto_map": _write(
+        "config.json",
+        '{"model_type": "llama", "auto_map": {"AutoModelForCausalLM": "modeling_mine.MyModelForCausalLM"}}',
+    ),
     "outside of the folder: '/a'": _replace("model.safetensors", **{_INDEX: '{"weight_map": {"a": "/a"}}'}),
-    "outside of the folder: '7'": _replace("model.safetensors", **{_INDEX: '{"weight_map": {"a": 7}}'}),
+    f"7, which {{}}/{_INDEX} names, is missing": _replace("model.safetensors", **{_INDEX: '{"weight_map": {"a": 7}}'}),
     f"b.bin, which {{}}/{_INDEX} names, is missing": _replace(
         "model.safetensors", **{_INDEX: '{"weight_map": {"a": "b.bin"}}'}
     ),

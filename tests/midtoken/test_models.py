@@ -4,6 +4,7 @@ A refusal is one sentence.
 """
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -24,11 +25,12 @@ from tests.support.servers import find_processes, wait_until
 
 _NAME = "owner/Model-0.5B"
 _SPEC = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
+_CONFIG = (Path(__file__).parents[2] / "models/default/config.json").read_bytes()
 _LARGE = os.urandom(3_000_000)
 _SMALL = {
-    "config.json": b"{}",
-    "generation_config.json": b"",
-    "tokenizer.json": b"{ }",
+    "config.json": _CONFIG,
+    "generation_config.json": b"{}",
+    "tokenizer.json": json.dumps(_SPEC).encode(),
     "tokenizer_config.json": b'{"a": 1}',
 }
 _FILES = {**_SMALL, "model.safetensors": _LARGE}
@@ -65,6 +67,8 @@ _NAMES: dict[str, tuple[str, str, str] | None] = {
     "owner/name@refs/pr/4": ("owner/name", "", "refs/pr/4"),
     "owner/name:Name-Q4_K_M.gguf": ("owner/name", "Name-Q4_K_M.gguf", "main"),
     "owner/name:q8/Name-00001-of-00002.gguf@v1": ("owner/name", "q8/Name-00001-of-00002.gguf", "v1"),
+    **{f"owner/name:{file}": ("owner/name", file, "main") for file in ("Q8_0", "q4_k_m", "UD-IQ4_XS", "BF16")},
+    **dict.fromkeys(("owner/name:latest", "owner/name:7b", "owner/name:../Q8_0")),
     **dict.fromkeys(("owner/name:", "owner/name:x.bin", "owner/name:../x.gguf", "owner/name:/x.gguf", "name:x.gguf")),
     **dict.fromkeys(("owner/name:a/../x.gguf", "ollama:name", "ollama:owner/name", "owner/name.gguf:7b")),
     **dict.fromkeys(("./owner/name", "/owner/name", "../owner", "~/name", "name", "a/b/c", "owner/..", "C:/name")),
@@ -127,13 +131,13 @@ async def test_a_model_in_parts_comes_with_its_index_and_all_of_them(hub: Hub) -
 async def test_a_name_means_the_same_model_until_it_is_asked_for_anew(hub: Hub) -> None:
     await _fetch()
     first, num_requests = find_model(_NAME), len(hub.requests)
-    hub.repositories[_NAME].add({**_FILES, "config.json": b'{"new": 1}'})
+    hub.repositories[_NAME].add({**_FILES, "config.json": _CONFIG + b" "})
     await _fetch()
     assert (find_model(_NAME), len(hub.requests)) == (first, num_requests)
     shutil.rmtree(first)  # as by a program that frees space in the cache
     assert await _fetch_files() == _FILES
     assert find_model(_NAME) == first
-    assert (await _fetch_files(is_anew=True))["config.json"] == b'{"new": 1}'
+    assert (await _fetch_files(is_anew=True))["config.json"] == _CONFIG + b" "
     assert find_model(_NAME) != first
     assert hub.num_sent_bytes == len(_LARGE)  # what both have was downloaded once
 
@@ -176,6 +180,27 @@ async def test_of_a_gguf_model_only_the_named_file_or_all_its_parts_are_download
         await _fetch(f"{_NAME}:no.gguf")
 
 
+async def test_a_gguf_file_is_found_by_its_quantization_if_one_has_it(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made"))
+    content = write_tokenizer_gguf(
+        tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1}
+    ).read_bytes()
+    names = ("q/m-Q8_0.gguf", "m.Q4_K_M.gguf", "m.IQ4_K_M.gguf", "mmproj-Q8_0.gguf", "a-F16.gguf", "b-f16.gguf")
+    hub.repositories[_NAME] = Repository.of(dict.fromkeys(names, content))
+    for quantization, name in {"Q8_0": names[0], "q4_k_m": names[1]}.items():
+        await _fetch(f"{_NAME}:{quantization}")
+        assert (find_model(f"{_NAME}:{quantization}") / "model.gguf").readlink().name == Path(name).name
+    assert main(["models"]) == 0
+    for quantization, words in {
+        "F16": "2 files of .* F16: .*, of a-F16.gguf, b-f16.gguf$",
+        "Q2_K": "no files of ",
+    }.items():
+        with pytest.raises(ModelError, match=f"has {words}"):
+            await _fetch(f"{_NAME}:{quantization}")
+
+
 async def test_a_gguf_file_that_cannot_be_run_is_refused_when_its_first_megabytes_are_here(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +230,7 @@ def test_a_file_and_a_model_of_ollama_are_found_where_they_are(tmp_path: Path, m
 
 
 async def test_a_revision_may_have_a_slash(hub: Hub) -> None:
-    commit = hub.repositories[_NAME].add({**_FILES, "config.json": b"[]"}, "refs/pr/4")
+    commit = hub.repositories[_NAME].add({**_FILES, "config.json": _CONFIG + b" "}, "refs/pr/4")
     await _fetch(f"{_NAME}@refs/pr/4")
     assert find_model(f"{_NAME}@refs/pr/4").name == commit
     with pytest.raises(ModelError, match=r"is not on this machine yet: run midtoken models get owner/Model-0.5B"):
@@ -265,7 +290,7 @@ _REFUSALS: list[tuple[Faults | Repository, type[MidtokenError], str]] = [
     (Faults(403), ModelError, "refuses owner/Model-0.5B with status 403"),
     (Faults(429), LaunchError, "has had too many requests; try again later"),
     (Faults(503), LaunchError, "refuses owner/Model-0.5B with status 503"),
-    (Faults(body=b"<html>"), MidtokenError, "the answer of http.* cannot be read"),
+    (Faults(body=b"<html>"), MidtokenError, "the answer of http.* cannot be read .*; a network that wants you to sign"),
     (Faults(body=b"{}"), MidtokenError, "the answer of http.* cannot be read|is no hub"),
     (Faults(evil_field="sha"), ModelError, _NO_HUB),
     (Faults(evil_field="blobId"), ModelError, _NO_HUB),
@@ -281,6 +306,31 @@ _REFUSALS: list[tuple[Faults | Repository, type[MidtokenError], str]] = [
         Repository.of({**_SMALL, "adapter_model.safetensors": b"", "adapter_config.json": b""}),
         ModelError,
         "no model.safetensors; .* only as an adapter",
+    ),
+    (
+        Repository.of({"adapter_config.json": b"", "adapter_model.safetensors": b""}),
+        ModelError,
+        "config.json, but an ad",
+    ),
+    (
+        Repository.of({"params.json": b"{}", "tekken.json": b""}),
+        ModelError,
+        "config.json, but the files of Mistral's own",
+    ),
+    (
+        Repository.of({"config.json": b"{}", "tekken.json": b"", "model.safetensors": b""}),
+        ModelError,
+        "no tokenizer.json, but",
+    ),
+    (
+        Repository.of({**_FILES, "config.json": b'{"model_type": "mamba", "eos_token_id": 1}'}),
+        ModelError,
+        "models of the family 'mamba' cannot be run: |without torch, because its family is 'mamba'",
+    ),
+    (
+        Repository.of({**_FILES, "tokenizer.json": b'{"model": {"type": "Unigram"}}'}),
+        ModelError,
+        "type Unigram is not s",
     ),
     (Repository.of(_SMALL), ModelError, "owner/Model-0.5B has no model.safetensors$"),
     (Repository.of({**_FILES, "adapter_config.json": b"{}"}), ModelError, "has an adapter .adapter_config.json."),
@@ -329,6 +379,9 @@ async def test_without_a_network_what_another_program_has_downloaded_is_used(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")  # nothing listens there
     with pytest.raises(LaunchError, match=r"cannot reach http://127.0.0.1:1: .*[Cc]onnect"):
+        await _fetch()
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with pytest.raises(LaunchError, match=r"cannot reach http://127.0.0.1:1 through the proxy that HTTP_PROXY names: "):
         await _fetch()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ModelError, match=r"is not on this machine yet, and HF_HUB_OFFLINE forbids to ask"):

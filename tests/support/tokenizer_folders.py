@@ -59,7 +59,7 @@ def any_tokenizer(kind: str) -> ToyTokenizer:
     spec = spec_of(parts.pop("kind"), **parts)
     with TemporaryDirectory() as folder:
         loaded = load_tokenizer(write_folder(Path(folder), spec))
-    marks = (END, *FIM_NAMES, "<|begin_of_text|>", "<unk>", "<tool_call>")
+    marks = (END, *FIM_NAMES, "<|begin_of_text|>", "<unk>", "<tool_call>", "<s>", "</s>", "<|end|>")
     texts = [token for token in spec["added_tokens"] if token["content"] not in marks]
     plain = Tokenizer.from_str(json.dumps({**spec, "added_tokens": texts, "post_processor": None}))
     plain.no_truncation()
@@ -128,6 +128,10 @@ SPECIAL_KINDS: dict[str, dict[str, _Json]] = {
             "strategy": {"Fixed": 16}, "direction": "Left", "pad_to_multiple_of": None, "pad_id": 1, "pad_type_id": 0,
             "pad_token": "<|endoftext|>",
         },
+    },
+    "phi-3": {  # a text may look like </s>, which is text here as everywhere
+        "kind": "llama2",
+        "added": add("<s>", special=True) + add("</s>", rstrip=True) + add("<|end|>", special=True, rstrip=True),
     },
     "dropout of 0": {"kind": "qwen", "model": {"dropout": 0.0}},
 }  # fmt: skip

@@ -26,6 +26,10 @@ _NO_ROOM = {1, -2}  # what llama_decode returns if it finds no cells, or no memo
 _ERROR = 4  # of log levels
 _MAX_SAID = 8  # errors
 _ON_CPU, _ALL_LAYERS = 0, -1
+# LongRoPE has factors for texts up to an original length, and others for longer ones. llama.cpp chooses by the size of
+# the context, which has all sequences here. So it is told that there is no limit, and sequences keep to the real one.
+_LONG_ROPES = (None, "none", "longrope")  # what files say that have an original length
+_NO_LIMIT = 2**31 - 1  # tokens
 
 Logits = npt.NDArray[np.float32]  # [num_rows, vocab_size]
 
@@ -67,14 +71,24 @@ class Llama:
         devices = _find_devices(device)
         if devices is not None:
             options.devices = ctypes.cast(devices, ctypes.c_void_p)
-        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), options)
-        if not self.model:
-            raise ModelError(f"llama.cpp cannot read it: {_explain()}")
+        self._load(path, options)
+        length: int = llama_cpp.llama_model_n_ctx_train(self.model)
+        scaling = f"{self.read_metadata('general.architecture')}.rope.scaling."
+        original = self.read_metadata(key := f"{scaling}original_context_length")
+        if original and self.read_metadata(f"{scaling}type") in _LONG_ROPES:
+            length = min(length, int(original))
+            options.kv_overrides = _override(key, _NO_LIMIT)
+            llama_cpp.llama_model_free(self.model)
+            self._load(path, options)
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
         self.window: int = llama_cpp.llama_model_n_swa(self.model)  # of layers that do not see all; 0 without them
-        length: int = llama_cpp.llama_model_n_ctx_train(self.model)
         self.max_tokens = min(length, self.window - 1) if self.window else length  # what a window passes is dropped
+
+    def _load(self, path: Path, options: Any) -> None:  # llama_cpp has no types here
+        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), options)
+        if not self.model:
+            raise ModelError(f"llama.cpp cannot read it: {_explain()}")
 
     def open_context(self, num_cells: int, num_threads: int) -> None:
         """Makes the context. Raises ModelError if there is no memory for it."""
@@ -190,6 +204,14 @@ class _Batch:
 
 def _point(array: npt.NDArray[Any], kind: Any) -> Any:  # ctypes
     return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+
+
+def _override(key: str, value: int) -> Any:  # ctypes
+    """One number of the file's metadata is another one. The list ends with an empty key."""
+    overrides = (llama_cpp.llama_model_kv_override * 2)()
+    overrides[0].tag, overrides[0].key = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_INT, key.encode()
+    overrides[0].value.val_i64 = value
+    return overrides
 
 
 def _explain() -> str:

@@ -3,7 +3,6 @@
 import math
 import platform
 import time
-import unicodedata
 from pathlib import Path
 
 import llama_cpp
@@ -11,8 +10,7 @@ import numpy as np
 
 from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
-from inference.healing.heal_point import encode_text
-from inference.healing.loaded_tokenizer import LoadedTokenizer, check_ids, iter_sample, load_tokenizer
+from inference.healing.loaded_tokenizer import LoadedTokenizer, check_ids, load_tokenizer
 from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.model.folder_file import read_folder_file
@@ -78,7 +76,7 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
     recall = find_recall(config.graph_dir)
     trial = f"row cost {fit.num_threads} {config.device} {platform.node()} {files}"
-    if recall(f"tree {config.device} {files}", lambda: _compare_tree(model))["difference"] > _MAX_DIFFERENCE:
+    if not recall(f"tree {config.device} {files}", lambda: _compare_tree(model))["difference"] <= _MAX_DIFFERENCE:
         raise ModelError("llama.cpp computes other logits for a token in a tree than in a text")
     model.row_cost = recall(trial, lambda: {"row_cost": _measure_row_cost(model)}, not is_busy())["row_cost"]
     return LoadedModel(
@@ -97,8 +95,11 @@ def _compare_tree(model: GgufModel) -> dict[str, float]:
     [ours] = model.forward([Part(cache, tree)])
     theirs = [model.forward([Part(model.new_cache(len(ids)), TokenTree(text))])[0][0] for text in texts]
     kept = np.isfinite(ours[0].logits)
+    spreads = model.copy_logits(theirs)[:, kept].std(axis=1)
+    if not spreads.all():
+        raise ModelError("its logits are the same for all tokens, so its weights are not those of a trained model")
     gaps = (model.copy_logits(ours) - model.copy_logits(theirs))[:, kept]
-    return {"difference": float((gaps.std(axis=1) / model.copy_logits(theirs)[:, kept].std(axis=1)).max())}
+    return {"difference": float((gaps.std(axis=1) / spreads).max())}
 
 
 def _measure_row_cost(model: GgufModel) -> float:
@@ -115,14 +116,10 @@ def _measure_row_cost(model: GgufModel) -> float:
 
 
 def _check_tokens(llama: Llama, config: EngineConfig, tokenizer: LoadedTokenizer) -> None:
-    """Raises ModelError if llama.cpp makes other tokens of a text.
-
-    It normalizes nothing, and some of its patterns split at combining marks where the model's own do not.
-    """
-    file = read_tokenizer_file(config.model_dir)
-    for sample in iter_sample(file):
-        text = "".join([c for c in tokenizer.encoder.normalize(sample) if unicodedata.category(c)[0] != "M"])
-        check_ids(file.tokenizer, encode_text(tokenizer.encoder, text), tuple(llama.encode(text)), "llama.cpp")
+    """Raises ModelError if llama.cpp makes other tokens of a text."""
+    library = read_tokenizer_file(config.model_dir).tokenizer
+    for text, ids in tokenizer.sample:
+        check_ids(library, ids, tuple(llama.encode(text)), "llama.cpp")
 
 
 def _find_fit(llama: Llama, num_threads: int | None) -> Fit:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import tempfile
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from pathlib import Path
 from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.healing.vocabulary_file import read_object
 from inference.model.language_model import LoadedModel
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
@@ -30,7 +30,7 @@ from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.session import open_session
 from inference.model.onnx.trial import StoredWeights, check_model
 from inference.model.onnx.weights import Precision, Weights
-from inference.model_folder import find_weight_files
+from inference.model_folder import find_weight_files, read_object
 
 _TEMPORARY = (tempfile.gettempdir(), "/dev/shm")  # where a model is converted that cannot be kept
 _log = logging.getLogger(__name__)
@@ -57,8 +57,10 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     fit = find_fit(config.dtype, config.num_threads, decoder, find_memory(), find_trial)
     config = dataclasses.replace(config, dtype=fit.dtype, num_threads=fit.num_threads)
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
+    model = load_decoder(config, decoder, sampler)
+    gc.collect()  # what has converted the weights has cycles, and the files are mapped as long as they exist
     return LoadedModel(
-        load_decoder(config, decoder, sampler),
+        model,
         tokenizer,
         str(fit),
         lambda name, measure: recall(f"{files} {fit.dtype} {name}", measure),

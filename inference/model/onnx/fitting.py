@@ -10,7 +10,7 @@ import math
 import os
 import platform
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,8 @@ _MAX_MEMORY_SHARE = 0.5
 _MIN_GAIN = 1.2  # of more threads, or of fewer bits
 _NUM_TRIAL_WEIGHTS = 2**26  # more than a cache has room for
 _NUM_RUNS = 8
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+# Where a group's limit is, by the controllers that a line of /proc/self/cgroup names: versions 2 and 1 of cgroups.
+_LIMITS = {"": ("", "memory.max"), "memory": ("memory", "memory.limit_in_bytes")}
 
 Trial = dict[str, float]  # "BITS THREADS" -> seconds
 
@@ -75,13 +76,24 @@ def find_fit(
     return Fit(dtype, best, reason)
 
 
-def find_memory() -> int:
+def find_memory(root: Path = Path("/")) -> int:
     """The bytes of memory that this process may use; of a system that does not say, more than there are."""
     if not hasattr(os, "sysconf"):
         return 2**62
-    limit = _CGROUP_LIMIT.read_text().strip() if _CGROUP_LIMIT.exists() else "max"
     num_bytes: int = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return num_bytes if limit == "max" else min(num_bytes, int(limit))
+    return min([num_bytes, *_iter_limits(root)])
+
+
+def _iter_limits(root: Path) -> Iterator[int]:
+    """The limits of the process's group and of those above it. A container may see its own as the uppermost."""
+    groups = root / "proc/self/cgroup"
+    for line in groups.read_text().splitlines() if groups.exists() else ():
+        _, controllers, path = line.split(":", 2)
+        place, name = _LIMITS.get(controllers, ("", ""))
+        for group in (Path(path), *Path(path).parents):
+            file = root / "sys/fs/cgroup" / place / group.relative_to("/") / name
+            if file.is_file() and (limit := file.read_text().strip()).isdigit():
+                yield int(limit)
 
 
 def count_cores() -> int:

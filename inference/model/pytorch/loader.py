@@ -19,7 +19,6 @@ import transformers
 from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
 from inference.errors import MidtokenError, ModelError, name_some, refuse
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.healing.vocabulary_file import read_object
 from inference.model.language_model import LoadedModel
 from inference.model.pytorch.attention import AttentionKernel
 from inference.model.pytorch.device import can_run_kernels, is_out_of_memory, refusing_when_out_of_memory
@@ -27,6 +26,7 @@ from inference.model.pytorch.forward_check import check_forward_pass, find_max_t
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, register_attention
+from inference.model_folder import read_object
 
 # Settings that would give wrong logits without an error, at least in long texts.
 _SETTINGS = {

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from inference.errors import ModelError
+from inference.errors import InvalidRequestError, ModelError
 from inference.healing.heal_point import encode_text, find_heal_point
-from inference.healing.loaded_tokenizer import find_start_ids, load_tokenizer
+from inference.healing.loaded_tokenizer import build_text_encoder, find_start_ids, load_tokenizer
+from inference.healing.tokenizer_file import parse_tokenizer_file
+from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET
 from tests.support.tokenizer_folders import BYTE_LEVEL, add, any_tokenizer, sequence, spec_of, split, write_folder
 from trie_cache.vocabulary import Vocabulary
 
@@ -88,11 +90,23 @@ _WAITING = (  # for a letter that completes a word, a further sign of a run, the
 )
 
 
-@pytest.mark.parametrize("use_regex", [True, False])
+_CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_NEXT_STEPS: dict[str, list[Any]] = {  # after one that splits by a pattern
+    "bytes": [BYTE_LEVEL],
+    "gpt2": [{**BYTE_LEVEL, "use_regex": True}],
+    "cl100k": [split(_CL100K), BYTE_LEVEL],
+    "digits": [_DIGITS, {**BYTE_LEVEL, "use_regex": True}],
+}
+
+
+@pytest.mark.parametrize("next_steps", ["bytes", "gpt2", "cl100k"])
 @pytest.mark.parametrize("pattern", _WAITING)
-def test_a_pattern_that_joins_what_is_further_back_is_refused(pattern: str, use_regex: bool, tmp_path: Path) -> None:
+def test_a_pattern_that_joins_what_is_further_back_is_refused(pattern: str, next_steps: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"moves the boundaries|takes for settled"):
-        load_tokenizer(write_folder(tmp_path, _build_spec(pattern, use_regex)))
+        load_tokenizer(write_folder(tmp_path, _build_spec(pattern, next_steps)))
 
 
 _ATOMS = st.sampled_from([*"ab1-=. \n", "return", "0x", "://", r"\s", r"\S", r"\w", r"\d", "[a-f]", "[^ab]", r"\p{L}"])
@@ -102,32 +116,46 @@ _TEXTS = st.lists(st.sampled_from([*"ab1-=. \n", "ret", "urn", "0x", ":/", "/", 
 
 
 @settings(phases=(Phase.explicit, Phase.generate))  # to shrink takes minutes
-@given(parts=_PATTERNS, texts=st.lists(_TEXTS, min_size=30, max_size=30), use_regex=st.booleans())
+@given(parts=_PATTERNS, texts=st.lists(_TEXTS, min_size=30, max_size=30), next_steps=st.sampled_from([*_NEXT_STEPS]))
 def test_a_tokenizer_with_any_pattern_keeps_right_tokens_or_is_refused(
-    parts: list[list[tuple[str, str]]], texts: list[list[str]], use_regex: bool
+    parts: list[list[tuple[str, str]]], texts: list[list[str]], next_steps: str
 ) -> None:
     pattern = "|".join("".join(map("".join, alternative)) for alternative in parts)
     with TemporaryDirectory() as folder:
         try:
-            encoder = load_tokenizer(write_folder(Path(folder), _build_spec(pattern, use_regex))).encoder
+            encoder = load_tokenizer(write_folder(Path(folder), _build_spec(pattern, next_steps))).encoder
         except ModelError:
             return
     for text in map("".join, texts):
         ids = encode_text(encoder, text)
         for cut in range(1, len(text)):
             kept_ids = find_heal_point(encoder, text[:cut]).kept_ids
-            assert ids[: len(kept_ids)] == kept_ids, (pattern, text[:cut])
+            assert ids[: len(kept_ids)] == kept_ids, (pattern, next_steps, text[:cut])
 
 
-def _build_spec(pattern: str, use_regex: bool) -> Any:
-    return spec_of("qwen", pre_tokenizer=sequence(split(pattern), {**BYTE_LEVEL, "use_regex": use_regex}))
+def _build_spec(pattern: str, next_steps: str) -> Any:
+    return spec_of("qwen", pre_tokenizer=sequence(split(pattern), *_NEXT_STEPS[next_steps]))
+
+
+def test_a_panic_of_the_library_is_an_error_of_the_tokenizer_and_of_the_text(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="the tokenizers library fails on a text"):  # on the sample
+        load_tokenizer(write_folder(tmp_path, _build_spec("(a+)+!", "bytes")))
+    for spec in (_build_spec("(z+)+!", "bytes"), spec_of("llama2", pre_tokenizer=split("(z+)+!"))):
+        encoder = build_text_encoder(parse_tokenizer_file(spec))
+        assert encode_text(encoder, "z z!")
+        with pytest.raises(ModelError, match="the tokenizers library fails on a text"):
+            find_heal_point(encoder, "z" * 60 + " ")
 
 
 def test_a_byte_without_a_token_is_named_if_a_text_can_have_it(tmp_path: Path) -> None:
     spec = spec_of("gpt2")
     model = spec["model"]
-    del model["vocab"]["ÿ"]
-    assert load_tokenizer(write_folder(tmp_path, spec)).encoder.encode("ÿ".encode())
+    for byte in (0xC0, 0xC1, 0xF1, *range(0xF5, 0x100)):  # which StarCoder2's has not
+        del model["vocab"][BYTE_LEVEL_ALPHABET[byte]]
+    encoder = load_tokenizer(write_folder(tmp_path, spec)).encoder
+    assert encode_text(encoder, "ÿ \ue0b0 \U000fffff")
+    with pytest.raises(InvalidRequestError, match="the text has a character that the model's vocabulary cannot spell"):
+        find_heal_point(encoder, "x = '\U00040000' + ")
     model["vocab"] = {piece: token_id for piece, token_id in model["vocab"].items() if "Ã" not in piece}
     model["merges"] = [pair for pair in model["merges"] if "Ã" not in "".join(pair)]
     with pytest.raises(ModelError, match="vocab has no token 'Ã' for the byte 0xC3"):

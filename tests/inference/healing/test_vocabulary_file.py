@@ -12,9 +12,9 @@ from inference.healing.vocabulary_file import (
     BYTE_LEVEL_ALPHABET,
     iter_steps,
     read_added_tokens,
-    read_object,
     read_vocabulary,
 )
+from inference.model_folder import read_object
 from trie_cache.vocabulary import Vocabulary
 
 _Json = Any  # the content of a file
@@ -179,6 +179,9 @@ def test_an_added_token_is_a_control_token_if_it_looks_like_one_or_the_file_says
     for special in (False, True):
         spec = {"added_tokens": [{"id": 3, "content": content, "special": special} for content in contents]}
         assert {each.is_control for each in read_added_tokens(spec)} == {is_control or special}
+    specials = {"<s>": True, "</s>": False, "</b>": False}  # Phi-3's first two
+    spec = {"added_tokens": [{"id": 3, "content": each, "special": specials[each]} for each in specials]}
+    assert [each.is_control for each in read_added_tokens(spec)] == [True, True, False]
 
 
 def test_the_flags_that_are_set_are_named() -> None:

@@ -1,11 +1,13 @@
 """The engine in front of a server of llama.cpp's kind: what it sends, and what becomes of failures and endings."""
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from shutil import copyfile
 from typing import Any, cast
 
 import pytest
@@ -257,6 +259,22 @@ def test_what_cannot_be_used_is_found_at_the_start(
     server.change(**faults)
     with pytest.raises(ModelError, match=words):
         _load("http://127.0.0.1:9" if path == "9" else f"{server.url}{path}")
+
+
+def test_a_server_that_composes_no_characters_has_the_model_of_a_tokenizer_that_does(
+    server: FakeLlamaServer, tmp_path: Path
+) -> None:
+    """As llama.cpp's with Qwen's coders. Which characters it is sent as is decided here: it gets tokens."""
+    for name in ("config.json", "tokenizer_config.json"):
+        copyfile(_FOLDER / name, tmp_path / name)
+    spec = json.loads((_FOLDER / "tokenizer.json").read_text())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(spec | {"normalizer": {"type": "NFC"}}))
+    config = EngineConfig(tmp_path, engine_url=server.url, fill_in_layout="none")
+    with closing(load_remote_engine(config)) as engine:
+        assert complete(engine, CompletionRequest(_NOD, max_tokens=2)).text
+    server.extra_token = True
+    with pytest.raises(ModelError, match="makes other tokens of"):
+        load_remote_engine(config)
 
 
 def _find_documents(several: RemoteEngine, server: FakeLlamaServer) -> Iterator[str]:

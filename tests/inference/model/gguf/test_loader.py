@@ -3,11 +3,12 @@
 import gc
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from shutil import copyfile
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -270,17 +271,46 @@ _REFUSED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]], str]] = {
 }  # fmt: skip
 
 
-def _write_family(folder: Path, family: str, values: dict[str, Any], layer: dict[str, tuple[int, ...]]) -> Path:
+def _write_family(
+    folder: Path,
+    family: str,
+    values: dict[str, Any],
+    layer: dict[str, tuple[int, ...]],
+    others: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+) -> Path:
     """A tiny model with random weights, of a family that llama.cpp knows, with the tokenizer of the default model."""
     encoder = "enc." * (family == "t5encoder")
     shapes = {"token_embd.weight": (32, 8192), f"{encoder}output_norm.weight": (32,)}
-    shapes |= {f"{encoder}blk.0.{name}": shape for name, shape in layer.items()}
+    shapes |= {f"{encoder}blk.0.{name}": shape for name, shape in layer.items()} | dict(others)
     spec = json.loads((_DEFAULT / "tokenizer.json").read_text())
     write_random_gguf(folder / "tiny.gguf", family, spec, _SIZES | values, shapes)
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         copyfile(_DEFAULT / name, folder / name)
     (folder / "model.gguf").symlink_to(folder / "tiny.gguf")
     return folder
+
+
+def test_scaled_positions_do_not_depend_on_the_room_for_other_sequences(tmp_path: Path) -> None:
+    """llama.cpp chooses the factors of LongRoPE by the size of the context, which is that of all sequences here."""
+    values = {"rope.scaling.type": "longrope", "rope.scaling.original_context_length": 1024}
+    factors = {f"rope_factors_{name}.weight": (8,) for name in ("long", "short")}
+    folder = _write_family(tmp_path, "llama", values, _LAYER, factors)
+    few, many = (load_model(EngineConfig(folder, max_context_tokens=each)).model for each in (16, 1024))
+    assert (few.max_tokens, many.max_tokens) == (1024, 1024)
+    text = tuple(np.random.default_rng(0).integers(8, 8000, 100).tolist())
+    np.testing.assert_allclose(_read(few, text)[1], _read(many, text)[1], atol=0.01)
+
+
+def test_a_model_that_predicts_all_tokens_alike_is_refused(tmp_path: Path) -> None:
+    (folder := tmp_path / "constant").mkdir()
+    for path in _DEFAULT.glob("*.json"):
+        copyfile(path, folder / path.name)
+    weights = load_file(_DEFAULT / "model.safetensors")
+    weights["model.norm.weight"][:] = 0
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    write_gguf(folder, folder / "model.gguf", Precision.F32)
+    with pytest.raises(ModelError, match="its logits are the same for all tokens"):
+        load_model(EngineConfig(folder))
 
 
 @pytest.mark.parametrize("family", _REFUSED)

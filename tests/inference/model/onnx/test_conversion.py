@@ -1,4 +1,5 @@
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -6,8 +7,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from inference.config import EngineConfig
 from inference.errors import ModelError
-from inference.model.onnx.conversion import find_folder_obstacle
+from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
 from tests.support.decoder_folders import change_config, write_decoder
 from tests.support.onnx_folder import load_folder
 
@@ -33,6 +35,15 @@ def test_a_folder_that_is_not_served_is_refused_with_the_reason(
     assert find_folder_obstacle(tmp_path) is None
     change(tmp_path)
     assert re.search(reason, find_folder_obstacle(tmp_path) or "")
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="Linux")
+def test_once_a_model_is_converted_the_files_of_its_weights_take_no_memory(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(_DEFAULT_MODEL, folder)
+    loaded = load_onnx_model(EngineConfig(folder, dtype="int8", graph_dir=tmp_path / "graphs"))
+    assert str(folder) not in Path("/proc/self/maps").read_text()
+    del loaded
 
 
 def test_weights_that_do_not_fit_are_refused_with_the_folder(tmp_path: Path) -> None:

@@ -78,6 +78,25 @@ def test_a_trial_takes_time_for_each_number_of_bits_and_threads() -> None:
     assert 0 < find_memory() < 2**62
 
 
+@pytest.mark.parametrize(
+    ("group", "limits", "expected"),
+    [
+        ("0::/user.slice/mine", {"user.slice/memory.max": "7000", "user.slice/mine/memory.max": "max"}, 7000),
+        ("0::/", {"memory.max": "6000"}, 6000),
+        ("1:cpu:/\n4:memory:/a/b", {"memory/a/memory.limit_in_bytes": "5000", "memory/memory.limit_in_bytes": "9"}, 9),
+        ("4:memory:/docker/123", {"memory/memory.limit_in_bytes": "4000"}, 4000),  # a container sees its own at the top
+    ],
+)
+def test_the_limits_of_both_kinds_of_groups_are_seen(
+    group: str, limits: dict[str, str], expected: int, tmp_path: Path
+) -> None:
+    files = {"proc/self/cgroup": group, **{f"sys/fs/cgroup/{name}": limit for name, limit in limits.items()}}
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{content}\n")
+    assert find_memory(tmp_path) == expected
+
+
 def test_a_result_is_kept_and_one_that_is_damaged_is_measured_again(tmp_path: Path) -> None:
     counts: list[int] = []
 
