@@ -34,7 +34,7 @@ class Server:
         self.num_starts += 1
         await self.is_up.wait()
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)  # as if it were raised for the first time
         return self.backend
 
     @property

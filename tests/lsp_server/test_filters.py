@@ -1,5 +1,7 @@
 """What is left of the model's text, and that it does not repeat the text around the cursor."""
 
+import re
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -115,8 +117,11 @@ _CALLS = st.recursive(
 
 
 def _find_closers(line: str) -> str | None:
-    """What an editor has inserted after a line that is being typed; None where brackets or quotes are wrong."""
-    closers, chars = list[str](), iter(line)
+    """What an editor has inserted after a line that is being typed; None where brackets or quotes are wrong.
+
+    An apostrophe between two letters begins no string.
+    """
+    closers, chars = list[str](), iter(re.sub(r"(?<=\w)'(?=\w)", "", line))
     for char in chars:
         if closers and closers[-1] in "\"'":
             if char == "\\":
