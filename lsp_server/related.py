@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from lsp_server.context import Context, replace_surrogates
 from lsp_server.documents import Document
-from lsp_server.privacy.detectors import looks_random
+from lsp_server.privacy.surprise import is_random
 
 _MAX_LINES = 6  # of a declaration whose brackets are closed on a later line
 _MAX_CHARS = 160
@@ -42,7 +42,7 @@ def find_declarations(lines: Sequence[str]) -> list[Declaration]:
     found: dict[str, Declaration] = {}
     for number, line in enumerate(lines):
         match = _DECLARATION.match(line) or _CONSTANT.match(line) or _ATTRIBUTE.match(line)
-        if match is not None and match[1] not in found and not looks_random(match[1]):
+        if match is not None and match[1] not in found and not is_random(match[1]):
             found[match[1]] = Declaration(match[1], _read_text(lines, number))
     return list(found.values())
 
