@@ -37,7 +37,7 @@ _OTHERS = "token|jwt|bearer|cookie|session|salt|auth|login|connect|credential"
 _SHORT_OTHERS = "key|auth|pw|sig|otp|pin|dsn|pdo"
 _NAME = re2.compile(rf"[\pL\pN_.$-]*(?i:{_PASSWORDS}|{_SHORT_PASSWORDS}|{_OTHERS}|{_SHORT_OTHERS})[\pL\pN_.$-]*")
 # How such a name ends. Words after that, but those of _LABEL, do not matter.
-_END = r"(?i:s?)\d*(?P<rest>[^a-z].*)?$"
+_END = r"(?i:s?)\d*(?P<rest>[^a-zA-Z].*|(?<![A-Z])[A-Z].*)?$"
 _PASSWORD = re.compile(rf"(?:(?i:{_PASSWORDS}|(?<![^\W_])(?:{_SHORT_PASSWORDS}))|[A-Z]PASS|[a-z]P(?:ass|w)){_END}")
 _OTHER_NAME = re.compile(
     rf"(?:(?i:{_OTHERS}|getconnection|authorization|(?<![^\W_])(?:{_SHORT_OTHERS}))|[a-z](?:Key|Auth)){_END}"
@@ -60,25 +60,25 @@ _LITERAL = (
     r"|\"\"\"(.+?)(?:\"\"\"|\Z)|'''(.+?)(?:'''|\Z)"
     r"|[rR][\"'][\w-]{0,16}[(\[{]([^\n]*?)[)\]}][\w-]{0,16}[\"']"  # C++, R
     r"|\#{1,4}\"(.*?)\"\#"  # Rust, Swift
-    r"|(?:%[qQwW]?[(\[{<|!/]|\bqq?\{)([^\n]*?)[)\]}>|!/]"  # Ruby, Perl
+    r"|(?:%[qQwW]?[(\[{<]|\bqq?\{)([^\n]*?)[)\]}>]"  # Ruby, Perl
     r"|<!\[CDATA\[(.*?)\]\]>"
     r"|\[=*\[([^\]\[\"'\n]*?)\]=*\]"  # Lua
-    r"|\$\w*\$([^$\n]+)\$\w*\$"  # PostgreSQL
+    r"|\$\w*\$([^\n]+?)\$\w*\$"  # PostgreSQL
     r"|<<[-~<]?\s?[\"']?\w+[\"']?[^\n]*\n[ \t]*([^\n]+)"  # what lines follow, up to a word
     r"|>([^<>\n{}()]{2,})</"
     r"|\"((?:[^\"\\\n]|\\.)*)\"?|'((?:[^'\\\n]|\\.)*)'?|`([^`\n]*)`?"
 )
 _LIFETIME = r"[&<]'[a-z]\w*"
 _PIECE = re.compile(
-    rf"(?P<glue>{_LIFETIME}|</?[A-Za-z][\w:.-]*|[&!]\w+(?=[ \t])|[bBfFrRuUlLN@$]{{1,2}}(?=[\"'`]))|{_LITERAL}"
+    rf"(?P<glue>{_LIFETIME}|</?[A-Za-z][\w:.-]*|[&!]\w+(?=[ \t])|[bBfFrRuUlLN@$]{{1,2}}(?=\#*[\"'`]))|{_LITERAL}"
     r"|(?P<line>[ \t\r]*\n\s*)|(?P<blank>[ \t]+)|(?P<word>[^\W_][\w.!]*|_\w*)|(?P<mark>==+|=>|:=|\?\?=?|\?:|\|\||->|<-|&&|\S)",
     re.DOTALL,
 )
 # Words that may stand between a name and its value.
 _NEUTRAL = re.compile(
-    r"(?i)(?:default\w*|value|val|str|string|text|bytes?|secure\w*|secret\w*|field|some|ok|new|from|of|to_?string|as|is|set"
+    r"(?i)(?:\w+[.:]+)*(?:default\w*|value|val|str|string|text|bytes?|secure\w*|secret\w*|field|some|ok|new|from|of|to_?string|as|is|set"
     r"|var|let|const|static|n?varchar\w*|char|or|by|lazy|b64decode|password|passwd|optional|bearer|basic|token|identified"
-    r"|with|toowned|to_owned|into|convertto-securestring)(?:[.:]+\w+)?!?"
+    r"|with|toowned|to_owned|into|convertto)(?:[.:]+\w+)?!?"
 )
 _JOINS = frozenset(
     [
@@ -112,7 +112,7 @@ _PAIRS, _LISTS = frozenset(["=", ":", "=>", ":="]), frozenset(["{", ",", "(", "[
 _IS_KEY = re.compile(r"\s*(?::(?!:)|=>|=(?!=))")
 _VALUE = re.compile(r"(?i)(?:default|value|val)\w*")
 _NEXT = re.compile(r"[\"'<-]*(?:value|default|string|val)\b|[.+|&=]|\?[?:]")
-_MAX_REACH, _MAX_PIECES = 400, 60
+_MAX_REACH, _MAX_PIECES = 400, 40
 
 # A value without quotes, and what may be between it and the name.
 _BARE = re.compile(
@@ -132,18 +132,18 @@ _TEMPLATE = re.compile(
 _PROSE = re.compile(
     r"(?i)(?:^|\s)(?:the|your?|an?|is|to|of|for|must|not|enter|and|no|or|be|at|use|with|in)(?:\s|$)|\(\)"
 )
-_PATH = re.compile(r"[.~]{0,2}/|.*://|[,;:)\] ]")
+_PATH = re.compile(r"[.~]{0,2}/|.*://|[,;:)\] ]|[A-Za-z@.-]+(?:/[A-Za-z.-]+)+$")
 _CODE = re.compile(
     r".*(?:[(){}\[\],;]|:$)|[A-Z][A-Z0-9]*_[A-Z0-9_]+$"
     r"|(?:[a-z]*(?:int|float|utf|sha|md|base|str|arg|pass\w*|secret|token|key)|[a-z])\d+\w*$"
 )
 _UNMARKED = re.compile(r"(?=.*[\d!@#$])[^\s\"'`:]+")  # `password "…"`
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z_.]*")
-_NO_TOKEN = re.compile(r"[\s\\(){}\[\]<>,;]|^0x")
+_NO_TOKEN = re.compile(r"[\s\\(){}\[\]<>,;]|^0x|://")
 _KIND = re.compile(
     r"(?i)(?:yes|no|true|false|none|null|str(?:ing)?|func(?:tion)?|object|undefined|number|bool(?:ean)?)$"
 )
-_RULED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)(?=.*[!@#$])\w[\w!@#$^&*?.+-]{7,}")
+_RULED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)(?=.*[!@#$]|(?:.*[A-Za-z]\d[a-z]){2})\w[\w!@#$^&*?.+-]{7,}")
 _MAX_READ_CHARS = 200  # of a name or a value: these tell what it is
 
 # Passwords that no name is beside.
@@ -151,7 +151,7 @@ _PLACES = tuple(
     (is_typed, re2.compile(place))
     for is_typed, place in (
         (True, r"[a-zA-Z][\w+.-]*://[^\s/:@\"'`<>]*:([^\s\"'`<>]+)@"),
-        (True, r"\w:([^\s:/@\"'`<>]+)@(?:tcp|udp|unix|\()"),
+        (True, r"\w:([^\s:@\"'`<>]+)@(?:tcp|udp|unix)?\("),
         (True, r"jdbc:oracle:\w+:[^/\s\"']+/([^@\s\"']+)@"),
         (
             False,
@@ -207,7 +207,7 @@ def _find_values(name: _Name) -> Iterator[Span]:
     bare = _find_bare(name, before)
     if bare is not None:
         yield bare
-    start, limit = name.end, name.end + _MAX_REACH
+    start, limit = name.end, name.end + _MAX_REACH // (1 if name.is_password else 2)
     if is_key:
         start = text.index(before[-1], start) + 1
     elif quote:
@@ -275,7 +275,8 @@ def _iter_literals(
             if found in "([{":
                 depth += 1
                 if number == 0 and found in "([" and not is_key:
-                    is_next = found == "(" and _SETTER.fullmatch(name.beginning) is not None
+                    is_short = len(name.name) - len(name.beginning) <= 4  # `t.pass("…")` of a test
+                    is_next = found == "(" and not is_short and _SETTER.fullmatch(name.beginning) is not None
             elif found in ")]}":
                 depth -= 1
                 if depth < 0 and not (
