@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import re2
 
-from lsp_server.privacy.surprise import is_random
+from lsp_server.privacy.surprise import RANDOM_BITS, is_random
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,13 +28,13 @@ class Span:
 # Names of passwords in any language, those of other secrets, and those that are no word unless something is before them.
 _PASSWORDS = (
     r"passw(?:or)?d|passwort|passphrase|passcode|pswd|pwd|secret|(?:api|access|private|secret)[_.-]?key"
-    r"|requirepass|masterauth|identified\s+by|kennwort|contrase(?:ñ|n)a|mot_?de_?passe|palavra_?passe|senha|wachtwoord|lösenord|losenord"
+    r"|requirepass|masterauth|identified\s+by|kennwort|contrase(?:ñ|n|ny)a|mot_?de_?passe|palavra_?passe|senha|wachtwoord|l[öo]senord(?:et)?|secret[ao]|passord"
     r"|salasana|adgangskode|jelszó|jelszo|lozinka|slaptažodis|hasło|şifre|geheim|секрет|пароль|密码|密碼|口令|パスワード"
     r"|비밀번호|암호|סיסמה|كلمة_?المرور|पासवर्ड|mật_?khẩu|mat_?khau"
 )
-_SHORT_PASSWORDS = "pass|pw|mdp|clave|heslo|haslo|geslo|sifre|parol|parola|parool"
+_SHORT_PASSWORDS = "pass|pw|psk|mdp|clave|heslo|haslo|geslo|sifre|parol[ae]?|parool"
 _OTHERS = "token|jwt|bearer|cookie|session|salt|auth|login|connect|credential"
-_SHORT_OTHERS = "key|auth|pw|sig|otp|pin|dsn|pdo"
+_SHORT_OTHERS = "[a-z]+pw|key|auth|pw|sig|otp|pin|dsn|pdo"
 _NAME = re2.compile(rf"[\pL\pN_.$-]*(?i:{_PASSWORDS}|{_SHORT_PASSWORDS}|{_OTHERS}|{_SHORT_OTHERS})[\pL\pN_.$-]*")
 # How such a name ends. Words after that, but those of _LABEL, do not matter.
 _END = r"(?i:s?)\d*(?P<rest>[^a-zA-Z].*|(?<![A-Z])[A-Z].*)?$"
@@ -64,14 +64,14 @@ _LITERAL = (
     r"|<!\[CDATA\[(.*?)\]\]>"
     r"|\[=*\[([^\]\[\"'\n]*?)\]=*\]"  # Lua
     r"|\$\w*\$([^\n]+?)\$\w*\$"  # PostgreSQL
-    r"|<<[-~<]?\s?[\"']?\w+[\"']?[^\n]*\n[ \t]*([^\n]+)"  # what lines follow, up to a word
+    r"|<<[-~]?\s?[\"']?[A-Za-z]\w*[\"']?[^\n]*\n[ \t]*([^\n]+)"  # what lines follow, up to a word
     r"|>([^<>\n{}()]{2,})</"
     r"|\"((?:[^\"\\\n]|\\.)*)\"?|'((?:[^'\\\n]|\\.)*)'?|`([^`\n]*)`?"
 )
 _LIFETIME = r"[&<]'[a-z]\w*"
 _PIECE = re.compile(
     rf"(?P<glue>{_LIFETIME}|</?[A-Za-z][\w:.-]*|[&!]\w+(?=[ \t])|[bBfFrRuUlLN@$]{{1,2}}(?=\#*[\"'`]))|{_LITERAL}"
-    r"|(?P<line>[ \t\r]*\n\s*)|(?P<blank>[ \t]+)|(?P<word>[^\W_][\w.!]*|_\w*)|(?P<mark>==+|=>|:=|\?\?=?|\?:|\|\||->|<-|&&|\S)",
+    r"|(?P<line>[ \t\r]*\n\s*)|(?P<blank>[ \t]+)|(?P<word>[^\W_][\w.!]*|_\w*)|(?P<mark><<<|==+|=>|:=|\?\?=?|\?:|\|\||->|<-|&&|\S)",
     re.DOTALL,
 )
 # Words that may stand between a name and its value.
@@ -116,8 +116,9 @@ _MAX_REACH, _MAX_PIECES = 400, 40
 
 # A value without quotes, and what may be between it and the name.
 _BARE = re.compile(
-    r"""(?:\\*["'`]?[\])}>]{0,2}(?P<mark>[ \t]*(?:[:?+]?==?>?|:-?|<-)[ \t]*)(?:[|>][+-]?\d?[ \t]*)?(?:\n[ \t]+)?(?:[&!][\w!:-]*[ \t]+)?
-      |(?P<pair>["']?,?\s+["']?value["']?\s*[=:]\s*)|[ \t]+(?:is[ \t]+)?)
+    r"""(?:(?P<pair>["']?[,:]?\s+["']?(?:value|default)["']?\s*[=:]\s*)
+      |\\*["'`]?[\])}>]{0,2}(?P<mark>[ \t]*(?:[:?+]?==?>?|:-?|<-)[ \t]*)(?:[|>][+-]?\d?[ \t]*)?(?:\n[ \t]+)?(?:[&!][\w!:-]*[ \t]+)?
+      |[ \t]+(?:is[ \t]+)?)
       (?:(?P<scheme>(?i:bearer|basic|token|digest|apikey|session))[ \t=]+)?(?P<value>[^\s"'`<>=][^\s"'`<>]*)""",
     re.VERBOSE,
 )
@@ -141,9 +142,10 @@ _UNMARKED = re.compile(r"(?=.*[\d!@#$])[^\s\"'`:]+")  # `password "…"`
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z_.]*")
 _NO_TOKEN = re.compile(r"[\s\\(){}\[\]<>,;]|^0x|://")
 _KIND = re.compile(
-    r"(?i)(?:yes|no|true|false|none|null|str(?:ing)?|func(?:tion)?|object|undefined|number|bool(?:ean)?)$"
+    r"(?i)(?:0x[0-9a-f]{1,8}|yes|no|true|false|none|null|str(?:ing)?|func(?:tion)?|object|undefined|number|bool(?:ean)?)$"
 )
-_RULED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)(?=.*[!@#$]|(?:.*[A-Za-z]\d[a-z]){2})\w[\w!@#$^&*?.+-]{7,}")
+_RUN = re.compile(r"\n|(?:[\w.@-]+:)?([^\s\"'`<>(){}\[\],;]{8,})")
+_RULED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d.*[!@#$]|.*[!@#$].*\d|(?:.*[A-Za-z]\d[a-z]){2}|(?:.*[!@#$]){2})\w[\w!@#$^&*?.+-]{7,}")
 _MAX_READ_CHARS = 200  # of a name or a value: these tell what it is
 
 # Passwords that no name is beside.
@@ -155,7 +157,7 @@ _PLACES = tuple(
         (True, r"jdbc:oracle:\w+:[^/\s\"']+/([^@\s\"']+)@"),
         (
             False,
-            r"(?:^|[\s\"'\[,])-(?:[pPaAwW][\s\"',=]{0,4}|(?:u|-user)[\s=]{0,2}[\"']?[^\s:\"']+:|U\s?[^\s%\"']+%)([^\s\"'`-][^\s\"'`]*)",
+            r"(?:^|[\s\"'\[,])-(?:[pPaAwWk][\s\"',=]{0,4}|(?:u|-user)[\s=]{0,2}[\"']?[^\s:\"']+:|U\s?[^\s%\"']+%)([^\s\"'`-][^\s\"'`]*)",
         ),
     )
 )
@@ -201,6 +203,8 @@ class _Name:
 def _find_values(name: _Name) -> Iterator[Span]:
     text, before = name.text, name.before
     quote = next((match[1] for match in reversed([*_OPEN_QUOTE.finditer(before)]) if match[1]), "")
+    if name.is_password and name.name.lower() != "pass":  # to pass on
+        yield from _find_beside(name, before)
     is_key = (
         before[-1:] != "" and before[-1:] in "\"'`" and text[name.end : name.end + 2].lstrip("\\")[:1] == before[-1]
     )
@@ -217,8 +221,18 @@ def _find_values(name: _Name) -> Iterator[Span]:
     is_reader = is_key and _READER.search(before) is not None
     for span, is_next, is_marked in _iter_literals(name, start, limit, is_key, is_reader):
         value = text[span.start : span.end].strip()
-        if name.accepts(value, is_next, True) and (is_marked or _UNMARKED.fullmatch(value)):
+        if name.accepts(value, is_next and (is_marked or _UNMARKED.fullmatch(value) is not None), True):
             yield span
+
+
+def _find_beside(name: _Name, before: str) -> Iterator[Span]:
+    """Yields what looks random on the line of a name, wherever it stands."""
+    for match in _RUN.finditer(name.text, name.start - len(before), name.end + _MAX_READ_CHARS):
+        if match[1] is None:
+            if match.start() > name.start:
+                return
+        elif (match.end(1) <= name.start or match.start(1) >= name.end) and _is_token(match[1]):
+            yield Span(*match.span(1))
 
 
 def _find_bare(name: _Name, before: str) -> Span | None:
@@ -313,9 +327,10 @@ def _is_password(name: str, value: str, is_quoted: bool) -> bool:
 
 def _is_token(text: str) -> bool:
     """True for characters that look random, or that obey the rules for passwords."""
-    if len(text) < 8 or _NO_TOKEN.search(text) or not (len(text) >= 20 or any(map(str.isdigit, text))):
+    if len(text) < 8 or _NO_TOKEN.search(text):
         return False
-    return is_random(text) or _RULED.fullmatch(text) is not None
+    is_long = len(text) >= 20 or any(map(str.isdigit, text))
+    return is_random(text, RANDOM_BITS if is_long else 1.5 * RANDOM_BITS) or _RULED.fullmatch(text) is not None
 
 
 def _keep_letters(text: str) -> str:
