@@ -60,5 +60,5 @@ def _fetch_missing() -> None:
             else:
                 [archive] = Path(name).iterdir()
                 folder.mkdir(parents=True)
-                unpack = ["tar", "xzf", archive, "-C", folder] if tool == "npm" else ["dpkg-deb", "-x", archive, folder]
-                subprocess.run(unpack, check=True)
+                unpack = ["tar", "-xzf", str(archive), "-C"] if tool == "npm" else ["dpkg-deb", "-x", str(archive)]
+                subprocess.run([*unpack, str(folder)], check=True)

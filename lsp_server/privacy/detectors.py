@@ -13,7 +13,6 @@ from lsp_server.privacy.forms import ANY_TOKEN, BEGINNINGS, SHAPES
 from lsp_server.privacy.named_values import Span, find_named_values
 from lsp_server.privacy.surprise import is_random
 
-
 _REST = r"[\w.+/=~%-]"
 _BEGINNING = "(?:" + "|".join(beginning for _, beginning, _ in BEGINNINGS) + ")"
 _TOKEN = re2.compile(rf"(?:\b|_){_BEGINNING}({_REST}{{16,}})")
@@ -33,9 +32,9 @@ _KEY = re2.compile(
 _STRING = re2.compile(r"[\"'`]([\w+/=.~!@#$%^&*-]{16,})")
 # What is being typed at the end of a line: a token of a known form, other random characters, a password in an address.
 _TYPED_TOKEN = re2.compile(rf"(?:\b|_){_BEGINNING}({_REST}{{4,}})$")
-_TYPED = re2.compile(r"(^|[\"'`]|[=:][ \t]?)(?:SK|AC|\d{8,}:)?([\w+=.~%-]{12,})$")
+_TYPED = re2.compile(r"(^|[\"'`]|[=:][ \t]?)(?:SK|AC|\d{8,}:)?([\w+=.~%-]{10,})$")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_TYPED_PASSWORD = re2.compile(r"://[^\s/:@\"'`]*:[^\s\"'`/{$<]*[^\s\"'`/{$<\d][^\s\"'`]*$")
+_TYPED_PASSWORD = re2.compile(r"://[^\s/:@\"'`]*:[^\s\"'`/{$<%]*[^\s\"'`/{$<%\d][^\s\"'`]*$")
 
 
 def find_secrets(text: str, is_strict: bool = False) -> list[Span]:
@@ -54,12 +53,15 @@ def find_secrets(text: str, is_strict: bool = False) -> list[Span]:
 
 
 def ends_in_secret(line: str) -> bool:
-    """True if a line ends in what may become a secret while it is typed. Names that a program could contain are none."""
+    """True if a line ends in what may become a secret while it is typed. The names of programs are none."""
     token, typed = _TYPED_TOKEN.search(line), _TYPED.search(line)
     if token is not None and (is_random(token[1], 6, 4) or sum(map(str.isdigit, token[1])) >= 6):
         return True
-    is_name = typed is not None and typed[1] not in ('"', "'", "`") and _IDENTIFIER.fullmatch(typed[2])
-    return (typed is not None and is_random(typed[2], 30 if is_name else 18, 10)) or bool(_TYPED_PASSWORD.search(line))
+    if typed is not None:
+        is_name = typed[1] not in ('"', "'", "`") and _IDENTIFIER.fullmatch(typed[2]) is not None
+        if is_random(typed[2], 30 if is_name else 18):
+            return True
+    return _TYPED_PASSWORD.search(line) is not None
 
 
 def _is_key(text: str) -> bool:

@@ -11,6 +11,7 @@ literals, words and marks. How surprising a value must be depends on what is bet
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import re2
 
@@ -25,10 +26,11 @@ class Span:
     end: int
 
 
-# Names of passwords in any language, those of other secrets, and those that are no word unless something is before them.
+# Names of passwords in any language, those of other secrets, and those that need something before them.
 _PASSWORDS = (
     r"passw(?:or)?d|passwort|passphrase|passcode|pswd|pwd|secret|(?:api|access|private|secret)[_.-]?key"
-    r"|requirepass|masterauth|identified\s+by|kennwort|contrase(?:ñ|n|ny)a|mot_?de_?passe|palavra_?passe|senha|wachtwoord|l[öo]senord(?:et)?|secret[ao]|passord"
+    r"|requirepass|masterauth|identified\s+by|kennwort|contrase(?:ñ|n|ny)a|mot_?de_?passe|palavra_?passe|senha"
+    r"|wachtwoord|l[öo]senord(?:et)?|secret[ao]|passord"
     r"|salasana|adgangskode|jelszó|jelszo|lozinka|slaptažodis|hasło|şifre|geheim|секрет|пароль|密码|密碼|口令|パスワード"
     r"|비밀번호|암호|סיסמה|كلمة_?المرور|पासवर्ड|mật_?khẩu|mat_?khau"
 )
@@ -45,7 +47,7 @@ _OTHER_NAME = re.compile(
 _LABEL = re.compile(
     r"(?i)(?:file|path|name|dir|folder|ur[li]|endpoint|field|label|help|text|type|prefix|suffix|len|length|size|min|max"
     r"|regex|pattern|format|policy|ids?|env|var|header|param|prompt|error|message|msg|template|column|class|changed|hash"
-    r"|expir|valid|count|index|placeholder|enable|require|hint|title|desc|scope|ttl|timeout|algo?|kind|mode|state|location)"
+    r"|expir|valid|count|index|ref|arn|store|manager|provider|placeholder|enable|require|hint|title|desc|scope|ttl|timeout|algo?|kind|mode|state|location)"
 )
 _GETTER = re.compile(r"\b(?:def|fn|func|fun|function|sub|val|method)\s+(?:\w+[.:]+)?$")  # before its name
 _SETTER = re.compile(r"(?i)(?:.*[.:>])?(?:(?:set|with)\w*)?$")
@@ -71,7 +73,8 @@ _LITERAL = (
 _LIFETIME = r"[&<]'[a-z]\w*"
 _PIECE = re.compile(
     rf"(?P<glue>{_LIFETIME}|</?[A-Za-z][\w:.-]*|[&!]\w+(?=[ \t])|[bBfFrRuUlLN@$]{{1,2}}(?=\#*[\"'`]))|{_LITERAL}"
-    r"|(?P<line>[ \t\r]*\n\s*)|(?P<blank>[ \t]+)|(?P<word>[^\W_][\w.!]*|_\w*)|(?P<mark><<<|==+|=>|:=|\?\?=?|\?:|\|\||->|<-|&&|\S)",
+    r"|(?P<line>[ \t\r]*\n\s*)|(?P<blank>[ \t]+)|(?P<word>[^\W_][\w.!]*|_\w*)"
+    r"|(?P<mark><<<|==+|=>|:=|\?\?=?|\?:|\|\||->|<-|&&|\S)",
     re.DOTALL,
 )
 # Words that may stand between a name and its value.
@@ -80,35 +83,10 @@ _NEUTRAL = re.compile(
     r"|var|let|const|static|n?varchar\w*|char|or|by|lazy|b64decode|password|passwd|optional|bearer|basic|token|identified"
     r"|with|toowned|to_owned|into|convertto)(?:[.:]+\w+)?!?"
 )
-_JOINS = frozenset(
-    [
-        "=",
-        ":",
-        ":=",
-        "=>",
-        "(",
-        "[",
-        "{",
-        ",",
-        ">",
-        "<",
-        "<-",
-        "==",
-        "===",
-        "!",
-        "??",
-        "??=",
-        "?:",
-        "||",
-        "*",
-        "@",
-        "\\",
-    ]
-)
-_GOES_ON = frozenset(
-    ["=", ":", ":=", "=>", "(", "[", "{", ",", "\\", "+", "|", "||", "&&", "->", ">", "-", "?:", "??", "<-"]
-)
-_PAIRS, _LISTS = frozenset(["=", ":", "=>", ":="]), frozenset(["{", ",", "(", "["])
+_JOINS = re.compile(r"[=:(\[{,><!*@\\]|:=|=>|<-|===?|\?\?=?|\?:|\|\|")
+_GOES_ON = re.compile(r"[=:(\[{,>\\+|-]|:=|=>|<-|->|\?\?|\?:|\|\||&&")
+_PAIRS, _LISTS = ("=", ":", "=>", ":="), ("{", ",", "(", "[")
+_GIVES = re.compile(r"\s*(?:=|or\b|\|\||\?[?:]|:=)")
 _IS_KEY = re.compile(r"\s*(?::(?!:)|=>|=(?!=))")
 _VALUE = re.compile(r"(?i)(?:default|value|val)\w*")
 _NEXT = re.compile(r"[\"'<-]*(?:value|default|string|val)\b|[.+|&=]|\?[?:]")
@@ -117,7 +95,8 @@ _MAX_REACH, _MAX_PIECES = 400, 40
 # A value without quotes, and what may be between it and the name.
 _BARE = re.compile(
     r"""(?:(?P<pair>["']?[,:]?\s+["']?(?:value|default)["']?\s*[=:]\s*)
-      |\\*["'`]?[\])}>]{0,2}(?P<mark>[ \t]*(?:[:?+]?==?>?|:-?|<-)[ \t]*)(?:[|>][+-]?\d?[ \t]*)?(?:\n[ \t]+)?(?:[&!][\w!:-]*[ \t]+)?
+      |\\*["'`]?[\])}>]{0,2}(?P<mark>[ \t]*(?:[:?+]?==?>?|:-?|<-)[ \t]*)
+       (?:[|>][+-]?\d?[ \t]*)?(?:\n[ \t]+)?(?:[&!][\w!:-]*[ \t]+)?
       |[ \t]+(?:is[ \t]+)?)
       (?:(?P<scheme>(?i:bearer|basic|token|digest|apikey|session))[ \t=]+)?(?P<value>[^\s"'`<>=][^\s"'`<>]*)""",
     re.VERBOSE,
@@ -126,8 +105,8 @@ _LEAD = re.compile(r"[\s#/;*!-]*(?:(?i:export|set|setx|setenv|env|arg|local|read
 _END_OF_LINE = re.compile(r"[ \t]*(?:(?:[#;]|//|-->).*|\\)?$", re.MULTILINE)
 _CUT = re.compile(r"[,;&)}\]|](?:.*)")
 
-_TEMPLATE = re.compile(
-    r"[$#]?\{+[^{}]*\}+|^\$\w+$|\$\(\w+\)|%\(\w+\)[srd]|%[srd](?!\w)|^<.*>$|^\[.*\]$|^\*\*.*|^[*.x_#?-]+$|^\d+/.*"
+_TEMPLATE = re.compile(  # closed or not: one may be typed
+    r"[$#]?\{+[^{}]*(?:\}+|$)|^\$\w+$|\$\(\w*\)?|%\(\w*\)?[srd]?|%[srd](?!\w)|^<[^>]*>?$|^\[.*\]?$|^\*\*.*|^[*.x_#?-]+$|^\d+/.*"
     r"|^(?i:bearer|basic|token) "
 )
 _PROSE = re.compile(
@@ -142,10 +121,13 @@ _UNMARKED = re.compile(r"(?=.*[\d!@#$])[^\s\"'`:]+")  # `password "…"`
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z_.]*")
 _NO_TOKEN = re.compile(r"[\s\\(){}\[\]<>,;]|^0x|://")
 _KIND = re.compile(
-    r"(?i)(?:0x[0-9a-f]{1,8}|yes|no|true|false|none|null|str(?:ing)?|func(?:tion)?|object|undefined|number|bool(?:ean)?)$"
+    r"(?i)(?:0x[0-9a-f]{1,8}|yes|no|true|false|none|null|str(?:ing)?|func(?:tion)?|object|undefined|number"
+    r"|bool(?:ean)?)$"
 )
 _RUN = re.compile(r"\n|(?:[\w.@-]+:)?([^\s\"'`<>(){}\[\],;]{8,})")
-_RULED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d.*[!@#$]|.*[!@#$].*\d|(?:.*[A-Za-z]\d[a-z]){2}|(?:.*[!@#$]){2})\w[\w!@#$^&*?.+-]{7,}")
+_RULED = re.compile(
+    r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d.*[!@#$]|.*[!@#$].*\d|(?:.*[A-Za-z]\d[a-z]){2}|(?:.*[!@#$]){2})\w[\w!@#$^&*?.+-]{7,}"
+)
 _MAX_READ_CHARS = 200  # of a name or a value: these tell what it is
 
 # Passwords that no name is beside.
@@ -157,7 +139,8 @@ _PLACES = tuple(
         (True, r"jdbc:oracle:\w+:[^/\s\"']+/([^@\s\"']+)@"),
         (
             False,
-            r"(?:^|[\s\"'\[,])-(?:[pPaAwWk][\s\"',=]{0,4}|(?:u|-user)[\s=]{0,2}[\"']?[^\s:\"']+:|U\s?[^\s%\"']+%)([^\s\"'`-][^\s\"'`]*)",
+            r"(?:^|[\s\"'\[,])-(?:[pPaAwWk][\s\"',=]{0,4}|(?:u|-user)[\s=]{0,2}[\"']?[^\s:\"']+:|U\s?[^\s%\"']+%)"
+            r"([^\s\"'`-][^\s\"'`]*)",
         ),
     )
 )
@@ -194,6 +177,16 @@ class _Name:
         """Its line before it."""
         return self.text[max(self.text.rfind("\n", 0, self.start) + 1, self.start - _MAX_READ_CHARS) : self.start]
 
+    @property
+    def is_set(self) -> bool:
+        """True for `set_password("…")`, but not for `hash_password("…")` and the `t.pass("…")` of a test."""
+        return len(self.name) - len(self.beginning) > len("pass") and _SETTER.fullmatch(self.beginning) is not None
+
+    @property
+    def is_symbol(self) -> bool:
+        """True for `:password`."""
+        return self.text[self.start - 1 : self.start] == ":"
+
     def accepts(self, value: str, is_next: bool, is_quoted: bool) -> bool:
         """True for a value that is a secret. `is_next`: it stands next to the name, with marks between at most."""
         is_chosen = self.is_password and is_next and _is_password(self.name, value[:_MAX_READ_CHARS], is_quoted)
@@ -219,9 +212,8 @@ def _find_values(name: _Name) -> Iterator[Span]:
         line_end = text.find("\n", start, limit)
         limit = min(each for each in (closing, line_end, limit) if each >= 0)
     is_reader = is_key and _READER.search(before) is not None
-    for span, is_next, is_marked in _iter_literals(name, start, limit, is_key, is_reader):
-        value = text[span.start : span.end].strip()
-        if name.accepts(value, is_next and (is_marked or _UNMARKED.fullmatch(value) is not None), True):
+    for span, is_next in _Statement(name, is_key, is_reader).iter_literals(start, limit):
+        if name.accepts(text[span.start : span.end].strip(), is_next, True):
             yield span
 
 
@@ -257,57 +249,72 @@ def _find_bare(name: _Name, before: str) -> Span | None:
     return Span(start, end) if name.accepts(value, bool(is_given), False) else None
 
 
-def _iter_literals(
-    name: _Name, start: int, limit: int, is_key: bool, is_reader: bool
-) -> Iterator[tuple[Span, bool, bool]]:
-    """Yields the literals of the statement, whether one is next to the name, and whether there is a mark between."""
-    text, depth, is_next, is_pair, is_call, last, num_marks = name.text, 0, True, False, False, "", 0
-    goes_on = not is_key and _GETTER.search(name.before) is not None
-    for number, piece in enumerate(_PIECE.finditer(text, start, limit)):
-        kind = piece.lastgroup
-        found = piece[0]
-        if number > _MAX_PIECES:
-            return
-        if kind is None:
-            if last in _LISTS and _IS_KEY.match(text, piece.end()):
-                is_next = _VALUE.fullmatch(piece[piece.lastindex or 0]) is not None
-            else:
-                yield Span(*piece.span(piece.lastindex or 0)), is_next, num_marks > 0 or found[0] == ">"
-            last, goes_on = "", goes_on or found.startswith(('"""', "'''"))
-        elif kind == "line":
-            if depth <= 0 and last not in _GOES_ON and not goes_on and not _NEXT.match(text, piece.end()):
-                return
-            goes_on = False
-        elif kind == "word":
-            if not _NEUTRAL.fullmatch(found):
-                is_next = False
-            elif _VALUE.fullmatch(found):
-                is_next = True
-            last = found
-        elif kind == "mark":
-            num_marks += found not in "[]"
-            if found in "([{":
-                depth += 1
-                if number == 0 and found in "([" and not is_key:
-                    is_short = len(name.name) - len(name.beginning) <= 4  # `t.pass("…")` of a test
-                    is_next = found == "(" and not is_short and _SETTER.fullmatch(name.beginning) is not None
-            elif found in ")]}":
-                depth -= 1
-                if depth < 0 and not (
-                    is_key and depth == -1 and re.compile(r"\s*(?:=|or\b|\|\||\?[?:]|:=)").match(text, piece.end())
-                ):
+@dataclass(slots=True)
+class _Statement:
+    """The statement of a name, as far as it is read."""
+
+    name: _Name
+    is_key: bool  # the name stands in quotes
+    is_reader: bool  # of a call such as `getenv("PASSWORD", "…")`
+    depth: int = 0  # of brackets, from the name on
+    is_next: bool = True  # nothing but marks of assignment is between the name and here
+    is_marked: bool = False
+    is_pair: bool = False  # `name = …`: a comma ends it
+    is_call: bool = False  # `f(name, …)`
+    is_ended: bool = False
+    last: str = ""  # mark or word
+
+    def iter_literals(self, start: int, limit: int) -> Iterator[tuple[Span, bool]]:
+        """Yields the literals, and whether one is next to the name."""
+        text = self.name.text
+        goes_on = not self.is_key and _GETTER.search(self.name.before) is not None
+        for piece in islice(_PIECE.finditer(text, start, limit), _MAX_PIECES):
+            kind, found = piece.lastgroup, piece[0]
+            if kind is None:
+                span = Span(*piece.span(piece.lastindex or 0))
+                value = text[span.start : span.end].strip()
+                if self.last in _LISTS and _IS_KEY.match(text, piece.end()):
+                    self.is_next = _VALUE.fullmatch(value) is not None
+                else:
+                    is_marked = self.is_marked or found[0] == ">" or _UNMARKED.fullmatch(value) is not None
+                    yield span, self.is_next and is_marked
+                goes_on = goes_on or found.startswith(('"""', "'''"))
+                self.last = ""
+            elif kind == "line":
+                is_open = goes_on or self.depth > 0 or _GOES_ON.fullmatch(self.last) is not None
+                if not is_open and not _NEXT.match(text, piece.end()):
                     return
-            elif depth <= 0 and (found == ";" or (found == "," and is_pair)):
-                return
-            elif depth <= 0 and found == ",":
-                is_next, is_call = is_reader, True
-            elif depth <= 0 and found in _PAIRS and not is_call:
-                is_pair = True
-                is_next = is_next or (found == "=" and not is_key)
-                is_next = is_next and (found != "=>" or is_key or text[name.start - 1 : name.start] == ":")
-            elif found not in _JOINS:
-                is_next = False
-            last = found
+                goes_on = False
+            elif kind in ("word", "mark"):
+                self._read(kind, found, piece.start() == self.name.end, piece.end())
+                if self.is_ended:
+                    return
+                self.last = found
+
+    def _read(self, kind: str, found: str, is_first: bool, end: int) -> None:
+        """Reads a word, or a mark; `is_first` directly after the name."""
+        self.is_marked |= kind == "mark" and found not in "[]"
+        if kind == "word":
+            self.is_next = (self.is_next and _NEUTRAL.fullmatch(found) is not None) or _VALUE.fullmatch(
+                found
+            ) is not None
+        elif found in "([{":
+            self.depth += 1
+            if is_first and found in "([":
+                self.is_next = found == "(" and self.name.is_set
+        elif found in ")]}":
+            self.depth -= 1
+            is_in = self.depth >= 0 or (self.is_key and self.depth == -1)
+            self.is_ended = not is_in or (self.depth < 0 and not _GIVES.match(self.name.text, end))
+        elif self.depth <= 0 and found in (";", ","):
+            self.is_ended = found == ";" or self.is_pair
+            self.is_next, self.is_call = self.is_reader, True
+        elif self.depth <= 0 and found in _PAIRS and not self.is_call:
+            self.is_pair = True
+            is_arrow = found == "=>" and not self.is_key and not self.name.is_symbol
+            self.is_next = (self.is_next or (found == "=" and not self.is_key)) and not is_arrow
+        elif not _JOINS.fullmatch(found):
+            self.is_next = False
 
 
 def _is_password(name: str, value: str, is_quoted: bool) -> bool:

@@ -80,12 +80,25 @@ GITLEAKS: tuple[Secret, ...] = tuple(Secret(form, fill(notation, form), template
 
 
 _VALUES = (
-    *("{A14}", "Gra" + "nite2031!", "{H32}", "{A14}", "{L20}", "{B22}==", "{A14}", "{A24}", "t1g" + "erL1ly", "x{A4}#{A3}!{A4}"),
+    *(
+        "{A14}",
+        "Gra" + "nite2031!",
+        "{H32}",
+        "{A14}",
+        "{L20}",
+        "{B22}==",
+        "{A14}",
+        "{A24}",
+        "t1g" + "erL1ly",
+        "x{A4}#{A3}!{A4}",
+    ),
     *("{A16}", "Blue" + "Heron#77"),
 )
 UNSEEN: tuple[Secret, ...] = tuple(
     Secret(line, fill(value, line), line.replace("⏎", "\n") + "\n")
     for line, value in zip(
-        Path(__file__).with_name("unseen_places.txt").read_text(encoding="utf-8").splitlines(), cycle(_VALUES), strict=False
+        Path(__file__).with_name("unseen_places.txt").read_text(encoding="utf-8").splitlines(),
+        cycle(_VALUES),
+        strict=False,
     )
 )
