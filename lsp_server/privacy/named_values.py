@@ -124,7 +124,7 @@ _KIND = re.compile(
     r"(?i)(?:0x[0-9a-f]{1,8}|yes|no|true|false|none|null|str(?:ing)?|func(?:tion)?|object|undefined|number"
     r"|bool(?:ean)?)$"
 )
-_RUN = re.compile(r"\n|(?:[\w.@-]+:)?([^\s\"'`<>(){}\[\],;]{8,})")
+_RUN = re.compile(r"(?:[\w.@-]+:)?([^\s\"'`<>(){}\[\],;]{8,})")
 _RULED = re.compile(
     r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d.*[!@#$]|.*[!@#$].*\d|(?:.*[A-Za-z]\d[a-z]){2}|(?:.*[!@#$]){2})\w[\w!@#$^&*?.+-]{7,}"
 )
@@ -152,13 +152,20 @@ def find_named_values(text: str) -> Iterator[Span]:
         for match in place.finditer(text):
             if _is_password("", match[1], True) if is_typed else _is_token(match[1]):
                 yield Span(*match.span(1))
+    searched = 0
     for match in _NAME.finditer(text):
         start, end = match.span()
         name = text[max(start, end - _MAX_READ_CHARS) : end]
         password = _PASSWORD.search(name)
         found = password or _OTHER_NAME.search(name)
         if found is not None and not _LABEL.search(found["rest"] or ""):
-            yield from _find_values(_Name(text, start, end, name, name[: found.start()], password is not None))
+            secret = _Name(text, start, end, name, name[: found.start()], password is not None)
+            yield from _find_values(secret)
+            if secret.is_password and name.lower() != "pass":  # to pass on
+                line_end = text.find("\n", end, end + _MAX_READ_CHARS)
+                stop = line_end if line_end >= 0 else end + _MAX_READ_CHARS
+                yield from _find_beside(secret, max(searched, start - len(secret.before)), stop)
+                searched = stop  # of a long line with many names, no place is read twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +203,6 @@ class _Name:
 def _find_values(name: _Name) -> Iterator[Span]:
     text, before = name.text, name.before
     quote = next((match[1] for match in reversed([*_OPEN_QUOTE.finditer(before)]) if match[1]), "")
-    if name.is_password and name.name.lower() != "pass":  # to pass on
-        yield from _find_beside(name, before)
     is_key = (
         before[-1:] != "" and before[-1:] in "\"'`" and text[name.end : name.end + 2].lstrip("\\")[:1] == before[-1]
     )
@@ -217,13 +222,10 @@ def _find_values(name: _Name) -> Iterator[Span]:
             yield span
 
 
-def _find_beside(name: _Name, before: str) -> Iterator[Span]:
-    """Yields what looks random on the line of a name, wherever it stands."""
-    for match in _RUN.finditer(name.text, name.start - len(before), name.end + _MAX_READ_CHARS):
-        if match[1] is None:
-            if match.start() > name.start:
-                return
-        elif (match.end(1) <= name.start or match.start(1) >= name.end) and _is_token(match[1]):
+def _find_beside(name: _Name, start: int, end: int) -> Iterator[Span]:
+    """Yields what looks random between two places on the line of a name."""
+    for match in _RUN.finditer(name.text, start, end):
+        if (match.end(1) <= name.start or match.start(1) >= name.end) and _is_token(match[1]):
             yield Span(*match.span(1))
 
 
