@@ -1,17 +1,16 @@
 """Finds values beside a telling name: `password = "…"`, `config("DB_PASSWORD", default="…")`, `return "…"` in a getter.
 
-There is no grammar of any language. From each name of a secret the text is read on to the end of its statement, as
-literals, words and marks. How surprising a value must be depends on what is between:
+There is no grammar of any language. How surprising a value must be depends on how near it is to the name:
 
-1. next to the name of a password, with marks of assignment between them at most: whatever a person could choose;
-2. elsewhere in its statement, or beside a name such as `token`: characters that look random, or that obey the rules
-   for passwords (letters of both cases, digits and a special character).
+1. next to the name of a password, with signs of assignment, types and words such as `default` between at most: whatever
+   a person could choose;
+2. on the line or in the statement of such a name, or after a name such as `token`: characters that look random, or that
+   follow the rules for passwords (letters of both cases, digits and a special character).
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import re2
 
@@ -49,19 +48,12 @@ _LABEL = re.compile(
     r"|regex|pattern|format|policy|ids?|env|var|header|param|prompt|error|message|msg|template|column|class|changed|hash"
     r"|expir|valid|count|index|ref|arn|store|manager|provider|placeholder|enable|require|hint|title|desc|scope|ttl|timeout|algo?|kind|mode|state|location)"
 )
-_GETTER = re.compile(r"\b(?:def|fn|func|fun|function|sub|val|method)\s+(?:\w+[.:]+)?$")  # before its name
-_SETTER = re.compile(r"(?i)(?:.*[.:>])?(?:(?:set|with)\w*)?$")
-_READER = re.compile(
-    r"(?i)(?:get|set|env|define|option|property|attr|argument|put|fetch)\w*!?\(\s*(?:\w+\s*,\s*)?[bfru]?[\"']-*$"
-)
-_OPEN_QUOTE = re.compile(r"\w\w'\w|[&<]'\w+|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|`[^`]*`|([\"'`])")
-
-# What is read after a name. A piece with a group is a literal.
+# A literal; one that is not closed is one, too.
 _LITERAL = (
     r"\\+[\"']([^\"'\\\n]*)"
-    r"|\"\"\"(.+?)(?:\"\"\"|\Z)|'''(.+?)(?:'''|\Z)"
+    r"|\"\"\"\s*(.+?)\s*(?:\"\"\"|\Z)|'''\s*(.+?)\s*(?:'''|\Z)"
     r"|[rR][\"'][\w-]{0,16}[(\[{]([^\n]*?)[)\]}][\w-]{0,16}[\"']"  # C++, R
-    r"|\#{1,4}\"(.*?)\"\#"  # Rust, Swift
+    r"|r?\#{1,4}\"(.*?)\"\#"  # Rust, Swift
     r"|(?:%[qQwW]?[(\[{<]|\bqq?\{)([^\n]*?)[)\]}>]"  # Ruby, Perl
     r"|<!\[CDATA\[(.*?)\]\]>"
     r"|\[=*\[([^\]\[\"'\n]*?)\]=*\]"  # Lua
@@ -70,27 +62,35 @@ _LITERAL = (
     r"|>([^<>\n{}()]{2,})</"
     r"|\"((?:[^\"\\\n]|\\.)*)\"?|'((?:[^'\\\n]|\\.)*)'?|`([^`\n]*)`?"
 )
-_LIFETIME = r"[&<]'[a-z]\w*"
-_PIECE = re.compile(
-    rf"(?P<glue>{_LIFETIME}|</?[A-Za-z][\w:.-]*|[&!]\w+(?=[ \t])|[bBfFrRuUlLN@$]{{1,2}}(?=\#*[\"'`]))|{_LITERAL}"
-    r"|(?P<line>[ \t\r]*\n\s*)|(?P<blank>[ \t]+)|(?P<word>[^\W_][\w.!]*|_\w*)"
-    r"|(?P<mark><<<|==+|=>|:=|\?\?=?|\?:|\|\||->|<-|&&|\S)",
+_OPENING = r"[\"'`]|[rR]?\#*\"|[rR]\"|\[=*\[|>[^<>\n{}()]{2,}</|<!\[|<<|%[qQwW]?[(\[{<]|qq?\{|\$\w*\$"
+# What may be between a name and the literal next to it.
+_GLUE = (
+    r"[ \t]+|[=:(\[{,\\>]\s+|\s+(?=[\"'-]*(?:value|default|string)\b|</?\w)|[=:(\[{,><!*@\\\]]|\?\??[=:]?|\|\|?"
+    r"|:\s*&?[A-Za-z][\w.\[\]| ,?&<>]{0,60}=|[&<]'[a-z]\w*|</?[A-Za-z][\w:.-]*|[&!]\w+[ \t]"
+    r"|[bBfFrRuUlLN@$]{1,2}(?=\#*[\"'`])"
+    r"|(?i:(?:\w+[.:]+){0,3}(?:default\w*|value|val|str|string|text|bytes?|secure\w*|secret\w*|field|some|ok|new|from|of|is"
+    r"|to_?string|as|set|var|let|const|static|n?varchar\w*|char|or|by|lazy|b64decode|password|passwd|optional|bearer|basic"
+    r"|token|with|to_?owned|into|convertto)(?:[.:]+\w+)?!?)\b"
+)
+_QUOTED = re.compile(  # the lookahead is an atomic group, so that the time is linear
+    rf"\\*[\"'`]?(?:[\])]{{1,2}}(?=\s*(?:[=:]|or\b|\|\||\?)))?(?:,[^\"'\n]{{0,80}}\bdefault(?==))?"
+    rf"(?=(?P<between>(?:(?!{_OPENING})(?:{_GLUE})){{0,12}}))(?P=between)(?:{_LITERAL})(?![ \t]*(?:=>|:[ \t]*[^\s:]))",
     re.DOTALL,
 )
-# Words that may stand between a name and its value.
-_NEUTRAL = re.compile(
-    r"(?i)(?:\w+[.:]+)*(?:default\w*|value|val|str|string|text|bytes?|secure\w*|secret\w*|field|some|ok|new|from|of|to_?string|as|is|set"
-    r"|var|let|const|static|n?varchar\w*|char|or|by|lazy|b64decode|password|passwd|optional|bearer|basic|token|identified"
-    r"|with|toowned|to_owned|into|convertto)(?:[.:]+\w+)?!?"
+# Which of it is allowed: after a quoted name (k), in a call such as `getenv` (r), after `set_password` (s), others (n).
+_NEXT = re.compile(
+    r"(?:k(?![,\]])|r|s(?![\[,])|n(?![\[(,]|=>)).*|.\[\w*\]\s*=.*|.*(?:default|value)\W*", re.DOTALL | re.IGNORECASE
 )
-_JOINS = re.compile(r"[=:(\[{,><!*@\\]|:=|=>|<-|===?|\?\?=?|\?:|\|\|")
-_GOES_ON = re.compile(r"[=:(\[{,>\\+|-]|:=|=>|<-|->|\?\?|\?:|\|\||&&")
-_PAIRS, _LISTS = ("=", ":", "=>", ":="), ("{", ",", "(", "[")
-_GIVES = re.compile(r"\s*(?:=|or\b|\|\||\?[?:]|:=)")
-_IS_KEY = re.compile(r"\s*(?::(?!:)|=>|=(?!=))")
-_VALUE = re.compile(r"(?i)(?:default|value|val)\w*")
-_NEXT = re.compile(r"[\"'<-]*(?:value|default|string|val)\b|[.+|&=]|\?[?:]")
-_MAX_REACH, _MAX_PIECES = 400, 40
+_SETTER = re.compile(r"(?i)(?:.*[.:>])?(?:(?:set|with)\w*)?$")
+_READER = re.compile(
+    r"(?i)(?:get|set|env|define|option|property|attr|argument|put|fetch)\w*!?\(\s*(?:\w+\s*,\s*)?[bfru]?[\"']-*$"
+)
+# The rest of a statement: lines go on in the next one after such signs and before a literal.
+_STATEMENT = re.compile(
+    r"[^\n;]*(?:(?<=\{)[^}]{0,200}|(?:(?:(?<=[=:(\[,\\>+|&])|(?<=\"\"\"))[ \t]*\n|\n[ \t]+(?=[\"'.]))[^\n]*){0,4}"
+)
+_ARGUMENTS = re.compile(r"(?:(?!,\s*[\"']?\w+[\"']?\s*[:=])[^\n;]){0,200}")  # up to the next key
+_MAX_REACH = 400
 
 # A value without quotes, and what may be between it and the name.
 _BARE = re.compile(
@@ -126,7 +126,7 @@ _KIND = re.compile(
 )
 _RUN = re.compile(r"(?:[\w.@-]+:)?([^\s\"'`<>(){}\[\],;]{8,})")
 _RULED = re.compile(
-    r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d.*[!@#$]|.*[!@#$].*\d|(?:.*[A-Za-z]\d[a-z]){2}|(?:.*[!@#$]){2})\w[\w!@#$^&*?.+-]{7,}"
+    r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d.*[!@#$]|.*[!@#$].*\d|(?:.*[A-Za-z]\d[a-z]){2})\w[\w!@#$^&*?.+-]{7,}"
 )
 _MAX_READ_CHARS = 200  # of a name or a value: these tell what it is
 
@@ -154,169 +154,59 @@ def find_named_values(text: str) -> Iterator[Span]:
                 yield Span(*match.span(1))
     searched = 0
     for match in _NAME.finditer(text):
-        start, end = match.span()
-        name = text[max(start, end - _MAX_READ_CHARS) : end]
+        name = match[0][-_MAX_READ_CHARS:]
         password = _PASSWORD.search(name)
         found = password or _OTHER_NAME.search(name)
-        if found is not None and not _LABEL.search(found["rest"] or ""):
-            secret = _Name(text, start, end, name, name[: found.start()], password is not None)
-            yield from _find_values(secret)
-            if secret.is_password and name.lower() != "pass":  # to pass on
-                line_end = text.find("\n", end, end + _MAX_READ_CHARS)
-                stop = line_end if line_end >= 0 else end + _MAX_READ_CHARS
-                yield from _find_beside(secret, max(searched, start - len(secret.before)), stop)
-                searched = stop  # of a long line with many names, no place is read twice
+        if found is None or _LABEL.search(found["rest"] or ""):
+            continue
+        start, end = match.span()
+        before = text[max(text.rfind("\n", 0, start) + 1, start - _MAX_READ_CHARS) : start]
+        yield from _find_bare(text, end, name, before, password is not None)
+        rest = (_STATEMENT if password else _ARGUMENTS).match(text, end, end + _MAX_REACH)
+        stop = end if rest is None else rest.end()
+        if password is not None:
+            yield from _find_next(text, end, name, before, name[: found.start()])
+            start -= len(before)
+        if name.lower() != "pass":  # to pass on
+            for run in _RUN.finditer(text, max(start, searched), stop):
+                if (run.end(1) <= match.start() or run.start(1) >= end) and _is_token(run[1]):
+                    yield Span(*run.span(1))
+            searched = stop if password else searched  # of a line with many names, no place is read twice
 
 
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """A name of a secret in a text."""
-
-    text: str
-    start: int
-    end: int
-    name: str
-    beginning: str  # what is before the word that tells
-    is_password: bool
-
-    @property
-    def before(self) -> str:
-        """Its line before it."""
-        return self.text[max(self.text.rfind("\n", 0, self.start) + 1, self.start - _MAX_READ_CHARS) : self.start]
-
-    @property
-    def is_set(self) -> bool:
-        """True for `set_password("…")`, but not for `hash_password("…")` and the `t.pass("…")` of a test."""
-        return len(self.name) - len(self.beginning) > len("pass") and _SETTER.fullmatch(self.beginning) is not None
-
-    @property
-    def is_symbol(self) -> bool:
-        """True for `:password`."""
-        return self.text[self.start - 1 : self.start] == ":"
-
-    def accepts(self, value: str, is_next: bool, is_quoted: bool) -> bool:
-        """True for a value that is a secret. `is_next`: it stands next to the name, with marks between at most."""
-        is_chosen = self.is_password and is_next and _is_password(self.name, value[:_MAX_READ_CHARS], is_quoted)
-        return is_chosen or _is_token(_TEMPLATE.sub("", value[:_MAX_READ_CHARS]))
-
-
-def _find_values(name: _Name) -> Iterator[Span]:
-    text, before = name.text, name.before
-    quote = next((match[1] for match in reversed([*_OPEN_QUOTE.finditer(before)]) if match[1]), "")
-    is_key = (
-        before[-1:] != "" and before[-1:] in "\"'`" and text[name.end : name.end + 2].lstrip("\\")[:1] == before[-1]
-    )
-    bare = _find_bare(name, before)
-    if bare is not None:
-        yield bare
-    start, limit = name.end, name.end + _MAX_REACH // (1 if name.is_password else 2)
-    if is_key:
-        start = text.index(before[-1], start) + 1
-    elif quote:
-        closing = text.find(quote, start, limit)
-        line_end = text.find("\n", start, limit)
-        limit = min(each for each in (closing, line_end, limit) if each >= 0)
-    is_reader = is_key and _READER.search(before) is not None
-    for span, is_next in _Statement(name, is_key, is_reader).iter_literals(start, limit):
-        if name.accepts(text[span.start : span.end].strip(), is_next, True):
-            yield span
-
-
-def _find_beside(name: _Name, start: int, end: int) -> Iterator[Span]:
-    """Yields what looks random between two places on the line of a name."""
-    for match in _RUN.finditer(name.text, start, end):
-        if (match.end(1) <= name.start or match.start(1) >= name.end) and _is_token(match[1]):
-            yield Span(*match.span(1))
-
-
-def _find_bare(name: _Name, before: str) -> Span | None:
-    match = _BARE.match(name.text, name.end, name.end + _MAX_REACH)
+def _find_next(text: str, end: int, name: str, before: str, beginning: str) -> Iterator[Span]:
+    """Yields the literal next to the name of a password, if it is a secret."""
+    match = _QUOTED.match(text, end, end + _MAX_REACH)
     if match is None:
-        return None
+        return
+    kind = "n"
+    if before.endswith(('"', "'", "`")):
+        kind = "r" if _READER.search(before) else "k"
+    elif (len(name) - len(beginning) > len("pass") and _SETTER.fullmatch(beginning)) or before.endswith(":"):
+        kind = "s"
+    value = match[match.lastindex or 0]
+    between = match["between"].strip()
+    is_marked = re.search(r"[=:(,>]", between) or match[0].endswith("</") or _UNMARKED.fullmatch(value)
+    if is_marked and _NEXT.fullmatch(kind + between) and _is_password(name, value[:_MAX_READ_CHARS], True):
+        yield Span(*match.span(match.lastindex or 0))
+
+
+def _find_bare(text: str, end: int, name: str, before: str, is_password: bool) -> Iterator[Span]:
+    """Yields the value without quotes that follows a name, if it is a secret."""
+    match = _BARE.match(text, end, end + _MAX_REACH)
+    if match is None:
+        return
     start, end = match.span("value")
-    is_line = _LEAD.fullmatch(before) is not None and _END_OF_LINE.match(name.text, end) is not None
-    cut = None if is_line else _CUT.search(name.text, start, end)
+    is_line = _LEAD.fullmatch(before) is not None and _END_OF_LINE.match(text, end) is not None
+    cut = None if is_line else _CUT.search(text, start, end)
     end = end if cut is None else cut.start()
-    value, mark = name.text[start:end], match["mark"] or ""
-    if match["scheme"] and is_random(value):
-        return Span(start, end)
-    is_item = mark.startswith(":") and before.rstrip()[-1:] in ("{", ",") and name.text[end : end + 1] in ("}", ",")
-    is_given = (
-        (is_line and (mark != "" or any(map(str.isdigit, value))))
-        or is_item
-        or mark in ("=", ":-")
-        or match["pair"]
-        or name.name.startswith("--")
-    )
-    return Span(start, end) if name.accepts(value, bool(is_given), False) else None
-
-
-@dataclass(slots=True)
-class _Statement:
-    """The statement of a name, as far as it is read."""
-
-    name: _Name
-    is_key: bool  # the name stands in quotes
-    is_reader: bool  # of a call such as `getenv("PASSWORD", "…")`
-    depth: int = 0  # of brackets, from the name on
-    is_next: bool = True  # nothing but marks of assignment is between the name and here
-    is_marked: bool = False
-    is_pair: bool = False  # `name = …`: a comma ends it
-    is_call: bool = False  # `f(name, …)`
-    is_ended: bool = False
-    last: str = ""  # mark or word
-
-    def iter_literals(self, start: int, limit: int) -> Iterator[tuple[Span, bool]]:
-        """Yields the literals, and whether one is next to the name."""
-        text = self.name.text
-        goes_on = not self.is_key and _GETTER.search(self.name.before) is not None
-        for piece in islice(_PIECE.finditer(text, start, limit), _MAX_PIECES):
-            kind, found = piece.lastgroup, piece[0]
-            if kind is None:
-                span = Span(*piece.span(piece.lastindex or 0))
-                value = text[span.start : span.end].strip()
-                if self.last in _LISTS and _IS_KEY.match(text, piece.end()):
-                    self.is_next = _VALUE.fullmatch(value) is not None
-                else:
-                    is_marked = self.is_marked or found[0] == ">" or _UNMARKED.fullmatch(value) is not None
-                    yield span, self.is_next and is_marked
-                goes_on = goes_on or found.startswith(('"""', "'''"))
-                self.last = ""
-            elif kind == "line":
-                is_open = goes_on or self.depth > 0 or _GOES_ON.fullmatch(self.last) is not None
-                if not is_open and not _NEXT.match(text, piece.end()):
-                    return
-                goes_on = False
-            elif kind in ("word", "mark"):
-                self._read(kind, found, piece.start() == self.name.end, piece.end())
-                if self.is_ended:
-                    return
-                self.last = found
-
-    def _read(self, kind: str, found: str, is_first: bool, end: int) -> None:
-        """Reads a word, or a mark; `is_first` directly after the name."""
-        self.is_marked |= kind == "mark" and found not in "[]"
-        if kind == "word":
-            self.is_next = (self.is_next and _NEUTRAL.fullmatch(found) is not None) or _VALUE.fullmatch(
-                found
-            ) is not None
-        elif found in "([{":
-            self.depth += 1
-            if is_first and found in "([":
-                self.is_next = found == "(" and self.name.is_set
-        elif found in ")]}":
-            self.depth -= 1
-            is_in = self.depth >= 0 or (self.is_key and self.depth == -1)
-            self.is_ended = not is_in or (self.depth < 0 and not _GIVES.match(self.name.text, end))
-        elif self.depth <= 0 and found in (";", ","):
-            self.is_ended = found == ";" or self.is_pair
-            self.is_next, self.is_call = self.is_reader, True
-        elif self.depth <= 0 and found in _PAIRS and not self.is_call:
-            self.is_pair = True
-            is_arrow = found == "=>" and not self.is_key and not self.name.is_symbol
-            self.is_next = (self.is_next or (found == "=" and not self.is_key)) and not is_arrow
-        elif not _JOINS.fullmatch(found):
-            self.is_next = False
+    value, mark = text[start:end][:_MAX_READ_CHARS], match["mark"] or ""
+    is_item = mark.startswith(":") and before.rstrip()[-1:] in ("{", ",") and text[end : end + 1] in ("}", ",")
+    is_given = (is_line and (mark != "" or any(map(str.isdigit, value)))) or is_item or match["pair"]
+    is_given = is_given or mark in ("=", ":-") or name.startswith("--")
+    is_chosen = is_password and is_given and _is_password(name, value, False)
+    if is_chosen or (match["scheme"] and is_random(value)) or _is_token(_TEMPLATE.sub("", value)):
+        yield Span(start, end)
 
 
 def _is_password(name: str, value: str, is_quoted: bool) -> bool:
