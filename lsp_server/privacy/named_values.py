@@ -87,7 +87,8 @@ _READER = re.compile(
 )
 # The rest of a statement: lines go on in the next one after such signs and before a literal.
 _STATEMENT = re.compile(
-    r"[^\n;]*(?:(?<=\{)[^}]{0,200}|(?:(?:(?<=[=:(\[,\\>+|&])|(?<=\"\"\"))[ \t]*\n|\n[ \t]+(?=[\"'.]))[^\n]*){0,4}"
+    r"[^\n;]*(?:(?:(?<=\{)|(?<=\{ ))[^}]{0,200}"
+    r"|(?:(?:(?<=[=:(\[,\\>+|&])|(?<=[=:(\[,\\>+|&] )|(?<=\"\"\")|(?<=\"\"\" ))[ \t]*\n|\n[ \t]+(?=[\"'.]))[^\n]*){0,4}"
 )
 _ARGUMENTS = re.compile(r"(?:(?!,\s*[\"']?\w+[\"']?\s*[:=])[^\n;]){0,200}")  # up to the next key
 _MAX_REACH = 400
