@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from lsp_server.context import Context
 from lsp_server.documents import Document
-from lsp_server.privacy.detectors import looks_random
+from lsp_server.privacy.surprise import is_random
 
 _MAX_LINES = 6  # of a declaration whose brackets are closed on a later line
 _MAX_CHARS = 160
@@ -45,7 +45,7 @@ def find_declarations(lines: Sequence[str]) -> list[Declaration]:
     for number, line in enumerate(lines):
         signature = _DECLARATION.match(line)
         match = signature or _CONSTANT.match(line) or _ATTRIBUTE.match(line)
-        if match is not None and match[1] not in found and not looks_random(match[1]):
+        if match is not None and match[1] not in found and not is_random(match[1]):
             text = _read_signature(lines, number) if signature else match.string[: match.end(1)]
             found[match[1]] = Declaration(match[1], text)
     return list(found.values())
@@ -64,7 +64,7 @@ def _read_signature(lines: Sequence[str], first: int) -> str:
         if depth <= 0 or sum(map(len, parts)) > _MAX_CHARS:
             break
     text = _VALUE.split("\n".join(parts), maxsplit=1)[0]
-    ends = [each.start() for each in _LONG_WORD.finditer(text) if each.end() > _MAX_CHARS or looks_random(each[0])]
+    ends = [each.start() for each in _LONG_WORD.finditer(text) if each.end() > _MAX_CHARS or is_random(each[0])]
     return text[: min([_MAX_CHARS, *ends])].rstrip()
 
 

@@ -11,7 +11,10 @@ from lsp_server.privacy.patterns import Patterns, Rule, RuleList, find_rule
 
 _PASSWORDS = """
     *.env *.env.* .env* .flaskenv
-    credentials* *credentials.DATA .secret .secrets .secrets.* *.secret *.secrets secret.DATA secrets.DATA
+    env.local* env.dev* env.prod* env.stag* env.test* env.live* env.qa* env.uat* env.ci env.docker* env.private*
+    credentials* *credentials.DATA *[-_.]credentials creds creds.DATA *[-_.]creds *[-_.]creds.DATA
+    token *[-_]token *.token token.txt *[-_.]token.txt *.jwt cookies.txt .erlang.cookie local.settings.json
+    .secret .secrets .secrets.* *.secret *.secrets secret.DATA secrets.DATA
     secret[-_.]*.DATA secrets[-_.]*.DATA *[-_.]secret.DATA *[-_.]secrets.DATA **/run/secrets/ *-secrets
     password.DATA passwords.DATA passwords passwd.DATA apikey.DATA api[-_]key.DATA apikeys.DATA api[-_]keys.DATA
     .netrc _netrc .authinfo .npmrc .yarnrc.yml .pypirc pip.conf pip.ini nuget.config auth.json .git-credentials
@@ -19,6 +22,7 @@ _PASSWORDS = """
     .config/glab-cli/
     .htpasswd htpasswd .pgpass pgpass.conf .pg_service.conf .my.cnf .mylogin.cnf database.yml **/etc/shadow*
     **/etc/gshadow* wp-config.php .smbcredentials wpa_supplicant.conf *.nmconnection *.ovpn **/wireguard/*.conf
+    wg[0-9]*.conf wg-*.conf
     .msmtprc .fetchmailrc .muttrc .esmtprc .ftpconfig sftp.json sftp-config.json filezilla.xml sitemanager.xml
     recentservers.xml webservers.xml datasources.local.xml .subversion/auth/
     .aws/ .azure/ .oci/ .s3cfg .boto .config/gcloud/ .config/rclone/ rclone.conf .config/doctl/ .config/heroku/
@@ -35,6 +39,8 @@ _PASSWORDS = """
 _KEYS = """
     .ssh/ .gnupg/ id_rsa* id_dsa* id_ecdsa* id_ed25519* ssh_host_*_key* *[-_]rsa *[-_]dsa *[-_]ecdsa *[-_]ed25519
     *.pem *.key *.p8 *.p12 *.pfx *.pkcs12 *.ppk *.pvk *.jks *.jceks *.bks *.keystore *.keytab krb5cc_* *.agekey
+    *.keychain *.keychain-db
+    *[-_]key *[-_]keys deploykey* *[-_]key.txt *[-_]keys.txt *[-_]keys.csv *accesskey*.csv rootkey*.csv !*public[-_]key
     .config/sops/ keystore.properties key.properties signing.properties *private[-_]key* *privatekey* privkey*
     secring.* *.mobileprovision
 """
@@ -45,11 +51,12 @@ _CODE = (
     *("py", "pyi", "pyx", "rb", "rs", "rst", "scala", "swift", "ts", "tsx", "vue"),
 )
 _CODE_NAMES = (
-    *("credentials", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "kubeconfig", "ssh_host_*_key", "privkey"),
-    *("?*.env", "*private[-_]key", "*privatekey", "vault[-_]pass"),
+    *("credentials", "env.", "deploykey", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "kubeconfig", "privkey"),
+    *("ssh_host_*_key", "?*.env", "*private[-_]key", "*privatekey", "vault[-_]pass"),
 )
 _CODE_FOLDERS = (
-    *("*.env", "*[-_.]kubeconfig", "passwords", "*_history", "*-secrets"),
+    *("*.env", "*[-_.]kubeconfig", "passwords", "*_history", "*-secrets", "token", "*[-_]token", "*.token"),
+    *("creds", "*[-_.]creds", "*[-_.]credentials", "*[-_]key", "*[-_]keys"),
     *("*[-_]rsa", "*[-_]dsa", "*[-_]ecdsa", "*[-_]ed25519"),
 )
 # What editors and people add to the name of a copy: before the ending, at the end and at the beginning.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from lsp_server.context import Context, clean
 from lsp_server.errors import InSecretError
-from lsp_server.privacy.detectors import Span, ends_in_secret, find_secrets
+from lsp_server.privacy.detectors import ends_in_secret, find_secrets
+from lsp_server.privacy.named_values import Span
 
 if TYPE_CHECKING:  # as in `lsp_server.context`
     from lsprotocol.types import Position

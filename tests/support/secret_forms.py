@@ -243,6 +243,7 @@ SECRETS: tuple[Secret, ...] = (
     Secret("web key of RSA", fill("{W342}", "web key"), '{"kty": "RSA",\n "d": "•",\n "e": "AQAB"}\n'),
     *_read_assigned(_ASSIGNED, _PASSWORD),
     *_read_assigned(_ASSIGNED_HARD, _HARD_PASSWORD),
+    *_read_assigned(_read("secret_places.txt"), _PASSWORD),
     *(each for line in _ASSIGNED_WORDS for each in _read_assigned(*line)),
     *map(_build_key_block, ("RSA ", "EC ", "OPENSSH ", "", "ENCRYPTED ", "PGP ")),
     Secret("key in strings", _BASE64_LINE, "key = (\n" + _KEY_STRINGS.replace(_KEY_BODY[:64], "•") + ")\n"),

@@ -1,14 +1,20 @@
-"""Forms of secrets that no rule was written for: 60 of the rules of gitleaks, drawn at random before ours were written.
+"""Forms of secrets that no rule was written for. They measure what the rules find that nobody tuned to them.
 
-They measure what the rules find that nobody tuned to them. Do not look at them while you change a rule: a form that
-is missing there belongs into `tests.support.secret_forms`, from the documentation of its service. No secret here was
-ever valid.
+- `GITLEAKS`: tokens and names of 60 rules of gitleaks, drawn at random before our rules were written.
+- `UNSEEN`: places of values in languages, tools and files of settings, written when the rules were finished, and
+  measured then. The values are of many kinds in turn, words with digits among them.
+
+Do not look at them while you change a rule: a form that is missing there belongs into `tests.support.secret_forms`.
+No secret here was ever valid.
 """
+
+from itertools import cycle
+from pathlib import Path
 
 from tests.support.secret_forms import Secret, fill
 
 # fmt: off
-UNSEEN: tuple[Secret, ...] = tuple(Secret(form, fill(notation, form), template) for form, notation, template in (
+GITLEAKS: tuple[Secret, ...] = tuple(Secret(form, fill(notation, form), template) for form, notation, template in (
     ("linear-client-secret", "{H32}", 'linear_client_secret = "•"\n'),
     ("finnhub-access-token", "{L20}", "finnhub_access_token=•\n"),
     ("intra42-client-secret", "s-s4t2ud-{H64}", 'use("•")\n'),
@@ -71,3 +77,28 @@ UNSEEN: tuple[Secret, ...] = tuple(Secret(form, fill(notation, form), template) 
     ("dynatrace-api-token", "dt0c01.{L24}.{L64}", "x: •\n"),
 ))
 # fmt: on
+
+
+_VALUES = (
+    *(
+        "{A14}",
+        "Gra" + "nite2031!",
+        "{H32}",
+        "{A14}",
+        "{L20}",
+        "{B22}==",
+        "{A14}",
+        "{A24}",
+        "t1g" + "erL1ly",
+        "x{A4}#{A3}!{A4}",
+    ),
+    *("{A16}", "Blue" + "Heron#77"),
+)
+UNSEEN: tuple[Secret, ...] = tuple(
+    Secret(line, fill(value, line), line.replace("⏎", "\n") + "\n")
+    for line, value in zip(
+        Path(__file__).with_name("unseen_places.txt").read_text(encoding="utf-8").splitlines(),
+        cycle(_VALUES),
+        strict=False,
+    )
+)

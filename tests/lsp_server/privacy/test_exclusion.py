@@ -27,12 +27,16 @@ _CREDENTIALS = """
     a.keystore key.properties a.keytab private_key.txt privkey1 server.pem.bak .netrc.bak .netrc~ .netrc.swp
     .kaggle.json.swp #.netrc# .#.netrc .netrc.orig .netrc_old .netrc.save .netrc.20240101 .netrc.2024-01-01 .netrc.~1~
     kaggle.json.bak2 kaggle%20(1).json kaggle%20copy.json .ssh.bak/a .pgpass.bak.old KAGGLE.JSON.OLD
+    env.prod env.production.local deploy_key aws_credentials accessKeys.csv me_accessKeys.csv rootkey.csv wg0.conf
+    token.txt github_token .vault.token db-creds.json ssh-key api_keys.txt session.jwt signing_key.bak
 """
 _CODE = """
     keys.py credentials.py credentials/a.py env.py id_rsa_key.py environment.py env.d.ts vite-env.d.ts src/app.env.ts
     secrets.py secret.py kubeconfig.go kubeconfig/loader.go update-kubeconfig/a.rst private_key.rs private_keys/a.go
     vault_pass.py passwords/models.py order_history.py order_history/a.py my-secrets/a.py crypto_rsa/lib.rs token.py
     tokens.json environment.yml environments/prod.ts dotenv/main.py main.py~ a.old settings.py data.env/a.py
+    env.test.ts env.production.js env/a.py tokens.txt token/a.go csrf_token/a.py foreign_key/a.rb access_keys.py
+    public_key monkey hotkeys.txt wgpu.conf
 """
 
 
