@@ -1,4 +1,7 @@
-"""Brackets and quotes in code: which are open, and which close nothing. Those in string literals count, too."""
+"""Brackets and quotes in code: which are open, and which close nothing.
+
+Those in string literals count, too, but for the strings of the cursor's line.
+"""
 
 import re
 
@@ -53,15 +56,14 @@ def fit_line(before: str, line: str, after: str) -> tuple[int, int]:
     """
     rest, _, below = after.partition("\n")
     line_before = before[before.rfind("\n") + 1 :]
-    opened = "".join(_OPENER_OF[closer] for closer in _match(before)[1])
+    opened = "".join(_OPENER_OF[closer] for closer in _match(before.removesuffix(line_before.lstrip()))[1])
     closed = _match(below)[2]
 
     def count(choice: tuple[int, int]) -> tuple[int, int, int]:
         end, num_replaced = choice
         kept = line[:end] if num_replaced < len(rest) else line[:end].rstrip().rstrip(_OPENERS)  # of a block
-        whole = kept + rest[num_replaced:]
-        faults = count_bracket_faults(opened + whole + closed) + count_quote_faults(line_before + whole)
-        return faults, num_replaced - end, num_replaced
+        code, num_open = _split_strings(line_before.lstrip() + kept + rest[num_replaced:])
+        return count_bracket_faults(opened + code + closed) + num_open, num_replaced - end, num_replaced
 
     ends = {0, len(line), *(found.start() for found in _ENDS.finditer(line))}
     closers = rest[: len(rest) - len(rest.lstrip(_ALL_CLOSERS))]
@@ -92,10 +94,15 @@ _STRINGS = {quote: re.compile(rf"(?:\\.|[^\\{quote}])*{quote}") for quote in QUO
 
 def count_quote_faults(line: str) -> int:
     """1 if a string is left open, 0 otherwise."""
-    at = 0
+    return _split_strings(line)[1]
+
+
+def _split_strings(line: str) -> tuple[str, int]:
+    """Returns a line without its strings, and 1 if one is left open, 0 otherwise."""
+    code, at = "", 0
     while (quote := _QUOTE.search(line, at)) is not None:
         string = _STRINGS[quote[0]].match(line, quote.end())
         if string is None:
-            return 1
-        at = string.end()
-    return 0
+            return code + line[at:], 1
+        code, at = code + line[at : quote.start()], string.end()
+    return code + line[at:], 0
