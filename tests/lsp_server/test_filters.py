@@ -121,14 +121,15 @@ def _find_closers(line: str) -> str | None:
 
     An apostrophe between two letters begins no string.
     """
-    closers, chars = list[str](), iter(re.sub(r"(?<=\w)'(?=\w)", "", line))
-    for char in chars:
+    closers, at = list[str](), 0
+    while at < len(line):
+        char, at = line[at], at + 1
         if closers and closers[-1] in "\"'":
             if char == "\\":
-                next(chars, None)
+                at += 1
             elif char == closers[-1]:
                 closers.pop()
-        elif char in "([{\"'":
+        elif char in '([{"' or (char == "'" and not re.fullmatch(r"\w'\w", line[max(at - 2, 0) : at + 1])):
             closers.append({"(": ")", "[": "]", "{": "}"}.get(char, char))
         elif char in ")]}" and (not closers or closers.pop() != char):
             return None
