@@ -122,15 +122,20 @@ async def _pass_on(path: Path, room: asyncio.Semaphore, *client: Any) -> None:
 @contextlib.asynccontextmanager
 async def _pass_on_http(listener: socket, path: Path) -> AsyncIterator[None]:
     async with ClientSession("http://localhost", connector=UnixConnector(str(path)), timeout=ClientTimeout()) as triton:
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        app.router.add_route("*", "/{path:.*}", partial(_answer, triton, listener.getsockname()[1]))
+        port = listener.getsockname()[1]
+
+        @web.middleware
+        async def refuse_strangers(request: web.Request, handler: Handler) -> web.StreamResponse:
+            stranger = find_stranger(request.headers, port)  # before anything of the body is read
+            return _refuse(403, stranger) if stranger else await handler(request)
+
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[refuse_strangers])
+        app.router.add_route("*", "/{path:.*}", partial(_answer, triton))
         async with serve_http(app, listener):
             yield
 
 
-async def _answer(triton: ClientSession, port: int, request: web.Request) -> web.StreamResponse:
-    if stranger := find_stranger(request.headers, port):
-        return _refuse(403, stranger)
+async def _answer(triton: ClientSession, request: web.Request) -> web.StreamResponse:
     body = await request.read()
     if request.method == "POST" and request.content_type != _JSON:
         return _refuse(415, f"Send JSON, with the header Content-Type: {_JSON}.")

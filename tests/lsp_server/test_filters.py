@@ -116,6 +116,9 @@ _CALLS = st.recursive(
 )
 
 
+_APOSTROPHE = re.compile(r"(?<=\w)(?<!\b[bfru])'(?=\w)")
+
+
 def _find_closers(line: str) -> str | None:
     """What an editor has inserted after a line that is being typed; None where brackets or quotes are wrong.
 
@@ -129,7 +132,7 @@ def _find_closers(line: str) -> str | None:
                 at += 1
             elif char == closers[-1]:
                 closers.pop()
-        elif char in '([{"' or (char == "'" and not re.fullmatch(r"\w'\w", line[max(at - 2, 0) : at + 1])):
+        elif char in '([{"' or (char == "'" and not _APOSTROPHE.match(line, at - 1)):
             closers.append({"(": ")", "[": "]", "{": "}"}.get(char, char))
         elif char in ")]}" and (not closers or closers.pop() != char):
             return None
