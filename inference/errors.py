@@ -70,7 +70,7 @@ def check_ranges(values: object, ranges: Mapping[str, tuple[float, float]], erro
     for name, (low, high) in ranges.items():
         value = getattr(values, name)
         if value is not None and not low <= value <= high:
-            raise error(f"{name} must be between {low} and {high}, not {value}")
+            raise error(f"{name} must be between {low} and {high}, not {value!s:.{_MAX_QUOTED}}")
 
 
 def refuse(error: type[MidtokenError], reasons: Mapping[str, object]) -> None:

@@ -14,7 +14,11 @@ _NEEDED = (
     "of a model on a hub, or ollama:NAME"
 )
 _MAX_BYTES = 2**28  # of a file beside the weights; the largest tokenizer.json in use has 40 MB
-_MOST = {"num_hidden_layers": 10_000, "n_layer": 10_000, "vocab_size": 2**24, "hidden_size": 2**20}  # in config.json
+_MOST = {  # in config.json
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "num_attention_heads", "head_dim"), 10_000),
+    **dict.fromkeys(("vocab_size", "hidden_size", "intermediate_size"), 2**24),
+}
+_MAX_NAME_BYTES = 255  # of a file
 _POINTER = b"version https://git-lfs"
 GGUF_NAME = "model.gguf"  # a link to a GGUF file, or to that of its first part
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", GGUF_NAME)  # the first two may be split, with an index beside
@@ -143,7 +147,7 @@ def _iter_parts(index: Path) -> Iterator[Path]:
     if not isinstance(names, dict):
         raise ModelError(f"{index} cannot be read: it has no weight_map")
     for name in sorted(set(map(str, names.values()))):
-        if Path(name).name != name:
+        if Path(name).name != name or len(name.encode(errors="replace")) > _MAX_NAME_BYTES:
             raise ModelError(f"{index} names a file outside of the folder: {quote(name)}")
         if not (index.parent / name).exists():
             raise ModelError(f"{name}, which {index} names, is missing; download the model again")
@@ -169,9 +173,12 @@ def _name_other_weights(folder: Path) -> str:
 
 
 def _check_file(path: Path) -> None:
-    """Raises ModelError for what is no file, as a pipe or device, which may have no end; or OSError."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ModelError(f"{path} is no file")
-    with path.open("rb") as file:
-        if file.read(len(_POINTER)) == _POINTER:
-            raise ModelError(f"{path} is a Git LFS pointer in place of the file; run 'git lfs pull' in the folder")
+    """Raises ModelError for what cannot be read, and what is no file, as a pipe or device, which may have no end."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ModelError(f"{path} is no file")
+        with path.open("rb") as file:
+            if file.read(len(_POINTER)) == _POINTER:
+                raise ModelError(f"{path} is a Git LFS pointer in place of the file; run 'git lfs pull' in the folder")
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error}") from None

@@ -19,6 +19,7 @@ _VERSIONS = (2, 3)
 _CODES = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}  # type of a value -> its code in `struct`
 _TEXT, _ARRAY = 8, 9
 _MAX_NAMED = 8  # parts that are missing
+_MAX_ITEMS = 2**24  # of all lists; a vocabulary has three items for a token
 _PART = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
 
 
@@ -71,6 +72,7 @@ class _Reader:
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
         self.end = len(_MAGIC)  # of what was read
+        self._num_items = 0
 
     def read(self, code: str, count: int = 1) -> tuple[Any, ...]:
         layout = struct.Struct(f"<{count}{code}")
@@ -91,6 +93,9 @@ class _Reader:
         if kind != _ARRAY:
             return self.read(_CODES.get(kind, "unknown"))[0]
         [item], [count] = self.read("I"), self.read("Q")
+        self._num_items += count
+        if self._num_items > _MAX_ITEMS:
+            raise ValueError("no model has so many")
         if item in (_TEXT, _ARRAY):
             return [self.read_value(item) for _ in range(count)]
         return list(self.read(_CODES.get(item, "unknown"), count))

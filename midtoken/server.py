@@ -142,7 +142,7 @@ class ServerArguments:
             raise UsageError("--runtime embedded and --triton-binary exclude each other: leave out one of the two")
         if options.runtime == Runtime.TRITON and (obstacle := find_obstacle(options.triton_binary)):
             raise LaunchError(obstacle)
-        model_dir = find_model(options.model) if options.model else find_default_model()
+        model_dir = find_model(options.model) if options.model is not None else find_default_model()
         if options.engine is None:
             check_model_folder(model_dir)
         else:

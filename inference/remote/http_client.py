@@ -18,10 +18,12 @@ import aiohttp
 from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError, quote
 from inference.platforms import timeout
 
-_CONNECT_S, _ANSWER_S, _SILENT_S = 5.0, 30.0, 120.0
+_CONNECT_S, _ANSWER_S = 5.0, 30.0
+SILENT_S = 50.0  # less than a client waits for a chunk (`inference.serving.client`), so that the person is told why
 _MAX_PAUSE_S = 60.0  # that a server may ask for
 _MAX_ERROR_BYTES = 2**14
 _MAX_BYTES = 2**20  # of an answer, and of an event
+_ROUNDING, _LEAST = 0.01, -1e30  # of log probabilities; a server tells the least of its numbers for none at all
 T = TypeVar("T")
 _KINDS = ("application/json", "text/event-stream")
 _OTHER = "something else stands there, or before it"
@@ -47,7 +49,7 @@ _FAILURES: tuple[tuple[type[Exception], str], ...] = (
 class HttpClient:
     """Connections to one server. All calls are made in one event loop, and raise ServerError or OverloadedError."""
 
-    def __init__(self, url: str, key: str = "", answer_s: float = _ANSWER_S, silent_s: float = _SILENT_S) -> None:
+    def __init__(self, url: str, key: str = "", answer_s: float = _ANSWER_S, silent_s: float = SILENT_S) -> None:
         """`url`: of `find_engine_urls`. `key`: empty if it needs none.
 
         `answer_s`: the longest time for an answer. `silent_s`: the longest time between two events.
@@ -200,6 +202,20 @@ def reading(name: str) -> Iterator[None]:
 def is_count(value: object) -> bool:
     """Whether it is a number of things, in parsed JSON, where a number may also be true, 0.5 or 1e999."""
     return type(value) is int and 0 < value < 2**31
+
+
+def read_token_id(value: object) -> int:
+    """The id of a token, in parsed JSON. Raises ValueError."""
+    if type(value) is not int:
+        raise ValueError("a token id is a whole number")
+    return value
+
+
+def read_log_prob(value: Any) -> float:
+    """A log probability, in parsed JSON: at most 0, as far as rounding allows. Raises ValueError or TypeError."""
+    if not value <= _ROUNDING:
+        raise ValueError("a probability is at most 1")
+    return max(float(value), _LEAST)
 
 
 async def ask_all(work: Iterable[Awaitable[T]]) -> list[T]:

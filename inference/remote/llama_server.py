@@ -10,7 +10,7 @@ from typing import Any  # parsed JSON
 from inference.errors import ModelError, ServerError
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import Scores
-from inference.remote.http_client import HttpClient, is_count, reading
+from inference.remote.http_client import HttpClient, is_count, read_log_prob, read_token_id, reading
 
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
 _ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "stop_type", "timings/prompt_n"]}
@@ -55,7 +55,9 @@ class LlamaServer:
         async with self._stream(request, body, min(2**20 + num_top * _PLACE_BYTES, _MAX_ROW_BYTES)) as events:
             async for event in events:
                 for place in event.get("completion_probabilities", ()):
-                    told[event["index"]] = {int(each["id"]): float(each["logprob"]) for each in place["top_logprobs"]}
+                    told[event["index"]] = {
+                        read_token_id(each["id"]): read_log_prob(each["logprob"]) for each in place["top_logprobs"]
+                    }
                 num_read = num_read or event.get("timings/prompt_n", 0)  # of the first row
         if told.keys() != set(range(len(rows))):
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
@@ -71,7 +73,7 @@ class LlamaServer:
                 for place in event.get("completion_probabilities", ()):
                     if place["id"] not in among:
                         raise ServerError(f"{self.name} has chosen another token than those that it was asked about")
-                    return place["id"], float(place["logprob"])
+                    return place["id"], read_log_prob(place["logprob"])
         raise ServerError(f"{self.name} has told no probability")
 
     async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
@@ -90,7 +92,7 @@ class LlamaServer:
         async with self._stream(request, body) as events:
             async for event in events:
                 for token_id in event.get("tokens", ()):
-                    yield int(token_id)
+                    yield read_token_id(token_id)
                 if event.get("stop"):
                     yield FinishReason.LENGTH if event.get("stop_type") == "limit" else FinishReason.END
                     return

@@ -153,6 +153,7 @@ def _write_speed(name: str, num_tokens: int, took_ms: float) -> dict[str, float]
     }
 
 
+_NEAR_CHARS = 2**16  # on each side of the cursor: more than a model reads, and a second of work
 _JSON = "application/json"
 _TYPES = {401: "authentication_error", 403: "permission_error", 499: "superseded_error", 503: "unavailable_error"}
 _Read = Callable[[Fields, str, str], Asked]
@@ -199,6 +200,7 @@ class _Front:
     def __init__(self, door: Door, backend: Backend, model: str, is_remote: bool) -> None:
         self._door, self._backend, self._model = door, backend, model
         self._guard = Guard(is_remote=is_remote)
+        self._reading = asyncio.Lock()
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -207,6 +209,8 @@ class _Front:
             return _refuse(request, *refusal)
         if request.method == "POST" and request.content_type != _JSON:
             return _refuse(request, 415, f"Send JSON, with the header Content-Type: {_JSON}.")
+        if "Content-Encoding" in request.headers:
+            return _refuse(request, 415, "Send the body as it is, without Content-Encoding.")
         try:
             return await handler(request)
         except web.HTTPException as error:  # no such address, or a body that is too large or too slow
@@ -228,10 +232,10 @@ class _Front:
 
     async def complete(self, read: _Read, form_of: type[_Form], request: web.Request) -> web.StreamResponse:
         """Answers a request for a completion, which ends with its connection."""
-        body, session = await request.read(), request.headers.get("X-Session-ID", "")
-        client = f"{request.remote} {request.headers.get('User-Agent')}"
-        # In a thread, because a long body takes a second.
-        asked, cleared = await asyncio.to_thread(self._read, read, body, client, session)
+        body, session = await request.read(), _read_name(request, "X-Session-ID")
+        client = f"{request.remote} {_read_name(request, 'User-Agent')}"
+        async with self._reading:  # one after the other, in a thread: a long body takes a second
+            asked, cleared = await asyncio.to_thread(self._read, read, body, client, session)
         form, texts = form_of(asked, self._model), Texts()
         chunks = self._generate(cleared, asked.completion if form_of is InfillForm else None)
         chunks = _end_in_time(chunks, asked.max_predict_ms)
@@ -249,7 +253,9 @@ class _Front:
         except (ValueError, RecursionError):
             raise InvalidRequestError("the body is no JSON") from None
         asked = read(fields, client, session)
-        return asked, self._guard.clear(asked.completion)
+        completion = asked.completion
+        near = replace(completion, prefix=_cut_far(completion.prefix), suffix=completion.suffix[:_NEAR_CHARS])
+        return replace(asked, completion=near), self._guard.clear(near)
 
     async def _generate(
         self, cleared: Cleared[CompletionRequest], or_one_of: CompletionRequest | None
@@ -266,6 +272,17 @@ class _Front:
             async with aclosing(self._generate(one, None)) as chunks:
                 async for chunk in chunks:
                     yield chunk
+
+
+def _read_name(request: web.Request, header: str) -> str:
+    """A name that a client gives itself, in any bytes."""
+    return request.headers.get(header, "").encode(errors="surrogateescape").decode("latin-1")
+
+
+def _cut_far(prefix: str) -> str:
+    """The end of the text, from the start of a line on if it has several: half of a secret is not recognised."""
+    line = prefix.find("\n", len(prefix) - _NEAR_CHARS) + 1
+    return prefix if len(prefix) <= _NEAR_CHARS else prefix[line or -_NEAR_CHARS :]
 
 
 async def _end_in_time(

@@ -68,6 +68,11 @@ _FAULTS: dict[str, _Change] = {
     "/config.json: num_hidden_layers is 50000000, which no model has": _write(
         "config.json", '{"text_config": {"num_hidden_layers": 50000000}}'
     ),
+    "/config.json: head_dim is 1000000000, which no model has": _write("config.json", '{"head_dim": 1000000000}'),
+    "cannot read {}/added_tokens.json: [Errno 2]": lambda folder: (folder / "added_tokens.json").symlink_to("nothing"),
+    "names a file outside of the folder: 'aaa": _replace(
+        "model.safetensors", **{_INDEX: f'{{"weight_map": {{"a": "{300 * "a"}"}}}}'}
+    ),
     "brings code of its own (modeling_mine.MyModelForCausalLM, auto_map": _write(
         "config.json",
         '{"model_type": "llama", "auto_map": {"AutoModelForCausalLM": "modeling_mine.MyModelForCausalLM"}}',

@@ -1,5 +1,6 @@
 """The metadata of a GGUF file as the package `gguf` writes them; what is no whole file is refused in one sentence."""
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,17 @@ def test_what_is_no_whole_file_is_refused(words: str, number: int, tmp_path: Pat
     with pytest.raises(ModelError) as raised:
         read_metadata(path)
     assert str(raised.value).startswith(f"{path} {words}")
+
+
+@pytest.mark.parametrize(("kind", "count"), [(8, 3 * 10**8), (7, 2**28), (9, 2**28)], ids=["texts", "bools", "lists"])
+def test_more_items_than_a_model_has_are_not_read(kind: int, count: int, tmp_path: Path) -> None:
+    path = write_plain_gguf(tmp_path / "m.gguf")
+    with path.open("r+b") as file:
+        file.seek(24)
+        file.write(struct.pack("<Q1sIIQ", 1, b"a", 9, kind, count))
+        file.truncate(4 * 10**9)  # without taking room
+    with pytest.raises(ModelError, match="has no whole metadata"):
+        read_metadata(path)
 
 
 def test_nested_arrays_end_in_a_sentence(tmp_path: Path) -> None:

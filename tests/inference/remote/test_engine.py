@@ -168,7 +168,15 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
         ({"falls_silent_after": 3}, ServerUnreachableError, "does not answer: it was silent for too long"),
         ({"spoils": {"tokens": [10**6]}}, ServerError, "has chosen the token '1000000', which its model does not have"),
         ({"spoils": {"tokens": [-1]}}, ServerError, "has chosen the token '-1'"),
-        ({"spoils": {"tokens": ["x"]}}, ServerError, "another form"),
+        *(({"spoils": {"tokens": [each]}}, ServerError, "another form") for each in ("x", "7", 7.9, True)),
+        *(
+            (
+                {"spoils": {"completion_probabilities": [{"top_logprobs": [{"id": 7, "logprob": each}]}]}},
+                ServerError,
+                "another form",
+            )
+            for each in (0.5, 50, "1", None)
+        ),
         ({"spoils": {"index": 10**6}}, ServerError, "has told the probabilities of"),
         ({"answers": [(200, _EVENTS, 'data: {"index": 0, "tokens": NaN}\n\n')]}, ServerError, "sends no JSON"),
     ],

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from inspect import signature
 from itertools import repeat
 from pathlib import Path
 
@@ -18,13 +19,14 @@ import trustme
 from inference.errors import MidtokenError, OverloadedError, ServerError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.platforms import timeout
-from inference.remote.http_client import HttpClient, ask_all
+from inference.remote.http_client import SILENT_S, HttpClient, ask_all
+from inference.serving.client import Client
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 
 _ASK = """
 import asyncio, sys
 from inference.errors import MidtokenError
-from inference.remote.http_client import HttpClient
+from inference.remote.http_client import SILENT_S, HttpClient
 
 async def ask():
     client = HttpClient(*sys.argv[1:])
@@ -216,3 +218,7 @@ async def test_a_busy_server_is_not_asked_for_as_long_as_it_says() -> None:
     await client.close()
     server.close()
     assert (len(asked), "it asks for 7 s" in str(told[1])) == (1, True)
+
+
+def test_a_server_that_falls_silent_is_blamed_before_the_client_gives_up() -> None:
+    assert signature(Client).parameters["idle_timeout_s"].default > SILENT_S

@@ -376,3 +376,18 @@ async def test_a_port_that_closes_ends_what_it_is_asked() -> None:
         with pytest.raises(ClientError):
             await asking
     assert stream.is_cancelled
+
+
+async def test_a_client_may_call_itself_in_any_bytes_and_send_no_packed_body(front: FrontClient) -> None:
+    asking, stream = await front.begin(front.post(_COMPLETION, {"prompt": "a"}, {"X-Session-ID": "caf\udce9"}))
+    stream.send(last_chunk("e"))
+    assert (await asking)[0] == 200
+    assert (await front.post(_COMPLETION, {"prompt": "a"}, {"Content-Encoding": "gzip"}))[0] == 415
+
+
+async def test_of_a_long_text_what_is_near_the_cursor_is_cleared_and_sent(front: FrontClient) -> None:
+    line = 'password = "x"\n'
+    request, _ = await front.ask(_COMPLETION, {"prompt": line * 20_000, "suffix": line * 20_000}, last_chunk("e"))
+    assert 60_000 < len(request.prefix) <= 2**17
+    assert request.prefix.startswith("password")
+    assert len(request.suffix) <= 2**17
