@@ -171,7 +171,7 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
         *(({"spoils": {"tokens": [each]}}, ServerError, "another form") for each in ("x", "7", 7.9, True)),
         *(
             (
-                {"spoils": {"completion_probabilities": [{"top_logprobs": [{"id": 7, "logprob": each}]}]}},
+                {"spoils": {"completion_probabilities": [{"id": 7, "top_logprobs": [{"id": 7, "logprob": each}]}]}},
                 ServerError,
                 "another form",
             )
