@@ -39,5 +39,5 @@ class Notebooks:
     def close(self, params: types.DidCloseNotebookDocumentParams) -> None:
         """notebookDocument/didClose. The notebook's cells are closed, whether the editor lists them or not."""
         notebook = self._open.pop(params.notebook_document.uri, Notebook("", []))
-        for uri in [cell.uri for cell in params.cell_text_documents] + [cell.document for cell in notebook.cells]:
+        for uri in [cell.uri for cell in params.cell_text_documents] + [*notebook.documents]:
             self._server.close(uri)
