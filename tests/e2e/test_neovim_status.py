@@ -101,7 +101,8 @@ def test_a_file_of_another_name_or_language_goes_on_with_suggestions(
     editor.wait_for(lambda: editor.status.startswith("midtoken: off ("), True)
     editor.nvim.command("set filetype=python")
     editor.wait_for(lambda: editor.status, "midtoken: ready")
-    editor.nvim.command("set filetype=rust | set filetype=python")  # what is told of the first comes after the second
+    # Neovim reads what is told of the first language after it has sent the second.
+    editor.lua("vim.bo.filetype = 'rust'; vim.uv.sleep(500); vim.bo.filetype = 'python'")
     editor.type("iNod")
     editor.wait_for_ghost("e")
     assert editor.status == "midtoken: ready"
