@@ -37,7 +37,7 @@ class Notebooks:
             self._server.change(types.DidChangeTextDocumentParams(edit.document, edit.changes))
 
     def close(self, params: types.DidCloseNotebookDocumentParams) -> None:
-        """notebookDocument/didClose."""
-        self._open.pop(params.notebook_document.uri, None)
-        for cell in params.cell_text_documents:
-            self._server.close(cell.uri)
+        """notebookDocument/didClose. The notebook's cells are closed, whether the editor lists them or not."""
+        notebook = self._open.pop(params.notebook_document.uri, Notebook("", []))
+        for uri in [cell.uri for cell in params.cell_text_documents] + [*notebook.documents]:
+            self._server.close(uri)

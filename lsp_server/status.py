@@ -177,8 +177,8 @@ class Status:
             self._window.show(found.message)
 
     def forget(self, uri: str) -> None:
-        """A document was closed."""
-        self._off.pop(uri, None)
+        """A document was closed. It may be opened again in another language, so the editor is told if it was off."""
+        self.checked(uri, None)
 
     def not_suggested(self, found: NoSuggestion, is_invoked: bool) -> None:
         """A request has no suggestion. A person who asked for one, and could do something about it, is told why."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lsp_editor import Script, WriteScript
+from tests.support.lsp_editor import Script, WriteScript, make_script
 from tests.support.neovim_editor import NODE, RULES, Edit, Editor, OpenEditor, open_file, run_neovim
 
 pytestmark = pytest.mark.e2e
@@ -165,6 +165,9 @@ def test_an_older_neovim_has_suggestions_too(tmp_path: Path, write_script: Write
         assert editor.lua("return #vim.lsp.get_clients({ name = 'midtoken' })") == 1
         editor.nvim.command("silent! checkhealth midtoken")
         report = "\n".join(editor.lines)
+        editor.nvim.command(f"buffer {tmp_path / 'other.py'}")
+        editor.lua("require('midtoken').setup(...)", {"cmd": script.command, "settings": {"exclude": ["other.py"]}})
+        editor.wait_for(lambda: editor.status.startswith("midtoken: off ("), True)
     assert "a completion came after" in report
     assert "ERROR" not in report
 
@@ -175,6 +178,30 @@ def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_scr
     editor.wait_for(lambda: script.last_prefetch is not None, True)
     editor.nvim.command("qall!", async_=True)
     editor.wait_for(lambda: script.count("closed"), 1)
+
+
+def test_a_later_setup_counts_for_the_files_that_are_open(
+    open_editor: OpenEditor, write_script: WriteScript, tmp_path: Path
+) -> None:
+    script = write_script({"ends_with": "Nod", "texts": ["e"]})
+    editor = open_editor(script.command, [""], keys={"accept": "<C-y>"})
+    set_again = "require('midtoken').setup(...)"
+    editor.type("iNod")
+    editor.wait_for_ghost("e")
+    (tmp_path / "other").mkdir()
+    other = make_script(tmp_path / "other", {"ends_with": "Nod", "texts": ["ule"]})
+    editor.lua(set_again, {"cmd": other.command})
+    editor.wait_for(lambda: script.count("closed"), 1)
+    editor.wait_for_ghost("ule")
+    editor.type_and_wait("<Tab>")
+    assert editor.lines == ["Nodule"]
+    for settings in ({"exclude": ["file.py"]}, {"maxTokens": 3}, {"enabled": False}):
+        editor.lua(set_again, {"cmd": other.command, "settings": settings})
+        editor.wait_for(lambda: editor.status.startswith("midtoken: off ("), True)
+        editor.type("<CR>Nod")
+        time.sleep(0.5)
+        sent = [entry["prefix"] for entry in other.events if "\nNod" in entry.get("prefix", "")]
+        assert (sent, editor.ghost) == ([], None)
 
 
 @pytest.mark.parametrize(

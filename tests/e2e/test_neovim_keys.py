@@ -113,6 +113,25 @@ def test_keys_can_be_chosen_and_turned_off(open_editor: OpenEditor, write_script
     assert editor.lines == ["Node value\t.x"]
 
 
+def test_other_keys_of_a_later_setup_replace_those_before_and_give_back_what_they_did(
+    open_editor: OpenEditor, write_script: WriteScript
+) -> None:
+    command = write_script({"ends_with": "Nod", "texts": ["e"]}).command
+    editor = open_editor(command, [""], keys={"accept": "<C-y>"})
+    editor.nvim.command("inoremap <buffer> <C-g> was")
+    list_mapped = "return vim.tbl_map(function(m) return m.lhs end, vim.api.nvim_buf_get_keymap(0, 'i'))"
+    alt = ["<M-d>", "<M-l>", "<M-n>", "<M-p>", "<M-w>"]
+    for keys, mapped in [
+        ({"accept": "<C-g>"}, ["<C-G>", *alt]),
+        ({"accept": "<C-l>"}, ["<C-G>", "<C-L>", *alt]),
+        (False, ["<C-G>"]),
+    ]:
+        editor.lua("require('midtoken').setup(...)", {"cmd": command, "keys": keys})
+        editor.wait_for(lambda: sorted(editor.lua(list_mapped)), mapped)
+    editor.type_and_wait("ix<C-g>y")
+    assert editor.lines == ["xwasy"]
+
+
 def test_an_alt_key_without_a_suggestion_does_not_leave_insert_mode(edit: Edit) -> None:
     editor = edit([""])
     editor.nvim.command("let @\" = 'pasted'")

@@ -79,13 +79,14 @@ def test_the_status_says_what_the_completion_server_and_the_language_server_do(
     editor.wait_for_ghost("e")
 
 
-def test_a_language_server_that_always_ends_is_started_six_times(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_language_server_that_always_ends_is_started_six_times(status: int, tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     with run_neovim(tmp_path) as editor:
         editor.lua("local defer = vim.defer_fn; vim.defer_fn = function(run, ms) return defer(run, ms / 100) end")
-        editor.lua("require('midtoken').setup(...)", {"cmd": ["sh", "-c", f"echo x >> '{starts}'; exit 3"]})
+        editor.lua("require('midtoken').setup(...)", {"cmd": ["sh", "-c", f"echo x >> '{starts}'; exit {status}"]})
         editor.nvim.command(f"edit {tmp_path / 'file.py'}")
-        editor.wait_for(lambda: "status 3" in editor.status and "its log may say why" in editor.status, True)
+        editor.wait_for(lambda: f"status {status}" in editor.status and "its log may say why" in editor.status, True)
         time.sleep(0.5)
         assert starts.read_text().count("x") == 6
         assert editor.messages.count("midtoken: ") == 2  # that it is started again, and that it is not
@@ -100,6 +101,12 @@ def test_a_file_of_another_name_or_language_goes_on_with_suggestions(
     editor.wait_for(lambda: editor.status.startswith("midtoken: off ("), True)
     editor.nvim.command("set filetype=python")
     editor.wait_for(lambda: editor.status, "midtoken: ready")
+    # Neovim reads what is told of the first language after it has sent the second.
+    editor.lua("vim.bo.filetype = 'rust'; vim.uv.sleep(500); vim.bo.filetype = 'python'")
+    editor.type("iNod")
+    editor.wait_for_ghost("e")
+    assert editor.status == "midtoken: ready"
+    editor.type_and_wait("<Esc>cc<Esc>")
     editor.nvim.command("file other.py")
     editor.type("iNod")
     editor.wait_for_ghost("e")

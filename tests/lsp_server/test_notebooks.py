@@ -73,6 +73,17 @@ class Notebook:
         return self.both.backend.streams[-1].request.prefix
 
 
+async def test_a_closed_notebook_suggests_nothing_in_cells_that_the_editor_does_not_list(both: InProcess) -> None:
+    await both.start()
+    notebook = Notebook(both)
+    identifier = types.NotebookDocumentIdentifier(_NOTEBOOK)
+    both.editor.client.notebook_document_did_close(types.DidCloseNotebookDocumentParams(identifier, []))
+    result = await both.editor.ask(1, 3)
+    assert result is None or list(result.items) == []
+    assert (both.server.sessions, both.backend.streams) == ({}, [])
+    assert notebook.cell("c") == both.editor.uri
+
+
 async def test_the_code_of_the_cells_before_is_context(both: InProcess) -> None:
     await both.start()
     Notebook(both)

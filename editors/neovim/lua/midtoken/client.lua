@@ -10,6 +10,7 @@ local FIRST_WAIT_MS = 500 -- before the first restart; each later one waits twic
 local CALM_MS = 60000 -- a server that has run this long may be started again as often as a new one
 
 local num_restarts, started_at_ms = 0, 0
+local run -- starts the process as the last call of `setup` says; each call has its own
 
 ---@type table<integer, string?>
 local languages = {} -- the file types with which buffers were opened
@@ -104,10 +105,24 @@ function M.detach(buf)
   end
 end
 
+--- False if the client is another language server's, or was started by an earlier call of `setup`.
+local function is_ours(client)
+  return client ~= nil and client.config.cmd == run
+end
+
 --- Each project has a language server, and so have the files without one.
 local function can_share(client, config)
-  local is_alive = not M.call(client, 'is_stopped')
-  return client.name == config.name and client.config.root_dir == config.root_dir and is_alive
+  return is_ours(client) and client.config.root_dir == config.root_dir and not M.call(client, 'is_stopped')
+end
+
+--- Stops the language servers of earlier calls of `setup`. They get no text from now on.
+local function stop_all()
+  for _, client in ipairs(vim.lsp.get_clients({ name = 'midtoken', _uninitialized = true })) do
+    for _, buf in ipairs(vim.tbl_keys(client.attached_buffers)) do
+      vim.lsp.buf_detach_client(buf, client.id)
+    end
+    M.call(client, 'stop')
+  end
 end
 
 --- Attaches the language server to a buffer that wants it, and detaches it from one that no longer does. The document
@@ -133,11 +148,8 @@ local function update_all()
   end
 end
 
---- The language server has ended. If nobody asked it to, it is started again, and not for ever.
+--- The language server has ended, though nobody asked it to. It is started again, and not for ever.
 local function ended(code, signal)
-  if code == 0 and (signal == 0 or signal == vim.uv.constants.SIGTERM) then -- Neovim stops it with SIGTERM
-    return
-  end
   num_restarts = vim.uv.now() - started_at_ms > CALM_MS and 0 or num_restarts
   local is_last = num_restarts == MAX_RESTARTS
   status.ended(code, signal, is_last)
@@ -148,25 +160,48 @@ local function ended(code, signal)
 end
 
 --- Starts the language server's process. Neovim is not told of a failure, because it would show a longer message.
-local function run(dispatchers)
-  local chosen, on_exit = options.get(), dispatchers.on_exit
-  local command = chosen.model and { '--model=' .. chosen.model } or {}
+local function start_process(chosen, dispatchers)
+  local command = vim.list_slice(chosen.cmd)
+  table.insert(command, chosen.model and '--model=' .. chosen.model or nil)
+  local on_exit, was_asked = dispatchers.on_exit, false
   dispatchers.on_exit = function(code, signal)
-    vim.schedule(function()
-      ended(code, signal)
-    end)
+    if not was_asked then
+      vim.schedule(function()
+        ended(code, signal)
+      end)
+    end
     on_exit(0, 0)
   end
   started_at_ms = vim.uv.now()
-  return vim.lsp.rpc.start(vim.list_extend(vim.list_slice(chosen.cmd), command), dispatchers)
+  local rpc = vim.lsp.rpc.start(command, dispatchers)
+  local request, terminate = rpc.request, rpc.terminate
+  function rpc.request(method, ...)
+    was_asked = was_asked or method == 'shutdown'
+    return request(method, ...)
+  end
+  function rpc.terminate()
+    was_asked = true
+    terminate()
+  end
+  return rpc
 end
 
 --- The handler of the notification `$/midtoken/status`. When the server is ready, the text that was typed before gets
 --- its suggestion.
-local function told(_, params)
+local function told(params)
   status.told(params)
   if params.state == 'ready' then
     vim.schedule(require('midtoken.suggestion').ask_again)
+  end
+end
+
+--- Returns a handler of a notification, which ignores the language servers of earlier calls of `setup`.
+---@param handle fun(params: table)
+local function of_ours(handle)
+  return function(_, params, context)
+    if is_ours(vim.lsp.get_client_by_id(context.client_id)) then
+      handle(params)
+    end
   end
 end
 
@@ -187,7 +222,7 @@ function M.config(root_dir)
       client.server_capabilities.inlineCompletionProvider = nil -- Neovim's own requests would draw it a second time
       status.started()
     end,
-    handlers = { ['window/showMessage'] = status.showed, ['$/midtoken/status'] = told },
+    handlers = { ['window/showMessage'] = of_ours(status.showed), ['$/midtoken/status'] = of_ours(told) },
   }
 end
 
@@ -195,15 +230,15 @@ local function on_client(group, event, callback)
   vim.api.nvim_create_autocmd(event, {
     group = group,
     callback = function(args)
-      local client = vim.lsp.get_client_by_id(args.data.client_id)
-      if client and client.name == 'midtoken' then
+      if is_ours(vim.lsp.get_client_by_id(args.data.client_id)) then
         callback(args)
       end
     end,
   })
 end
 
---- Attaches the language server to the files that are open and to those that will be opened.
+--- Attaches the language server to the files that are open and to those that will be opened. If it runs already, it is
+--- started anew, with the present options.
 function M.start()
   local group = vim.api.nvim_create_augroup('midtoken', {})
   on_client(group, 'LspAttach', function(args)
@@ -213,6 +248,7 @@ function M.start()
   end)
   on_client(group, 'LspDetach', function(args)
     languages[args.buf] = nil
+    require('midtoken.keys').unbind(args.buf)
     require('midtoken.suggestion').forget(args.buf)
     status.changed()
   end)
@@ -230,6 +266,12 @@ function M.start()
     end,
   })
   require('midtoken.suggestion').watch_menus()
+  stop_all()
+  local chosen = options.get()
+  num_restarts = 0
+  function run(dispatchers)
+    return start_process(chosen, dispatchers)
+  end
   update_all()
 end
 

@@ -4,8 +4,8 @@ local M = {}
 
 local FALL_THROUGH = '<Plug>(midtoken-fall-through)'
 
----@type table<function, true>
-local ours = setmetatable({}, { __mode = 'k' })
+---@type table<function, table|true>
+local ours = setmetatable({}, { __mode = 'k' }) -- the mapping of the buffer that each has replaced; true: none
 
 local function find_mapping(mappings, lhs)
   local raw = vim.keycode(lhs)
@@ -49,9 +49,25 @@ function M.bind(buf, keys)
             fall_through(lhs, shadowed)
           end
         end
-        ours[press] = true
+        ours[press] = shadowed or true
         vim.keymap.set('i', lhs, press, { buffer = buf, desc = 'midtoken: ' .. name:gsub('_', ' ') })
       end
+    end
+  end
+end
+
+--- Takes the keys of a buffer back. A mapping of the buffer that was replaced is made again.
+---@param buf integer
+function M.unbind(buf)
+  for _, mapping in ipairs(vim.api.nvim_buf_get_keymap(buf, 'i')) do
+    local shadowed = ours[mapping.callback]
+    if shadowed then
+      vim.api.nvim_buf_del_keymap(buf, 'i', mapping.lhs)
+    end
+    if type(shadowed) == 'table' then
+      vim.api.nvim_buf_call(buf, function()
+        vim.fn.mapset('i', false, shadowed)
+      end)
     end
   end
 end

@@ -41,11 +41,12 @@ local function fail(text)
 end
 
 --- The handler of window/showMessage.
-function M.showed(_, params)
+---@param params lsp.ShowMessageParams
+function M.showed(params)
   local types = vim.lsp.protocol.MessageType
-  if params and params.type == types.Error then
+  if params.type == types.Error then
     fail(params.message)
-  elseif params and params.type < types.Log then
+  elseif params.type < types.Log then
     message.show(params.message, params.type == types.Warning and vim.log.levels.WARN or vim.log.levels.INFO)
   end
 end
@@ -143,10 +144,10 @@ function M.find(buf)
     return here.state, here.message
   elseif problem then
     return 'error', problem
+  elseif #vim.lsp.get_clients({ bufnr = buf, name = 'midtoken', _uninitialized = true }) == 0 then
+    return 'off', 'the language server is not attached'
   elseif is_starting or here then
     return 'starting', download
-  elseif #vim.lsp.get_clients({ bufnr = buf, name = 'midtoken' }) == 0 then
-    return 'off', 'the language server is not attached'
   end
   return 'ready'
 end
