@@ -1,6 +1,6 @@
 """Brackets and quotes in code: which are open, and which close nothing.
 
-Those in string literals count, too, but for the strings of the cursor's line.
+Those in string literals count, too, but for the strings of the cursor's line, unless the cursor is in brackets of one.
 """
 
 import re
@@ -47,8 +47,6 @@ _OPENERS = "".join(CLOSER_OF)
 _ALL_CLOSERS = "".join(CLOSERS) + QUOTES
 _QUOTES = rf"([{QUOTES}])\1\1"  # three are one
 _ENDS = re.compile(rf"{_QUOTES}|[,{re.escape(_ALL_CLOSERS)}]")
-_CLOSER = re.compile(rf"{_QUOTES}|.")
-_APOSTROPHE = re.compile(r"'(?=\w)")
 
 
 def fit_line(before: str, line: str, after: str) -> tuple[int, int]:
@@ -79,15 +77,15 @@ def fit_line(before: str, line: str, after: str) -> tuple[int, int]:
         return count_line(whole), num_nested, num_replaced - end, num_replaced
 
     ends = {0, len(line), *(found.start() for found in _ENDS.finditer(line))}
-    nums = [0, *(found.end() for found in _CLOSER.finditer(closers))]
+    nums = [0, *(found.end() for found in _ENDS.finditer(closers))]
     end, num = min(((end, num) for end in ends for num in nums if _has(line[:end], closers[:num])), key=count)
     return end, num + (_count_shared(line[:end], rest[num:].rstrip()) if 0 < num == len(closers) else 0)
 
 
 def _has(text: str, closers: str) -> bool:
     """True if the closers stand in the text in this order. An apostrophe before a letter is none."""
-    text = _APOSTROPHE.sub("", text)
-    for closer in _CLOSER.finditer(closers):
+    text = re.sub(r"'(?=\w)", "", text)
+    for closer in _ENDS.finditer(closers):
         _, found, text = text.partition(closer[0])
         if not found:
             return False
