@@ -1,9 +1,10 @@
 """Brackets and quotes in code: which are open, and which close nothing.
 
-Those in string literals count, too, but for the strings of the cursor's line.
+Those in string literals count, too, but for the strings of the cursor's line, unless the cursor is in brackets of one.
 """
 
 import re
+from string import punctuation
 
 CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
 _OPENER_OF = {closer: opener for opener, closer in CLOSER_OF.items()}
@@ -44,7 +45,8 @@ def _match(text: str) -> tuple[str, str, str]:
 
 _OPENERS = "".join(CLOSER_OF)
 _ALL_CLOSERS = "".join(CLOSERS) + QUOTES
-_ENDS = re.compile(f"[,{re.escape(_ALL_CLOSERS)}]")
+_QUOTES = rf"([{QUOTES}])\1\1"  # three are one
+_ENDS = re.compile(rf"{_QUOTES}|[,{re.escape(_ALL_CLOSERS)}]")
 
 
 def fit_line(before: str, line: str, after: str) -> tuple[int, int]:
@@ -53,28 +55,47 @@ def fit_line(before: str, line: str, after: str) -> tuple[int, int]:
     An editor closes brackets and quotes, and a model may close them, too, or end before it has closed its own. So of
     all beginnings of `line` that end before a comma, bracket or quote, each in place of some of the closers after it
     that it has itself, it is the one that leaves the fewest open or surplus; of those, the one with the most text.
+    If it replaces all closers, it also replaces what stands after them as at its own end: `:`, `;`.
     """
     rest, _, below = after.partition("\n")
     line_before = before[before.rfind("\n") + 1 :]
     opened = "".join(_OPENER_OF[closer] for closer in _match(before.removesuffix(line_before.lstrip()))[1])
     closed = _match(below)[2]
+    closers = rest[: len(rest) - len(rest.lstrip(_ALL_CLOSERS))]
+    string = _split_strings(line_before)[1]
+    is_nested = bool(string) and not CLOSERS.isdisjoint(closers.partition(string)[0])  # in brackets of it: `f"{▏}"`
 
-    def count(choice: tuple[int, int]) -> tuple[int, int, int]:
+    def count_line(whole: str) -> int:
+        code, left_open = _split_strings(whole)
+        return count_bracket_faults(opened + code + closed) + bool(left_open)
+
+    def count(choice: tuple[int, int]) -> tuple[int, int, int, int]:
         end, num_replaced = choice
         kept = line[:end] if num_replaced < len(rest) else line[:end].rstrip().rstrip(_OPENERS)  # of a block
-        code, num_open = _split_strings(line_before.lstrip() + kept + rest[num_replaced:])
-        return count_bracket_faults(opened + code + closed) + num_open, num_replaced - end, num_replaced
+        whole = line_before.lstrip() + kept + rest[num_replaced:]
+        num_nested = count_line(whole.replace(string, "")) if is_nested else 0
+        return count_line(whole), num_nested, num_replaced - end, num_replaced
 
     ends = {0, len(line), *(found.start() for found in _ENDS.finditer(line))}
-    closers = rest[: len(rest) - len(rest.lstrip(_ALL_CLOSERS))]
-    choices = ((end, num) for end in ends for num in range(len(closers) + 1) if _has(line[:end], closers[:num]))
-    return min(choices, key=count)
+    nums = [0, *(found.end() for found in _ENDS.finditer(closers))]
+    end, num = min(((end, num) for end in ends for num in nums if _has(line[:end], closers[:num])), key=count)
+    return end, num + (_count_shared(line[:end], rest[num:].rstrip()) if 0 < num == len(closers) else 0)
 
 
-def _has(text: str, chars: str) -> bool:
-    """True if the characters stand in the text in this order."""
-    left = iter(text)
-    return all(char in left for char in chars)
+def _has(text: str, closers: str) -> bool:
+    """True if the closers stand in the text in this order. An apostrophe before a letter is none."""
+    text = re.sub(r"'(?=\w)", "", text)
+    for closer in _ENDS.finditer(closers):
+        _, found, text = text.partition(closer[0])
+        if not found:
+            return False
+    return True
+
+
+def _count_shared(text: str, rest: str) -> int:
+    """How long the beginning of `rest` is with which the text ends: all of it, or signs, without open brackets."""
+    sizes = (len(rest), *range(len(rest) - len(rest.lstrip(punctuation)), 0, -1))
+    return next((size for size in sizes if text.endswith(rest[:size]) and not count_faults(rest[:size])), 0)
 
 
 def count_bracket_faults(text: str) -> int:
@@ -88,21 +109,25 @@ def count_faults(line: str) -> int:
 
 
 # Before a letter, an apostrophe after a letter and a lifetime of Rust begin no string.
-_QUOTE = re.compile(r"""["`]|'(?!\w)|((?<![\w&<])|(?<=\b[bfru]))'""", re.IGNORECASE)
-_STRINGS = {quote: re.compile(rf"(?:\\.|[^\\{quote}])*{quote}") for quote in QUOTES}
+_QUOTE = re.compile(rf"{_QUOTES}|[\"`]|'(?!\w)|((?<![\w&<])|(?<=\b[bfru]))'", re.IGNORECASE)
+_STRINGS = {  # none is right before an empty one
+    quote * num: re.compile(rf"(?:\\.|(?!{quote * num})[^\\])*{quote * num}(?!{quote * 2})")
+    for quote in QUOTES
+    for num in (1, 3)
+}
 
 
 def count_quote_faults(line: str) -> int:
     """1 if a string is left open, 0 otherwise."""
-    return _split_strings(line)[1]
+    return len(_split_strings(line)[1][:1])
 
 
-def _split_strings(line: str) -> tuple[str, int]:
-    """Returns a line without its strings, and 1 if one is left open, 0 otherwise."""
+def _split_strings(line: str) -> tuple[str, str]:
+    """Returns a line without its strings, and the quotes of the one that is left open, if any."""
     code, at = "", 0
     while (quote := _QUOTE.search(line, at)) is not None:
         string = _STRINGS[quote[0]].match(line, quote.end())
         if string is None:
-            return code + line[at:], 1
+            return code + line[at:], quote[0]
         code, at = code + line[at : quote.start()], string.end()
-    return code + line[at:], 0
+    return code + line[at:], ""

@@ -49,6 +49,17 @@ from lsp_server.filters import Insertion, cut_at_placeholder, drop_repeated_abov
         ("if a:\n\tb()\nif c:|\n", "\n    d()", "\n\td()"),
         ("|\nx = 1\n", "x = 1", None),
         ("x = 1\n|\n", "x = 1", None),
+        # An apostrophe or a quote in a string in three quotes closes nothing.
+        ("    '''|'''", "Don't.", "Don't."),
+        ("print('''|''')", "it's", "it's"),
+        ("print('|')", "it's", "it"),
+        ('f("""|""")', 'a "b" c"""', 'a "b" c'),
+        # Brackets in a string count if the cursor is in them.
+        ('f(f"Hello {|}")', "name}", "name"),
+        ('x = f"{a[|]}"', "0]", "0"),
+        ("`it's ${|}`;", "name}", "name"),
+        ("x = \"{a['|']}\"", "b'", "b"),
+        ('re.compile("|")', '\\(")', "\\("),
     ],
 )
 def test_the_text_is_made_to_fit_between_what_is_around_it(around: str, text: str, inserted: str | None) -> None:
@@ -73,6 +84,19 @@ def test_the_text_is_made_to_fit_between_what_is_around_it(around: str, text: st
         ("f(|)", "'don\\'t', b)  # don't", ")"),
         ("fn f<'a>(x: &'|)", "a str, y: &'a str) {", ")"),
         ("f(\n    (a, b|)\n)\n", ", c) + (d", ""),
+        ('f("""|""")', 'it\'s "a" b""", 1) + 2', '""")'),
+        ('f(f"Hello {|}")', "name}!", "}"),
+        ('f(f"Hello {|}")', 'name}!", b) + 1', '}")'),
+        ("`it's ${|}`;", "name} b", "}"),
+        # The text has what stands after the brackets, too.
+        ('println!("|");', '{}", x);', '");'),
+        ("if foo(|):", "a) and b:", "):"),
+        ('if a in "([|":', '{":', '":'),
+        ("if foo(|):", "a) and b:\n    c()", "):"),
+        ("foo(bar(|));", "a), b);", "));"),
+        ("def f(a: Dict[str, |]) -> None:", "int], b: int) -> None:", "]) -> None:"),
+        ("foo(|); // (see", "a, b);", ");"),
+        ("foo(|);", "a, b) + 1", ")"),
     ],
 )
 def test_a_bracket_that_is_closed_already_is_replaced(around: str, text: str, replaced: str) -> None:
@@ -104,65 +128,93 @@ def test_at_the_end_of_a_line_white_space_is_removed_and_before_unrelated_text_m
     assert fit(text, Context("", "else:\n")) == (Insertion(first_line) if first_line.strip() else None)
 
 
-_ATOMS = st.sampled_from(["a", "b.c", "1", '"s"', "'t'", '"x, y"', '"it\'s"', "'\\\\'", "lambda: a"])
-_CALLS = st.recursive(
-    _ATOMS,
-    lambda inner: st.builds(
-        lambda form, parts: form.format(", ".join(parts)),
-        st.sampled_from(["f({})", "[{}]", "d[{}]", "f({}).g", "({}) + a"]),
-        st.lists(inner, max_size=3),
-    ),
-    max_leaves=6,
+def _nest(atoms: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Those in calls, lists and indexes."""
+    return st.recursive(
+        atoms,
+        lambda inner: st.builds(
+            lambda form, parts: form.format(", ".join(parts)),
+            st.sampled_from(["f({})", "[{}]", "d[{}]", "f({}).g", "({}) + a"]),
+            st.lists(inner, max_size=3),
+        ),
+        max_leaves=6,
+    )
+
+
+_PLAIN = st.sampled_from(["a", "b.c", "1"])
+_STRINGS = st.sampled_from(
+    ['"s"', "'t'", '"x, y"', '"it\'s"', "'\\\\'", "lambda: a", '"""it\'s"""', "'''it's'''", "'''say \"b\"'''"]
 )
+_FORMATTED = st.builds(
+    str.format,
+    st.sampled_from(['f"{{{}}}"', 'f"Hello {{{}}}!"', "f'{{{}}} b'", "`it's ${{{}}}`", 'f"""it\'s {{{}}}"""']),
+    _nest(_PLAIN),
+)
+_CALLS = _nest(_PLAIN | _STRINGS | _FORMATTED).map("f({})".format)
 
 
 _APOSTROPHE = re.compile(r"(?<=\w)(?<!\b[bfru])'(?=\w)")
+_QUOTES = re.compile(r"([\"'`])(?:\1\1)?")
 
 
 def _find_closers(line: str) -> str | None:
     """What an editor has inserted after a line that is being typed; None where brackets or quotes are wrong.
 
-    An apostrophe between two letters begins no string.
+    An apostrophe between two letters begins no string. In a string, `{` begins code.
     """
     closers, at = list[str](), 0
     while at < len(line):
         char, at = line[at], at + 1
-        if closers and closers[-1] in "\"'":
-            if char == "\\":
+        if closers and closers[-1][0] in "\"'`":
+            if line.startswith(closers[-1], at - 1):
+                at += len(closers.pop()) - 1
+            elif closers[-1].startswith(line[at - 1 :]):  # within three quotes
+                return None
+            elif char == "\\":
                 at += 1
-            elif char == closers[-1]:
-                closers.pop()
-        elif char in '([{"' or (char == "'" and not _APOSTROPHE.match(line, at - 1)):
-            closers.append({"(": ")", "[": "]", "{": "}"}.get(char, char))
+            elif char == "{":
+                closers.append("}")
+        elif (quotes := _QUOTES.match(line, at - 1)) and not _APOSTROPHE.match(line, at - 1):
+            closers.append(quotes[0])
+            at = quotes.end()
+        elif char in "([{":
+            closers.append({"(": ")", "[": "]", "{": "}"}[char])
         elif char in ")]}" and (not closers or closers.pop() != char):
             return None
     return "".join(reversed(closers))
 
 
-@given(_CALLS, st.integers(0), _CALLS, st.integers(0), st.sampled_from(["", ")", '")', "))", '"', "]"]), st.booleans())
+_TAILS = st.sampled_from(["", "", ";", ":", " -> None:", " # note"])
+_ENDS = st.sampled_from(["", ")", '")', "))", '"', "]", "}", "'", '"""'])
+
+
+@given(_CALLS, st.integers(0), _CALLS, st.integers(0), _ENDS, st.booleans())
 def test_no_bracket_and_no_quote_is_left_open_or_surplus(
     line: str, cut: int, other: str, other_cut: int, end: str, is_right: bool
 ) -> None:
-    cut %= len(line) + 1
+    cut = len("f(") + cut % (len(line) - len("f("))
     before, middle = line[:cut], line[cut:]
     after = _find_closers(before)
+    assume(after is not None)
     assert after is not None
-    generated = (middle if is_right else other)[: other_cut % 20] + end
+    begun = (middle if is_right else other)[: other_cut % 20]
+    generated = begun.partition("{")[0] + end  # in a string, `{` may be a character
     found = fit(generated, Context(before, after + "\n"))
-    assume(after and found is not None)
+    assume(found is not None)
     assert found is not None
     assert _find_closers(before + found.text + after.removeprefix(found.replaced_after)) == ""
 
 
-@given(_CALLS, st.integers(0))
-def test_the_right_text_is_not_cut(line: str, cut: int) -> None:
-    cut %= len(line) + 1
+@given(_CALLS, st.integers(0), _TAILS)
+def test_the_right_text_is_not_cut(line: str, cut: int, tail: str) -> None:
+    cut = len("f(") + cut % (len(line) - len("f("))
     before, middle = line[:cut], line[cut:]
     after = _find_closers(before)
-    found = fit(middle, Context(before, f"{after}\n"))
-    assume(after and found is not None)
+    assume(after is not None)
+    found = fit(middle + tail, Context(before, f"{after}{tail}\n"))
+    assume(found is not None)
     assert found is not None
-    assert before + found.text + str(after).removeprefix(found.replaced_after) == line
+    assert before + found.text + f"{after}{tail}".removeprefix(found.replaced_after) == line + tail
 
 
 @pytest.mark.parametrize(
