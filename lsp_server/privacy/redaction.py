@@ -51,6 +51,20 @@ class Redactor:
                 raise InSecretError
         return [_replace(text, spans, start, end) for start, end in pairwise(edges)]
 
+    def redact_stops(self, stops: Sequence[str], prompt: str) -> tuple[str, ...]:
+        """Returns stop strings with secrets replaced, also those that only the prompt shows to be secrets."""
+        if not self.is_on:
+            return (*stops,)
+        secrets = {prompt[span.start : span.end] for span in self.find_spans(prompt if stops else "")}
+        known = re.compile("|".join(map(re.escape, sorted(secrets, key=len, reverse=True))) or "(?!)")
+        parts = "\0".join(secrets)  # a part of eight characters is one of a secret, not of code
+        return tuple(
+            PLACEHOLDER
+            if len(stop.strip()) >= 8 and stop.strip() in parts
+            else self.redact(known.sub(PLACEHOLDER, stop))
+            for stop in stops
+        )
+
     def find_spans(self, text: str) -> list[Span]:
         """Returns where the secrets are, in order. No two of them touch. What was replaced is no secret."""
         text = text.replace("\r\n", " \n").replace("\r", "\n")  # of the same length
