@@ -29,6 +29,7 @@ _KEY = re2.compile(
     rf"|[A-Za-z0-9+/]{{32,}}(?:{_BETWEEN}[A-Za-z0-9+/=]{{32,}})+(?:{_BETWEEN}[A-Za-z0-9+/]+={{1,2}})?"
     rf"|[A-Za-z0-9+/=]{{8,}}{_BETWEEN}-+ ?END [A-Z0-9 ]*PRIVATE KEY"
 )
+_LONG = re2.compile(r"[\w+/%.-]{300,}=*")  # the name beside it may not be in the text
 _STRING = re2.compile(r"[\"'`]([\w+/=.~!@#$%^&*-]{16,})")
 # What is being typed at the end of a line: a token of a known form, other random characters, a password in an address.
 _TYPED_TOKEN = re2.compile(rf"(?:\b|_){_BEGINNING}({_REST}{{4,}})$")
@@ -47,6 +48,7 @@ def find_secrets(text: str, is_strict: bool = False) -> list[Span]:
     tokens = (match for match in _ANY_TOKEN.finditer(text) if not match[0].startswith("sha"))  # checksums
     spans += (Span(*match.span()) for match in tokens if is_random(match[1]))
     spans += (Span(*match.span()) for match in _KEY.finditer(text) if _is_key(match[0]))
+    spans += (Span(*match.span()) for match in _LONG.finditer(text) if is_random(match[0]))
     if is_strict:
         spans += (Span(*match.span(1)) for match in _STRING.finditer(text) if is_random(match[1], 20))
     return _merge([*spans, *find_named_values(text)])

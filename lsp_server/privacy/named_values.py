@@ -91,7 +91,8 @@ _STATEMENT = re.compile(
     r"|(?:(?:(?<=[=:(\[,\\>+|&])|(?<=[=:(\[,\\>+|&] )|(?<=\"\"\")|(?<=\"\"\" ))[ \t]*\n|\n[ \t]+(?=[\"'.]))[^\n]*){0,4}"
 )
 _ARGUMENTS = re.compile(r"(?:(?!,\s*[\"']?\w+[\"']?\s*[:=])[^\n;]){0,200}")  # up to the next key
-_MAX_REACH = 400
+_MAX_REACH = 400  # from a name, so that the time is linear; a value that does not end there is followed to its end
+_ENDS = {quote: re.compile(rf"{quote}|\n") for quote in "\"'`"} | {"": re.compile(r"[\s\"'`<>(){}\[\],;]")}
 
 # A value without quotes, and what may be between it and the name.
 _BARE = re.compile(
@@ -153,26 +154,37 @@ def find_named_values(text: str) -> Iterator[Span]:
         for match in place.finditer(text):
             if _is_password("", match[1], True) if is_typed else _is_token(match[1]):
                 yield Span(*match.span(1))
-    searched = 0
+    searched = covered = 0
     for match in _NAME.finditer(text):
         name = match[0][-_MAX_READ_CHARS:]
         password = _PASSWORD.search(name)
         found = password or _OTHER_NAME.search(name)
-        if found is None or _LABEL.search(found["rest"] or ""):
+        if found is None or _LABEL.search(found["rest"] or "") or match.start() < covered:
             continue
         start, end = match.span()
         before = text[max(text.rfind("\n", 0, start) + 1, start - _MAX_READ_CHARS) : start]
-        yield from _find_bare(text, end, name, before, password is not None)
+        spans = [*_find_bare(text, end, name, before, password is not None)]
         rest = (_STATEMENT if password else _ARGUMENTS).match(text, end, end + _MAX_REACH)
         stop = end if rest is None else rest.end()
         if password is not None:
-            yield from _find_next(text, end, name, before, name[: found.start()])
+            spans += _find_next(text, end, name, before, name[: found.start()])
             start -= len(before)
-        if name.lower() != "pass":  # to pass on
+        for span in spans:
+            if span.end >= end + _MAX_REACH:
+                covered = _find_end(text, span.end, text[span.start - 1])
+            yield Span(span.start, max(span.end, covered))
+        if name.lower() != "pass" and stop > searched:  # to pass on
+            is_cut, stop = text[stop : stop + 1] not in ("", "\n", ";"), _find_end(text, stop)
             for run in _RUN.finditer(text, max(start, searched), stop):
                 if (run.end(1) <= match.start() or run.start(1) >= end) and _is_token(run[1]):
                     yield Span(*run.span(1))
-            searched = stop if password else searched  # of a line with many names, no place is read twice
+            searched = stop if password or is_cut else searched  # of a line with many names, no place is read twice
+
+
+def _find_end(text: str, start: int, quote: str = "") -> int:
+    """Returns where a value ends that goes on at `start`: at its quote, at the end of the line or of a word."""
+    end = _ENDS.get(quote, _ENDS[""]).search(text, start)
+    return len(text) if end is None else end.start()
 
 
 def _find_next(text: str, end: int, name: str, before: str, beginning: str) -> Iterator[Span]:

@@ -257,6 +257,22 @@ SECRETS: tuple[Secret, ...] = (
     Secret("PuTTY key", _KEY_BODY, f"{_PUTTY_BEGIN}\n•\n{_PUTTY_END}\n"),
 )
 
+LONG = tuple(
+    Secret(f"{line} ({len(secret)})", secret, f"{line}\nx = 1\n")
+    for line, secret in (
+        ('aws_session_token = "•"', fill("{B1200}", "long")),
+        ("aws_session_token = •", fill("{B1200}", "long")),
+        ("  client-key-data: •", fill("{B1600}", "long")),
+        ('private_key = "•"', fill("MIIEvQIBADANBg{B1600}", "long")),
+        ("PRIVATE_KEY=•", fill("MIIEvQIBADANBg{B1600}", "long")),
+        ('secret = "•"', fill("{H2400}", "long")),
+        ('    "tlsKeySecret": "•",', fill("{B1600}", "long")),
+        ('password = "•"', "correct horse battery " * 80),
+        ("password = (" + "1 +" * 122 + ' "•")', fill("{A20}" + "-$" * 600, "long")),
+        ('x = "•"', fill("{A12000}", "long")),
+    )
+)
+
 # Lines that say something of secrets and contain none.
 HARMLESS = fill(
     _read("harmless_lines.txt"),

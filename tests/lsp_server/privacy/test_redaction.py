@@ -17,7 +17,7 @@ from lsp_server.errors import InSecretError
 from lsp_server.privacy.redaction import PLACEHOLDER, Redactor, cut_excerpt
 from lsp_server.settings import Settings
 from models.training.corpus import iter_held_out
-from tests.support.secret_forms import HARMLESS, SECRETS, Secret, count_secret_bytes, fill
+from tests.support.secret_forms import HARMLESS, LONG, SECRETS, Secret, count_secret_bytes, fill
 from tests.support.unseen_secrets import GITLEAKS, UNSEEN
 
 _SECRETS = {secret.form: secret for secret in SECRETS}
@@ -30,7 +30,7 @@ _CUT = [each for each in _SHORT if each.form in ("GitHub", "web token") or each.
 ]
 _ADVERSARIAL = (  # of what a long line may consist
     *("a", " ", "\\", '"', "[", "eyJ", "a1_", "pass", "x://:", "password = (", 'password = "', 'getpassword("'),
-    *("name: key value: ", "A" * 40 + "\n", "-----BEGIN " + "PRIVATE KEY-----\n"),
+    *("pass=", "token=", "pass='", "name: key value: ", "A" * 40 + "\n", "-----BEGIN " + "PRIVATE KEY-----\n"),
 )
 _REDACTOR = Redactor()
 
@@ -48,6 +48,14 @@ def test_a_known_form_is_replaced_and_the_code_around_it_stays(secret: Secret) -
 def test_of_the_forms_that_no_rule_was_written_for_most_are_replaced(forms: Sequence[Secret], floor: float) -> None:
     sent = [each.form for each in forms if count_secret_bytes([_REDACTOR.redact(each.text)], [each.secret])]
     assert 1 - len(sent) / len(forms) >= floor
+
+
+@pytest.mark.parametrize("secret", LONG, ids=lambda secret: secret.form)
+def test_no_part_of_a_long_secret_is_sent_and_nothing_while_the_cursor_is_in_it(secret: Secret) -> None:
+    assert _REDACTOR.redact(secret.text) == secret.template.replace("•", PLACEHOLDER)
+    for at in range(len(secret.text) - 1000, len(secret.text) - 100, 100):
+        with pytest.raises(InSecretError):
+            _REDACTOR.redact_parts([secret.text[:at], secret.text[at:]], cursor=1)
 
 
 def test_the_replacement_says_nothing_of_the_secret() -> None:
