@@ -46,7 +46,7 @@ _OTHER_NAME = re.compile(
 _LABEL = re.compile(
     r"(?i)(?:file|path|name|dir|folder|ur[li]|endpoint|field|label|help|text|type|prefix|suffix|len|length|size|min|max"
     r"|regex|pattern|format|policy|ids?|env|var|header|param|prompt|error|message|msg|template|column|class|changed|hash"
-    r"|expir|valid|count|index|ref|arn|store|manager|provider|placeholder|enable|require|hint|title|desc|scope|ttl|timeout|algo?|kind|mode|state|location)"
+    r"|expir|valid|count|index|ref|arn|store|manager|provider|placeholder|enable|require|\.getpw|hint|title|desc|scope|ttl|timeout|algo?|kind|mode|state|location)"
 )
 # A literal; one that is not closed is one, too.
 _LITERAL = (
@@ -108,7 +108,7 @@ _END_OF_LINE = re.compile(r"[ \t]*(?:(?:[#;]|//|-->).*|\\)?$", re.MULTILINE)
 _CUT = re.compile(r"[,;&)}\]|](?:.*)")
 
 _TEMPLATE = re.compile(  # closed or not: one may be typed
-    r"[$#]?\{+[^{}]*(?:\}+|$)|^\$\w+$|\$\(\w*\)?|%\(\w*\)?[srd]?|%[srd](?!\w)|^<[^>]*>?$|^\[.*\]?$|^\*\*.*|^[*.x_#?-]+$|^\d+/.*"
+    r"[$#]?\{+[^{}]*(?:\}+|$)|^\$\w+$|\$\(\w*\)?|%\(\w*\)?[srd]?|%[srd](?!\w)|\.\.\.$|^(?i:your)[_-][\w-]*$|^<[^>]*>?$|^\[.*\]?$|^\*\*.*|^[*.x_#?-]+$|^\d+/.*"
     r"|^(?i:bearer|basic|token) "
 )
 _PROSE = re.compile(
@@ -121,9 +121,12 @@ _CODE = re.compile(
 )
 _UNMARKED = re.compile(r"(?=.*[\d!@#$])[^\s\"'`:]+")  # `password "…"`
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z_.]*")
+_PASS = re.compile(r"(?:.*_)?pass$")  # an English word, too: what it is given is no other name
+_CHOSEN_NAME = re.compile(r"[A-Za-z]+(?:[_-]\w*)*")
+_POINTER = re.compile(r"[*&]+[A-Za-z_]\w*$")
 _NO_TOKEN = re.compile(r"[\s\\(){}\[\]<>,;]|^0x|://")
 _KIND = re.compile(
-    r"(?i)(?:0x[0-9a-f]{1,8}|yes|no|true|false|none|null|str(?:ing)?|func(?:tion)?|object|undefined|number"
+    r"(?i)(?:0x[0-9a-f]{1,8}|yes|no|true|false|none|null|str(?:ing)?|func(?:tion)?|object|undefined|number|test"
     r"|bool(?:ean)?)$"
 )
 _RUN = re.compile(r"(?:[\w.@-]+:)?([^\s\"'`<>(){}\[\],;]{8,})")
@@ -199,7 +202,11 @@ def _find_next(text: str, end: int, name: str, before: str, beginning: str) -> I
         kind = "s"
     value = match[match.lastindex or 0]
     between = match["between"].strip()
-    is_marked = re.search(r"[=:(,>]", between) or match[0].endswith("</") or _UNMARKED.fullmatch(value)
+    is_marked = re.search(r"[=:(,>]", between) or match[0].endswith("</")
+    if _PASS.fullmatch(name):
+        is_marked = is_marked and (name == "pass" or not _CHOSEN_NAME.fullmatch(value))
+    else:
+        is_marked = is_marked or _UNMARKED.fullmatch(value)
     if is_marked and _NEXT.fullmatch(kind + between) and _is_password(name, value[:_MAX_READ_CHARS], True):
         yield Span(*match.span(match.lastindex or 0))
 
@@ -239,7 +246,7 @@ def _is_password(name: str, value: str, is_quoted: bool) -> bool:
 
 def _is_token(text: str) -> bool:
     """True for characters that look random, or that obey the rules for passwords."""
-    if len(text) < 8 or _NO_TOKEN.search(text):
+    if len(text) < 8 or _NO_TOKEN.search(text) or _POINTER.match(text):
         return False
     is_long = len(text) >= 20 or any(map(str.isdigit, text))
     return is_random(text, RANDOM_BITS if is_long else 1.5 * RANDOM_BITS) or _RULED.fullmatch(text) is not None

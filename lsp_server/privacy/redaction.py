@@ -58,12 +58,11 @@ class Redactor:
         secrets = {prompt[span.start : span.end] for span in self.find_spans(prompt if stops else "")}
         known = re.compile("|".join(map(re.escape, sorted(secrets, key=len, reverse=True))) or "(?!)")
         parts = "\0".join(secrets)  # a part of eight characters is one of a secret, not of code
-        return tuple(
-            PLACEHOLDER
-            if len(stop.strip()) >= 8 and stop.strip() in parts
-            else self.redact(known.sub(PLACEHOLDER, stop))
+        known_hidden = (
+            PLACEHOLDER if len(stop.strip()) >= 8 and stop.strip() in parts else known.sub(PLACEHOLDER, stop)
             for stop in stops
         )
+        return tuple(map(self.redact, known_hidden))
 
     def find_spans(self, text: str) -> list[Span]:
         """Returns where the secrets are, in order. No two of them touch. What was replaced is no secret."""

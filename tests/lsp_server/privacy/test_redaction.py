@@ -63,7 +63,7 @@ def test_the_replacement_says_nothing_of_the_secret() -> None:
     assert _REDACTOR.redact(short) == _REDACTOR.redact(long) == f'password = "{PLACEHOLDER}"'
 
 
-@pytest.mark.parametrize("line", HARMLESS, ids=str)
+@pytest.mark.parametrize("line", [*HARMLESS, 'f(api_key="sk-...")', 'setenv("API_KEY", "test")'], ids=str)
 def test_a_line_about_secrets_without_one_stays(line: str) -> None:
     assert _REDACTOR.redact(f"import os\n{line}\nvalue = 1\n") == f"import os\n{line}\nvalue = 1\n"
 
