@@ -46,7 +46,7 @@ _OTHER_NAME = re.compile(
 _LABEL = re.compile(
     r"(?i)(?:file|path|name|dir|folder|ur[li]|endpoint|field|label|help|text|type|prefix|suffix|len|length|size|min|max"
     r"|regex|pattern|format|policy|ids?|env|var|header|param|prompt|error|message|msg|template|column|class|changed|hash"
-    r"|expir|valid|count|index|ref|arn|store|manager|provider|placeholder|enable|require|\.getpw|hint|title|desc|scope|ttl|timeout|algo?|kind|mode|state|location)"
+    r"|expir|valid|count|index|ref|arn|store|manager|provider|placeholder|enable|require|with_|\.getpw|hint|title|desc|scope|ttl|timeout|algo?|kind|mode|state|location)"
 )
 # A literal; one that is not closed is one, too.
 _LITERAL = (
