@@ -17,8 +17,9 @@ _PASSWORDS = """
     .secret .secrets .secrets.* *.secret *.secrets secret.DATA secrets.DATA
     secret[-_.]*.DATA secrets[-_.]*.DATA *[-_.]secret.DATA *[-_.]secrets.DATA **/run/secrets/ *-secrets
     *[-_]password *[-_]passwd *_token_cache.json accesstokens.json recovery[-_]codes* *[-_]recovery[-_]codes*
-    mnemonic.txt .netrc[-_]* .pgpass[-_]* *.htpasswd .dev.vars* .renviron .curlrc .wgetrc .sentryclirc ngrok.yml logins.csv
-    password.DATA passwords.DATA passwords passwd.DATA apikey.DATA api[-_]key.DATA apikeys.DATA api[-_]keys.DATA
+    mnemonic.txt .netrc[-_]* .pgpass[-_]* *.htpasswd .dev.vars* .renviron .curlrc .wgetrc .sentryclirc ngrok.yml
+    logins.csv password.DATA passwords.DATA passwords passwd.DATA
+    apikey.DATA api[-_]key.DATA apikeys.DATA api[-_]keys.DATA
     .netrc _netrc .authinfo .npmrc .yarnrc.yml .pypirc pip.conf pip.ini nuget.config auth.json .git-credentials
     .git/config .m2/settings*.xml .gradle/gradle.properties .config/pypoetry/auth.toml .config/gh/ .config/hub
     .config/glab-cli/

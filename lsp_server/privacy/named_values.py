@@ -27,7 +27,7 @@ class Span:
 
 # Names of passwords in any language, those of other secrets, and those that need something before them.
 _PASSWORDS = (
-    r"passw(?:or)?d|passwort|passphrase|passcode|pswd|pwd|secret|(?:api|access|private|secret)[_.-]?key"
+    r"passw(?:or)?d|passwort|passphrase|passcode|securestring|pswd|pwd|secret|(?:api|access|private|secret)[_.-]?key"
     r"|requirepass|masterauth|identified\s+by|kennwort|contrase(?:ñ|n|ny)a|mot_?de_?passe|palavra_?passe|senha"
     r"|wachtwoord|l[öo]senord(?:et)?|secret[ao]|passord"
     r"|salasana|adgangskode|jelszó|jelszo|lozinka|slaptažodis|hasło|şifre|geheim|секрет|пароль|密码|密碼|口令|パスワード"
@@ -65,17 +65,24 @@ _LITERAL = (
 _OPENING = r"[\"'`]|[rR]?\#*\"|[rR]\"|\[=*\[|>[^<>\n{}()]{2,}</|<!\[|<<|%[qQwW]?[(\[{<]|qq?\{|\$\w*\$"
 # What may be between a name and the literal next to it.
 _GLUE = (
-    r"[ \t]+|[=:(\[{,\\>]\s+|\s+(?=[\"'-]*(?:value|default|string)\b|</?\w)|[=:(\[{,><!*@\\\]]|\?\??[=:]?|\|\|?"
-    r"|:\s*&?[A-Za-z][\w.\[\]| ,?&<>]{0,60}=|[&<]'[a-z]\w*|</?[A-Za-z][\w:.-]*|[&!]\w+[ \t]"
+    r":\s*[\[\]&?*]*[A-Za-z][\w.\[\]| ,?&<>:]{0,60}=|[ \t]+"
+    r"|[=:(\[{,\\>](?:\s*(?:\#|//)[^\n\"'`]*\n)?\s+"
+    r"|\s+(?=[\"'-]*(?:value|default|string)\b|</?\w)|[=:(\[{,><!*@\\\]]|\?\??[=:]?|\|\|?"
+    r"|[&<]'[a-z]\w*|</?[A-Za-z][\w:.-]*|[&!]\w+[ \t]"
     r"|[bBfFrRuUlLN@$]{1,2}(?=\#*[\"'`])"
     r"|(?i:(?:\w+[.:]+){0,3}(?:default\w*|value|val|str|string|text|bytes?|secure\w*|secret\w*|field|some|ok|new|from|of|is"
     r"|to_?string|as|set|var|let|const|static|n?varchar\w*|char|or|by|lazy|b64decode|password|passwd|optional|bearer|basic"
-    r"|token|with|to_?owned|into|convertto)(?:[.:]+\w+)?!?)\b"
+    r"|token|with|option|to_?owned|into|convertto)(?:[.:]+\w+)?!?)\b"
 )
 _QUOTED = re.compile(  # the lookahead is an atomic group, so that the time is linear
-    rf"\\*[\"'`]?(?:[\])]{{1,2}}(?=\s*(?:[=:]|or\b|\|\||\?)))?(?:,[^\"'\n]{{0,80}}\bdefault(?==))?"
+    rf"\\*[\"'`]?(?:[\])]{{1,2}}(?=\s*(?:[=:{{]|or\b|\|\||\?)))?"
+    rf"(?:[,:][^\"'\n]{{0,80}}\bdefault(?=[=(])|,\s*[\"'](?:value|default)[\"'](?=\s*:))?"
     rf"(?=(?P<between>(?:(?!{_OPENING})(?:{_GLUE})){{0,12}}))(?P=between)(?:{_LITERAL})(?![ \t]*(?:=>|:[ \t]*[^\s:]))",
     re.DOTALL,
+)
+# What follows it in a list, or is joined to it.
+_MORE = re.compile(
+    r"\s*[,+]?(?:[ \t]*(?:\#|//)[^\n]*)?\s*[a-zA-Z]?(?:\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)')(?![ \t]*[:=])"
 )
 # Which of it is allowed: after a quoted name (k), in a call such as `getenv` (r), after `set_password` (s), others (n).
 _NEXT = re.compile(
@@ -103,7 +110,9 @@ _BARE = re.compile(
       (?:(?P<scheme>(?i:bearer|basic|token|digest|apikey|session))[ \t=]+)?(?P<value>[^\s"'`<>=][^\s"'`<>]*)""",
     re.VERBOSE,
 )
-_LEAD = re.compile(r"[\s#/;*!-]*(?:(?i:export|set|setx|setenv|env|arg|local|readonly)\s+(?:-\w\s+)?)?[\"']?(?:\$env:)?")
+_LEAD = re.compile(
+    r"[\s#/;*!+>-]*(?:(?i:export|set|setx|setenv|env|arg|local|readonly)\s+(?:-\w+\s+)?)?[\"']?(?:\$env:)?"
+)
 _END_OF_LINE = re.compile(r"[ \t]*(?:(?:[#;]|//|-->).*|\\)?$", re.MULTILINE)
 _CUT = re.compile(r"[,;&)}\]|](?:.*)")
 
@@ -141,6 +150,10 @@ _PLACES = tuple(
     for is_typed, place in (
         (True, r"[a-zA-Z][\w+.-]*://[^\s/:@\"'`<>]*:([^\s\"'`<>]+)@"),
         (True, r"\w:([^\s:@\"'`<>]+)@(?:tcp|udp|unix)?\("),
+        (
+            True,
+            r"(?i:auth|authentication|credentials|login)(?: ?= ?)?\([bu]?[\"'][^\"'\n]*[\"'], ?[bu]?[\"']([^\"'\n]+)",
+        ),
         (True, r"jdbc:oracle:\w+:[^/\s\"']+/([^@\s\"']+)@"),
         (
             False,
@@ -200,15 +213,19 @@ def _find_next(text: str, end: int, name: str, before: str, beginning: str) -> I
         kind = "r" if _READER.search(before) else "k"
     elif (len(name) - len(beginning) > len("pass") and _SETTER.fullmatch(beginning)) or before.endswith(":"):
         kind = "s"
-    value = match[match.lastindex or 0]
     between = match["between"].strip()
-    is_marked = re.search(r"[=:(,>]", between) or match[0].endswith("</")
+    value = match[match.lastindex or 0]
+    is_marked = re.search(r"[=:(,>{?|]|\bor\b", between) or match[0].endswith("</")
     if _PASS.fullmatch(name):
         is_marked = is_marked and (name == "pass" or not _CHOSEN_NAME.fullmatch(value))
     else:
-        is_marked = is_marked or _UNMARKED.fullmatch(value)
-    if is_marked and _NEXT.fullmatch(kind + between) and _is_password(name, value[:_MAX_READ_CHARS], True):
-        yield Span(*match.span(match.lastindex or 0))
+        is_marked = is_marked or not name.isalpha() or name.isupper() or kind == "s" or _UNMARKED.fullmatch(value)
+    if (before + between).endswith("{,"):  # a tuple of Erlang's
+        kind = "r"
+    while is_marked and match is not None and _NEXT.fullmatch(kind + between):
+        if _is_password(name, match[match.lastindex or 0][:_MAX_READ_CHARS], True):
+            yield Span(*match.span(match.lastindex or 0))
+        match = _MORE.match(text, match.end(), end + _MAX_REACH)
 
 
 def _find_bare(text: str, end: int, name: str, before: str, is_password: bool) -> Iterator[Span]:
@@ -233,7 +250,7 @@ def _is_password(name: str, value: str, is_quoted: bool) -> bool:
     """True for what a person could choose, and no placeholder, kind, name or code."""
     text = _TEMPLATE.sub("", value)
     if (
-        (text != value and not any(map(str.isdigit, text)))
+        (text != value and not any(map(str.isdigit, text)) and len(text) < 8)
         or len(text) < 3
         or _keep_letters(text) in _keep_letters(name)
         or _KIND.match(text)

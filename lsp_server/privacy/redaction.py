@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # as in `lsp_server.context`
     from lsp_server.documents import Document
 
 PLACEHOLDER = "REDACTED"  # the same for all secrets: it says nothing of their length or content
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_BLANK = re.compile("[\ud800-\udfff\u00a0\ufeff]")  # surrogates, and what looks like a blank
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Redactor:
     def find_spans(self, text: str) -> list[Span]:
         """Returns where the secrets are, in order. No two of them touch. What was replaced is no secret."""
         text = text.replace("\r\n", " \n").replace("\r", "\n")  # of the same length
-        spans = find_secrets(_SURROGATE.sub(" ", text), self.is_strict)
+        spans = find_secrets(_BLANK.sub(" ", text), self.is_strict)
         return [span for span in spans if text[span.start : span.end] != PLACEHOLDER]
 
 

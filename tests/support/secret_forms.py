@@ -222,6 +222,11 @@ _ASSIGNED_WORDS = (  # that a person can remember
     ('passphrase = "•"', "wrong donkey accu clip"),
     ('password = f"•{x}"', "hunter2"),
     ("Authorization: Basic •", "dXNlcjpwYXNz"),
+    *((line, "gardenfence") for line in _read("secret_neighbours.txt").split("\n")),
+    ("+  password: •", "gardenfence12"),
+    ("> password: •", "gardenfence12"),
+    ("set -gx DB_PASSWORD •", "gardenf3nce"),
+    ("\ufeffpassword:\u00a0•", "gardenfence12"),
 )
 
 
