@@ -100,6 +100,7 @@ _STATEMENT = re.compile(
 _ARGUMENTS = re.compile(r"(?:(?!,\s*[\"']?\w+[\"']?\s*[:=])[^\n;]){0,200}")  # up to the next key
 _MAX_REACH = 400  # from a name, so that the time is linear; a value that does not end there is followed to its end
 _ENDS = {quote: re.compile(rf"{quote}|\n") for quote in "\"'`"} | {"": re.compile(r"[\s\"'`<>(){}\[\],;]")}
+_ENDS |= {quote: re.compile(quote) for quote in ('"""', "'''")}
 
 # A value without quotes, and what may be between it and the name.
 _BARE = re.compile(
@@ -128,7 +129,7 @@ _CODE = re.compile(
     r".*(?:[(){}\[\],;]|:$)|[A-Z][A-Z0-9]*_[A-Z0-9_]+$"
     r"|(?:[a-z]*(?:int|float|utf|sha|md|base|str|arg|pass\w*|secret|token|key)|[a-z])\d+\w*$"
 )
-_UNMARKED = re.compile(r"(?=.*[\d!@#$])[^\s\"'`:]+")  # `password "…"`
+_UNMARKED = re.compile(r"(?=.*[\d!@#$])[^\s\"'`:]+$")  # `password "…"`
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z_.]*")
 _PASS = re.compile(r"(?:.*_)?pass$")  # an English word, too: what it is given is no other name
 _CHOSEN_NAME = re.compile(r"[A-Za-z]+(?:[_-]\w*)*")
@@ -152,7 +153,7 @@ _PLACES = tuple(
         (True, r"\w:([^\s:@\"'`<>]+)@(?:tcp|udp|unix)?\("),
         (
             True,
-            r"(?i:auth|authentication|credentials|login)(?: ?= ?)?\([bu]?[\"'][^\"'\n]*[\"'], ?[bu]?[\"']([^\"'\n]+)",
+            r"(?i:auth ?= ?|basicauth|authentication|credentials)\([bu]?[\"'][^\"'\n]*[\"'], ?[bu]?[\"']([^\"'\n]+)",
         ),
         (True, r"jdbc:oracle:\w+:[^/\s\"']+/([^@\s\"']+)@"),
         (
@@ -186,8 +187,9 @@ def find_named_values(text: str) -> Iterator[Span]:
             spans += _find_next(text, end, name, before, name[: found.start()])
             start -= len(before)
         for span in spans:
-            if span.end >= end + _MAX_REACH:
-                covered = _find_end(text, span.end, text[span.start - 1])
+            if not text[span.end : end + _MAX_REACH].strip():
+                opening = text[end : span.start].rstrip()[-3:]
+                covered = _find_end(text, span.end, opening if opening in _ENDS else opening[-1:])
             yield Span(span.start, max(span.end, covered))
         if name.lower() != "pass" and stop > searched:  # to pass on
             is_cut, stop = text[stop : stop + 1] not in ("", "\n", ";"), _find_end(text, stop)
@@ -215,11 +217,13 @@ def _find_next(text: str, end: int, name: str, before: str, beginning: str) -> I
         kind = "s"
     between = match["between"].strip()
     value = match[match.lastindex or 0]
-    is_marked = re.search(r"[=:(,>{?|]|\bor\b", between) or match[0].endswith("</")
+    is_marked = re.search(r"[=:(,>{?|]|\bor\b", between) is not None or match[0].endswith("</")
     if _PASS.fullmatch(name):
         is_marked = is_marked and (name == "pass" or not _CHOSEN_NAME.fullmatch(value))
     else:
-        is_marked = is_marked or not name.isalpha() or name.isupper() or kind == "s" or _UNMARKED.fullmatch(value)
+        is_marked = (
+            is_marked or not name.isalpha() or name.isupper() or kind == "s" or _UNMARKED.match(value) is not None
+        )
     if (before + between).endswith("{,"):  # a tuple of Erlang's
         kind = "r"
     while is_marked and match is not None and _NEXT.fullmatch(kind + between):

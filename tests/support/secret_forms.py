@@ -273,6 +273,7 @@ LONG = tuple(
         ('secret = "•"', fill("{H2400}", "long")),
         ('    "tlsKeySecret": "•",', fill("{B1600}", "long")),
         ('password = "•"', "correct horse battery " * 80),
+        ('password = """•"""', ("correct horse battery " * 40 + "\n") * 3 + "x"),
         ("password = (" + "1 +" * 122 + ' "•")', fill("{A20}" + "-$" * 600, "long")),
         ('x = "•"', fill("{A12000}", "long")),
     )
