@@ -223,8 +223,8 @@ _ASSIGNED_WORDS = (  # that a person can remember
     ('password = f"•{x}"', "hunter2"),
     ("Authorization: Basic •", "dXNlcjpwYXNz"),
     *((line, "gardenfence") for line in _read("secret_neighbours.txt").split("\n")),
-    ("+  password: •", "gardenfence12"),
-    ("> password: •", "gardenfence12"),
+    ("+  password: •", "hunter2"),
+    ("> password: •", "hunter2"),
     ("set -gx DB_PASSWORD •", "gardenf3nce"),
     ("\ufeffpassword:\u00a0•", "gardenfence12"),
 )
