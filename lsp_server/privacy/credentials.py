@@ -16,12 +16,15 @@ _PASSWORDS = """
     token *[-_]token *.token token.txt *[-_.]token.txt *.jwt cookies.txt .erlang.cookie local.settings.json
     .secret .secrets .secrets.* *.secret *.secrets secret.DATA secrets.DATA
     secret[-_.]*.DATA secrets[-_.]*.DATA *[-_.]secret.DATA *[-_.]secrets.DATA **/run/secrets/ *-secrets
-    password.DATA passwords.DATA passwords passwd.DATA apikey.DATA api[-_]key.DATA apikeys.DATA api[-_]keys.DATA
+    *[-_]password *[-_]passwd *_token_cache.json accesstokens.json recovery[-_]codes* *[-_]recovery[-_]codes*
+    mnemonic.txt .netrc[-_]* .pgpass[-_]* *.htpasswd .dev.vars* .renviron .curlrc .wgetrc .sentryclirc ngrok.yml
+    logins.csv password.DATA passwords.DATA passwords passwd.DATA
+    apikey.DATA api[-_]key.DATA apikeys.DATA api[-_]keys.DATA
     .netrc _netrc .authinfo .npmrc .yarnrc.yml .pypirc pip.conf pip.ini nuget.config auth.json .git-credentials
     .git/config .m2/settings*.xml .gradle/gradle.properties .config/pypoetry/auth.toml .config/gh/ .config/hub
     .config/glab-cli/
     .htpasswd htpasswd .pgpass pgpass.conf .pg_service.conf .my.cnf .mylogin.cnf database.yml **/etc/shadow*
-    **/etc/gshadow* wp-config.php .smbcredentials wpa_supplicant.conf *.nmconnection *.ovpn **/wireguard/*.conf
+    **/etc/gshadow* wp-config.php .smbcredentials wpa_supplicant*.conf *.nmconnection *.ovpn **/wireguard/*.conf
     wg[0-9]*.conf wg-*.conf
     .msmtprc .fetchmailrc .muttrc .esmtprc .ftpconfig sftp.json sftp-config.json filezilla.xml sitemanager.xml
     recentservers.xml webservers.xml datasources.local.xml .subversion/auth/
@@ -52,11 +55,12 @@ _CODE = (
 )
 _CODE_NAMES = (
     *("credentials", "env.", "deploykey", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "kubeconfig", "privkey"),
+    *("recovery[-_]codes", "*[-_]recovery[-_]codes"),
     *("ssh_host_*_key", "?*.env", "*private[-_]key", "*privatekey", "vault[-_]pass"),
 )
 _CODE_FOLDERS = (
     *("*.env", "*[-_.]kubeconfig", "passwords", "*_history", "*-secrets", "token", "*[-_]token", "*.token"),
-    *("creds", "*[-_.]creds", "*[-_.]credentials", "*[-_]key", "*[-_]keys"),
+    *("*[-_]password", "*[-_]passwd", "creds", "*[-_.]creds", "*[-_.]credentials", "*[-_]key", "*[-_]keys"),
     *("*[-_]rsa", "*[-_]dsa", "*[-_]ecdsa", "*[-_]ed25519"),
 )
 # What editors and people add to the name of a copy: before the ending, at the end and at the beginning.

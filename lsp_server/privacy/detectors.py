@@ -29,11 +29,13 @@ _KEY = re2.compile(
     rf"|[A-Za-z0-9+/]{{32,}}(?:{_BETWEEN}[A-Za-z0-9+/=]{{32,}})+(?:{_BETWEEN}[A-Za-z0-9+/]+={{1,2}})?"
     rf"|[A-Za-z0-9+/=]{{8,}}{_BETWEEN}-+ ?END [A-Z0-9 ]*PRIVATE KEY"
 )
+_LONG = re2.compile(r"[\w+/%.-]{300,}=*")  # the name beside it may not be in the text
 _STRING = re2.compile(r"[\"'`]([\w+/=.~!@#$%^&*-]{16,})")
 # What is being typed at the end of a line: a token of a known form, other random characters, a password in an address.
 _TYPED_TOKEN = re2.compile(rf"(?:\b|_){_BEGINNING}({_REST}{{4,}})$")
 _TYPED = re2.compile(r"(^|[\"'`]|[=:][ \t]?)(?:SK|AC|\d{8,}:)?([\w+=.~%-]{10,})$")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_IDENTIFIER = re.compile(r"[A-Za-z_][\w.]*")
+_NUMBER = re.compile(r"0x[0-9a-fA-F_]+[uUlL]*")
 _TYPED_PASSWORD = re2.compile(r"://[^\s/:@\"'`]*:[^\s\"'`/{$<%]*[^\s\"'`/{$<%\d][^\s\"'`]*$")
 
 
@@ -47,6 +49,7 @@ def find_secrets(text: str, is_strict: bool = False) -> list[Span]:
     tokens = (match for match in _ANY_TOKEN.finditer(text) if not match[0].startswith("sha"))  # checksums
     spans += (Span(*match.span()) for match in tokens if is_random(match[1]))
     spans += (Span(*match.span()) for match in _KEY.finditer(text) if _is_key(match[0]))
+    spans += (Span(*match.span()) for match in _LONG.finditer(text) if is_random(match[0]))
     if is_strict:
         spans += (Span(*match.span(1)) for match in _STRING.finditer(text) if is_random(match[1], 20))
     return _merge([*spans, *find_named_values(text)])
@@ -55,9 +58,11 @@ def find_secrets(text: str, is_strict: bool = False) -> list[Span]:
 def ends_in_secret(line: str) -> bool:
     """True if a line ends in what may become a secret while it is typed. The names of programs are none."""
     token, typed = _TYPED_TOKEN.search(line), _TYPED.search(line)
+    if token is not None and _IDENTIFIER.fullmatch(token[0]) is not None:
+        return is_random(token[1], 12, 4)
     if token is not None and (is_random(token[1], 6, 4) or sum(map(str.isdigit, token[1])) >= 6):
         return True
-    if typed is not None:
+    if typed is not None and _NUMBER.fullmatch(typed[2]) is None:
         is_name = typed[1] not in ('"', "'", "`") and _IDENTIFIER.fullmatch(typed[2]) is not None
         if is_random(typed[2], 30 if is_name else 18):
             return True

@@ -163,7 +163,7 @@ class Guard:
         if isinstance(request, CompletionRequest):
             prefix, suffix = self.redactor.redact_parts([request.prefix, request.suffix], cursor=1)
             tenant, document = map(self._hide, (request.tenant, request.document))
-            stop = tuple(map(self.redactor.redact, request.stop))
+            stop = self.redactor.redact_stops(request.stop, request.prefix + request.suffix)
             return replace(request, prefix=prefix, suffix=suffix, stop=stop, tenant=tenant, document=document)
         parts = [os.fsdecode(request.context), os.fsdecode(request.text)]
         has_cursor = request.ask not in ("surprisal", "probability")

@@ -27,7 +27,7 @@ class Span:
 
 # Names of passwords in any language, those of other secrets, and those that need something before them.
 _PASSWORDS = (
-    r"passw(?:or)?d|passwort|passphrase|passcode|pswd|pwd|secret|(?:api|access|private|secret)[_.-]?key"
+    r"passw(?:or)?d|passwort|passphrase|passcode|securestring|pswd|pwd|secret|(?:api|access|private|secret)[_.-]?key"
     r"|requirepass|masterauth|identified\s+by|kennwort|contrase(?:ñ|n|ny)a|mot_?de_?passe|palavra_?passe|senha"
     r"|wachtwoord|l[öo]senord(?:et)?|secret[ao]|passord"
     r"|salasana|adgangskode|jelszó|jelszo|lozinka|slaptažodis|hasło|şifre|geheim|секрет|пароль|密码|密碼|口令|パスワード"
@@ -46,7 +46,7 @@ _OTHER_NAME = re.compile(
 _LABEL = re.compile(
     r"(?i)(?:file|path|name|dir|folder|ur[li]|endpoint|field|label|help|text|type|prefix|suffix|len|length|size|min|max"
     r"|regex|pattern|format|policy|ids?|env|var|header|param|prompt|error|message|msg|template|column|class|changed|hash"
-    r"|expir|valid|count|index|ref|arn|store|manager|provider|placeholder|enable|require|hint|title|desc|scope|ttl|timeout|algo?|kind|mode|state|location)"
+    r"|expir|valid|count|index|ref|arn|store|manager|provider|placeholder|enable|require|with_|\.getpw|hint|title|desc|scope|ttl|timeout|algo?|kind|mode|state|location)"
 )
 # A literal; one that is not closed is one, too.
 _LITERAL = (
@@ -65,17 +65,24 @@ _LITERAL = (
 _OPENING = r"[\"'`]|[rR]?\#*\"|[rR]\"|\[=*\[|>[^<>\n{}()]{2,}</|<!\[|<<|%[qQwW]?[(\[{<]|qq?\{|\$\w*\$"
 # What may be between a name and the literal next to it.
 _GLUE = (
-    r"[ \t]+|[=:(\[{,\\>]\s+|\s+(?=[\"'-]*(?:value|default|string)\b|</?\w)|[=:(\[{,><!*@\\\]]|\?\??[=:]?|\|\|?"
-    r"|:\s*&?[A-Za-z][\w.\[\]| ,?&<>]{0,60}=|[&<]'[a-z]\w*|</?[A-Za-z][\w:.-]*|[&!]\w+[ \t]"
+    r":\s*[\[\]&?*]*[A-Za-z][\w.\[\]| ,?&<>:]{0,60}=|[ \t]+"
+    r"|[=:(\[{,\\>](?:\s*(?:\#|//)[^\n\"'`]*\n)?\s+"
+    r"|\s+(?=[\"'-]*(?:value|default|string)\b|</?\w)|[=:(\[{,><!*@\\\]]|\?\??[=:]?|\|\|?"
+    r"|[&<]'[a-z]\w*|</?[A-Za-z][\w:.-]*|[&!]\w+[ \t]"
     r"|[bBfFrRuUlLN@$]{1,2}(?=\#*[\"'`])"
     r"|(?i:(?:\w+[.:]+){0,3}(?:default\w*|value|val|str|string|text|bytes?|secure\w*|secret\w*|field|some|ok|new|from|of|is"
     r"|to_?string|as|set|var|let|const|static|n?varchar\w*|char|or|by|lazy|b64decode|password|passwd|optional|bearer|basic"
-    r"|token|with|to_?owned|into|convertto)(?:[.:]+\w+)?!?)\b"
+    r"|token|with|option|to_?owned|into|convertto)(?:[.:]+\w+)?!?)\b"
 )
 _QUOTED = re.compile(  # the lookahead is an atomic group, so that the time is linear
-    rf"\\*[\"'`]?(?:[\])]{{1,2}}(?=\s*(?:[=:]|or\b|\|\||\?)))?(?:,[^\"'\n]{{0,80}}\bdefault(?==))?"
+    rf"\\*[\"'`]?(?:[\])]{{1,2}}(?=\s*(?:[=:{{]|or\b|\|\||\?)))?"
+    rf"(?:[,:][^\"'\n]{{0,80}}\bdefault(?=[=(])|,\s*[\"'](?:value|default)[\"'](?=\s*:))?"
     rf"(?=(?P<between>(?:(?!{_OPENING})(?:{_GLUE})){{0,12}}))(?P=between)(?:{_LITERAL})(?![ \t]*(?:=>|:[ \t]*[^\s:]))",
     re.DOTALL,
+)
+# What follows it in a list, or is joined to it.
+_MORE = re.compile(
+    r"\s*[,+]?(?:[ \t]*(?:\#|//)[^\n]*)?\s*[a-zA-Z]?(?:\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)')(?![ \t]*[:=])"
 )
 # Which of it is allowed: after a quoted name (k), in a call such as `getenv` (r), after `set_password` (s), others (n).
 _NEXT = re.compile(
@@ -91,7 +98,9 @@ _STATEMENT = re.compile(
     r"|(?:(?:(?<=[=:(\[,\\>+|&])|(?<=[=:(\[,\\>+|&] )|(?<=\"\"\")|(?<=\"\"\" ))[ \t]*\n|\n[ \t]+(?=[\"'.]))[^\n]*){0,4}"
 )
 _ARGUMENTS = re.compile(r"(?:(?!,\s*[\"']?\w+[\"']?\s*[:=])[^\n;]){0,200}")  # up to the next key
-_MAX_REACH = 400
+_MAX_REACH = 400  # from a name, so that the time is linear; a value that does not end there is followed to its end
+_ENDS = {quote: re.compile(rf"{quote}|\n") for quote in "\"'`"} | {"": re.compile(r"[\s\"'`<>(){}\[\],;]")}
+_ENDS |= {quote: re.compile(quote) for quote in ('"""', "'''")}
 
 # A value without quotes, and what may be between it and the name.
 _BARE = re.compile(
@@ -102,12 +111,14 @@ _BARE = re.compile(
       (?:(?P<scheme>(?i:bearer|basic|token|digest|apikey|session))[ \t=]+)?(?P<value>[^\s"'`<>=][^\s"'`<>]*)""",
     re.VERBOSE,
 )
-_LEAD = re.compile(r"[\s#/;*!-]*(?:(?i:export|set|setx|setenv|env|arg|local|readonly)\s+(?:-\w\s+)?)?[\"']?(?:\$env:)?")
+_LEAD = re.compile(
+    r"[\s#/;*!+>-]*(?:(?i:export|set|setx|setenv|env|arg|local|readonly)\s+(?:-\w+\s+)?)?[\"']?(?:\$env:)?"
+)
 _END_OF_LINE = re.compile(r"[ \t]*(?:(?:[#;]|//|-->).*|\\)?$", re.MULTILINE)
 _CUT = re.compile(r"[,;&)}\]|](?:.*)")
 
 _TEMPLATE = re.compile(  # closed or not: one may be typed
-    r"[$#]?\{+[^{}]*(?:\}+|$)|^\$\w+$|\$\(\w*\)?|%\(\w*\)?[srd]?|%[srd](?!\w)|^<[^>]*>?$|^\[.*\]?$|^\*\*.*|^[*.x_#?-]+$|^\d+/.*"
+    r"[$#]?\{+[^{}]*(?:\}+|$)|^\$\w+$|\$\(\w*\)?|%\(\w*\)?[srd]?|%[srd](?!\w)|\.\.\.$|^(?i:your)[_-][\w-]*$|^<[^>]*>?$|^\[.*\]?$|^\*\*.*|^[*.x_#?-]+$|^\d+/.*"
     r"|^(?i:bearer|basic|token) "
 )
 _PROSE = re.compile(
@@ -118,11 +129,14 @@ _CODE = re.compile(
     r".*(?:[(){}\[\],;]|:$)|[A-Z][A-Z0-9]*_[A-Z0-9_]+$"
     r"|(?:[a-z]*(?:int|float|utf|sha|md|base|str|arg|pass\w*|secret|token|key)|[a-z])\d+\w*$"
 )
-_UNMARKED = re.compile(r"(?=.*[\d!@#$])[^\s\"'`:]+")  # `password "…"`
+_UNMARKED = re.compile(r"(?=.*[\d!@#$])[^\s\"'`:]+$")  # `password "…"`
 _WORDS = re.compile(r"[A-Za-z_][A-Za-z_.]*")
+_PASS = re.compile(r"(?:.*_)?pass$")  # an English word, too: what it is given is no other name
+_CHOSEN_NAME = re.compile(r"[A-Za-z]+(?:[_-]\w*)*")
+_POINTER = re.compile(r"[*&]+[A-Za-z_]\w*$")
 _NO_TOKEN = re.compile(r"[\s\\(){}\[\]<>,;]|^0x|://")
 _KIND = re.compile(
-    r"(?i)(?:0x[0-9a-f]{1,8}|yes|no|true|false|none|null|str(?:ing)?|func(?:tion)?|object|undefined|number"
+    r"(?i)(?:0x[0-9a-f]{1,8}|yes|no|true|false|none|null|str(?:ing)?|func(?:tion)?|object|undefined|number|test"
     r"|bool(?:ean)?)$"
 )
 _RUN = re.compile(r"(?:[\w.@-]+:)?([^\s\"'`<>(){}\[\],;]{8,})")
@@ -137,6 +151,10 @@ _PLACES = tuple(
     for is_typed, place in (
         (True, r"[a-zA-Z][\w+.-]*://[^\s/:@\"'`<>]*:([^\s\"'`<>]+)@"),
         (True, r"\w:([^\s:@\"'`<>]+)@(?:tcp|udp|unix)?\("),
+        (
+            True,
+            r"(?i:auth ?= ?|basicauth|authentication|credentials)\([bu]?[\"'][^\"'\n]*[\"'], ?[bu]?[\"']([^\"'\n]+)",
+        ),
         (True, r"jdbc:oracle:\w+:[^/\s\"']+/([^@\s\"']+)@"),
         (
             False,
@@ -153,26 +171,38 @@ def find_named_values(text: str) -> Iterator[Span]:
         for match in place.finditer(text):
             if _is_password("", match[1], True) if is_typed else _is_token(match[1]):
                 yield Span(*match.span(1))
-    searched = 0
+    searched = covered = 0
     for match in _NAME.finditer(text):
         name = match[0][-_MAX_READ_CHARS:]
         password = _PASSWORD.search(name)
         found = password or _OTHER_NAME.search(name)
-        if found is None or _LABEL.search(found["rest"] or ""):
+        if found is None or _LABEL.search(found["rest"] or "") or match.start() < covered:
             continue
         start, end = match.span()
         before = text[max(text.rfind("\n", 0, start) + 1, start - _MAX_READ_CHARS) : start]
-        yield from _find_bare(text, end, name, before, password is not None)
+        spans = [*_find_bare(text, end, name, before, password is not None)]
         rest = (_STATEMENT if password else _ARGUMENTS).match(text, end, end + _MAX_REACH)
         stop = end if rest is None else rest.end()
         if password is not None:
-            yield from _find_next(text, end, name, before, name[: found.start()])
+            spans += _find_next(text, end, name, before, name[: found.start()])
             start -= len(before)
-        if name.lower() != "pass":  # to pass on
+        for span in spans:
+            if not text[span.end : end + _MAX_REACH].strip():
+                opening = text[end : span.start].rstrip()[-3:]
+                covered = _find_end(text, span.end, opening if opening in _ENDS else opening[-1:])
+            yield Span(span.start, max(span.end, covered))
+        if name.lower() != "pass" and stop > searched:  # to pass on
+            is_cut, stop = text[stop : stop + 1] not in ("", "\n", ";"), _find_end(text, stop)
             for run in _RUN.finditer(text, max(start, searched), stop):
                 if (run.end(1) <= match.start() or run.start(1) >= end) and _is_token(run[1]):
                     yield Span(*run.span(1))
-            searched = stop if password else searched  # of a line with many names, no place is read twice
+            searched = stop if password or is_cut else searched  # of a line with many names, no place is read twice
+
+
+def _find_end(text: str, start: int, quote: str = "") -> int:
+    """Returns where a value ends that goes on at `start`: at its quote, at the end of the line or of a word."""
+    end = _ENDS.get(quote, _ENDS[""]).search(text, start)
+    return len(text) if end is None else end.start()
 
 
 def _find_next(text: str, end: int, name: str, before: str, beginning: str) -> Iterator[Span]:
@@ -185,11 +215,21 @@ def _find_next(text: str, end: int, name: str, before: str, beginning: str) -> I
         kind = "r" if _READER.search(before) else "k"
     elif (len(name) - len(beginning) > len("pass") and _SETTER.fullmatch(beginning)) or before.endswith(":"):
         kind = "s"
-    value = match[match.lastindex or 0]
     between = match["between"].strip()
-    is_marked = re.search(r"[=:(,>]", between) or match[0].endswith("</") or _UNMARKED.fullmatch(value)
-    if is_marked and _NEXT.fullmatch(kind + between) and _is_password(name, value[:_MAX_READ_CHARS], True):
-        yield Span(*match.span(match.lastindex or 0))
+    value = match[match.lastindex or 0]
+    is_marked = re.search(r"[=:(,>{?|]|\bor\b", between) is not None or match[0].endswith("</")
+    if _PASS.fullmatch(name):
+        is_marked = is_marked and (name == "pass" or not _CHOSEN_NAME.fullmatch(value))
+    else:
+        is_marked = (
+            is_marked or not name.isalpha() or name.isupper() or kind == "s" or _UNMARKED.match(value) is not None
+        )
+    if (before + between).endswith("{,"):  # a tuple of Erlang's
+        kind = "r"
+    while is_marked and match is not None and _NEXT.fullmatch(kind + between):
+        if _is_password(name, match[match.lastindex or 0][:_MAX_READ_CHARS], True):
+            yield Span(*match.span(match.lastindex or 0))
+        match = _MORE.match(text, match.end(), end + _MAX_REACH)
 
 
 def _find_bare(text: str, end: int, name: str, before: str, is_password: bool) -> Iterator[Span]:
@@ -214,7 +254,7 @@ def _is_password(name: str, value: str, is_quoted: bool) -> bool:
     """True for what a person could choose, and no placeholder, kind, name or code."""
     text = _TEMPLATE.sub("", value)
     if (
-        (text != value and not any(map(str.isdigit, text)))
+        (text != value and not any(map(str.isdigit, text)) and len(text) < 8)
         or len(text) < 3
         or _keep_letters(text) in _keep_letters(name)
         or _KIND.match(text)
@@ -227,7 +267,7 @@ def _is_password(name: str, value: str, is_quoted: bool) -> bool:
 
 def _is_token(text: str) -> bool:
     """True for characters that look random, or that obey the rules for passwords."""
-    if len(text) < 8 or _NO_TOKEN.search(text):
+    if len(text) < 8 or _NO_TOKEN.search(text) or _POINTER.match(text):
         return False
     is_long = len(text) >= 20 or any(map(str.isdigit, text))
     return is_random(text, RANDOM_BITS if is_long else 1.5 * RANDOM_BITS) or _RULED.fullmatch(text) is not None

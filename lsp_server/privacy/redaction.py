@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # as in `lsp_server.context`
     from lsp_server.documents import Document
 
 PLACEHOLDER = "REDACTED"  # the same for all secrets: it says nothing of their length or content
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_BLANK = re.compile("[\ud800-\udfff\u00a0\ufeff]")  # surrogates, and what looks like a blank
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,23 @@ class Redactor:
                 raise InSecretError
         return [_replace(text, spans, start, end) for start, end in pairwise(edges)]
 
+    def redact_stops(self, stops: Sequence[str], prompt: str) -> tuple[str, ...]:
+        """Returns stop strings with secrets replaced, also those that only the prompt shows to be secrets."""
+        if not self.is_on:
+            return (*stops,)
+        secrets = {prompt[span.start : span.end] for span in self.find_spans(prompt if stops else "")}
+        known = re.compile("|".join(map(re.escape, sorted(secrets, key=len, reverse=True))) or "(?!)")
+        parts = "\0".join(secrets)  # a part of eight characters is one of a secret, not of code
+        known_hidden = (
+            PLACEHOLDER if len(stop.strip()) >= 8 and stop.strip() in parts else known.sub(PLACEHOLDER, stop)
+            for stop in stops
+        )
+        return tuple(map(self.redact, known_hidden))
+
     def find_spans(self, text: str) -> list[Span]:
         """Returns where the secrets are, in order. No two of them touch. What was replaced is no secret."""
         text = text.replace("\r\n", " \n").replace("\r", "\n")  # of the same length
-        spans = find_secrets(_SURROGATE.sub(" ", text), self.is_strict)
+        spans = find_secrets(_BLANK.sub(" ", text), self.is_strict)
         return [span for span in spans if text[span.start : span.end] != PLACEHOLDER]
 
 

@@ -222,6 +222,11 @@ _ASSIGNED_WORDS = (  # that a person can remember
     ('passphrase = "•"', "wrong donkey accu clip"),
     ('password = f"•{x}"', "hunter2"),
     ("Authorization: Basic •", "dXNlcjpwYXNz"),
+    *((line, "gardenfence") for line in _read("secret_neighbours.txt").split("\n")),
+    ("+  password: •", "hunter2"),
+    ("> password: •", "hunter2"),
+    ("set -gx DB_PASSWORD •", "gardenf3nce"),
+    ("\ufeffpassword:\u00a0•", "gardenfence12"),
 )
 
 
@@ -255,6 +260,23 @@ SECRETS: tuple[Secret, ...] = (
     Secret("key of 700 lines without a first line", _LONG_BODY, f"•\n{_END}\n"),
     Secret("key in a comment", _KEY_BODY.replace("\n", "\n# "), f"# {_BEGIN}\n# •\n# {_END}\n"),
     Secret("PuTTY key", _KEY_BODY, f"{_PUTTY_BEGIN}\n•\n{_PUTTY_END}\n"),
+)
+
+LONG = tuple(
+    Secret(f"{line} ({len(secret)})", secret, f"{line}\nx = 1\n")
+    for line, secret in (
+        ('aws_session_token = "•"', fill("{B1200}", "long")),
+        ("aws_session_token = •", fill("{B1200}", "long")),
+        ("  client-key-data: •", fill("{B1600}", "long")),
+        ('private_key = "•"', fill("MIIEvQIBADANBg{B1600}", "long")),
+        ("PRIVATE_KEY=•", fill("MIIEvQIBADANBg{B1600}", "long")),
+        ('secret = "•"', fill("{H2400}", "long")),
+        ('    "tlsKeySecret": "•",', fill("{B1600}", "long")),
+        ('password = "•"', "correct horse battery " * 80),
+        ('password = """•"""', ("correct horse battery " * 40 + "\n") * 3 + "x"),
+        ("password = (" + "1 +" * 122 + ' "•")', fill("{A20}" + "-$" * 600, "long")),
+        ('x = "•"', fill("{A12000}", "long")),
+    )
 )
 
 # Lines that say something of secrets and contain none.

@@ -29,6 +29,9 @@ _CREDENTIALS = """
     kaggle.json.bak2 kaggle%20(1).json kaggle%20copy.json .ssh.bak/a .pgpass.bak.old KAGGLE.JSON.OLD
     env.prod env.production.local deploy_key aws_credentials accessKeys.csv me_accessKeys.csv rootkey.csv wg0.conf
     token.txt github_token .vault.token db-creds.json ssh-key api_keys.txt session.jwt signing_key.bak
+    .dev.vars .dev.vars.production .Renviron .curlrc .wgetrc ngrok.yml .sentryclirc users.htpasswd sasl_passwd
+    smtp_password .pgpass-prod .netrc-work msal_token_cache.json accessTokens.json recovery-codes.txt mnemonic.txt
+    github-recovery-codes.txt logins.csv wpa_supplicant-wlan0.conf
 """
 _CODE = """
     keys.py credentials.py credentials/a.py env.py id_rsa_key.py environment.py env.d.ts vite-env.d.ts src/app.env.ts
@@ -37,6 +40,7 @@ _CODE = """
     tokens.json environment.yml environments/prod.ts dotenv/main.py main.py~ a.old settings.py data.env/a.py
     env.test.ts env.production.js env/a.py tokens.txt token/a.go csrf_token/a.py foreign_key/a.rb access_keys.py
     public_key monkey hotkeys.txt wgpu.conf
+    recovery_codes.py reset_password/a.ts two_factor_recovery_codes.rb token_cache.go
 """
 
 

@@ -15,6 +15,7 @@ from inference.protocol.completion import CompletionRequest
 from lsp_server.errors import InSecretError
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
+from lsp_server.privacy.redaction import PLACEHOLDER
 from lsp_server.settings import Settings
 from tests.support.lsp_editor import wait_for
 from tests.support.secret_forms import SECRETS
@@ -156,3 +157,11 @@ def test_each_text_of_a_request_is_cleared_and_each_other_field_stays(kind: type
 def test_a_request_whose_cursor_is_in_a_secret_is_refused() -> None:
     with pytest.raises(InSecretError):
         Guard().clear(CompletionRequest(f"key = '{SECRETS[0].secret}", suffix="'\n"))
+
+
+@pytest.mark.parametrize("stop", ["•", '•"\n', "x•", "\n\n"])
+def test_a_stop_string_does_not_say_what_was_replaced_in_its_prompt(stop: str) -> None:
+    secret = "qZ7kL" + "mw2Xp0v"
+    for prefix, suffix in ((f'password = "{secret}"\nx', ""), ("x", f'\npassword = "{secret}"\n')):
+        request = CompletionRequest(prefix, suffix=suffix, stop=(stop.replace("•", secret), secret[:9]))
+        assert Guard().clear(request).value.stop == (stop.replace("•", PLACEHOLDER), PLACEHOLDER)

@@ -17,7 +17,7 @@ from lsp_server.errors import InSecretError
 from lsp_server.privacy.redaction import PLACEHOLDER, Redactor, cut_excerpt
 from lsp_server.settings import Settings
 from models.training.corpus import iter_held_out
-from tests.support.secret_forms import HARMLESS, SECRETS, Secret, count_secret_bytes, fill
+from tests.support.secret_forms import HARMLESS, LONG, SECRETS, Secret, count_secret_bytes, fill
 from tests.support.unseen_secrets import GITLEAKS, UNSEEN
 
 _SECRETS = {secret.form: secret for secret in SECRETS}
@@ -30,7 +30,7 @@ _CUT = [each for each in _SHORT if each.form in ("GitHub", "web token") or each.
 ]
 _ADVERSARIAL = (  # of what a long line may consist
     *("a", " ", "\\", '"', "[", "eyJ", "a1_", "pass", "x://:", "password = (", 'password = "', 'getpassword("'),
-    *("name: key value: ", "A" * 40 + "\n", "-----BEGIN " + "PRIVATE KEY-----\n"),
+    *("pass=", "token=", "pass='", "name: key value: ", "A" * 40 + "\n", "-----BEGIN " + "PRIVATE KEY-----\n"),
 )
 _REDACTOR = Redactor()
 
@@ -50,12 +50,20 @@ def test_of_the_forms_that_no_rule_was_written_for_most_are_replaced(forms: Sequ
     assert 1 - len(sent) / len(forms) >= floor
 
 
+@pytest.mark.parametrize("secret", LONG, ids=lambda secret: secret.form)
+def test_no_part_of_a_long_secret_is_sent_and_nothing_while_the_cursor_is_in_it(secret: Secret) -> None:
+    assert _REDACTOR.redact(secret.text) == secret.template.replace("•", PLACEHOLDER)
+    for at in range(len(secret.text) - 1000, len(secret.text) - 100, 100):
+        with pytest.raises(InSecretError):
+            _REDACTOR.redact_parts([secret.text[:at], secret.text[at:]], cursor=1)
+
+
 def test_the_replacement_says_nothing_of_the_secret() -> None:
     short, long = (f'password = "{"x7" * number}"' for number in (4, 40))
     assert _REDACTOR.redact(short) == _REDACTOR.redact(long) == f'password = "{PLACEHOLDER}"'
 
 
-@pytest.mark.parametrize("line", HARMLESS, ids=str)
+@pytest.mark.parametrize("line", [*HARMLESS, 'f(api_key="sk-...")', 'setenv("API_KEY", "test")'], ids=str)
 def test_a_line_about_secrets_without_one_stays(line: str) -> None:
     assert _REDACTOR.redact(f"import os\n{line}\nvalue = 1\n") == f"import os\n{line}\nvalue = 1\n"
 
