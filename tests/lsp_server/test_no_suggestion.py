@@ -28,7 +28,7 @@ async def test_another_language_than_the_models_is_said_once() -> None:
         assert message.startswith("midtoken: the model knows only python, so there are no suggestions for rust;")
         both.editor.close()
         both.editor.open("fn other")
-        await wait_for(lambda: len(both.editor.reports) == 2)
+        await wait_for(lambda: [state for _, state, *_ in both.editor.reports] == ["off", "ready", "off"])
         assert (len(both.editor.shown), len(both.models)) == (1, 0)
 
 
