@@ -111,7 +111,7 @@ def _find_boundary(text: bytes) -> int:
 
 
 _WAIT_S = 30.0  # for the rules; longer than Git is given
-_NEAR_CHARS = 1_000_000  # more than the window of most models
+_NEAR_CHARS = 2**18  # more than the window of most models, and in any script less than a request may have
 _Content = TypeVar("_Content", str, Context)
 _Request = TypeVar("_Request", CompletionRequest, CharacterRequest)
 

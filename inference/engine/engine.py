@@ -206,7 +206,8 @@ class Engine:
         return self._config.memory_mib * 2**20 // max(self._scheduler.num_sequences, 1)
 
     def _is_shared(self) -> bool:
-        return len(self._scheduler) > 1
+        """Whether more than one person waits. A prefetch waits for them all."""
+        return sum(not job.request.is_prefetch for job in self._scheduler) > 1
 
     def _predict_lateness(self, job: Job, now: float) -> None:
         job.will_be_late = job.is_late(now + self._parts.speed.predict_s(job.num_to_prefill))

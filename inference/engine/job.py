@@ -54,7 +54,7 @@ class EngineParts:
     drafter: Drafter | None = None  # None: no drafts
     speed: PrefillSpeed = field(default_factory=PrefillSpeed)
     find_row_bytes: Callable[[], int] = lambda: sys.maxsize  # for the logits of each running sequence
-    is_shared: Callable[[], bool] = lambda: False  # whether there is more than one request
+    is_shared: Callable[[], bool] = lambda: False  # whether more than one person waits
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 
 _LONGER, _SHORTER = 1.2, 0.8  # the distance is stable if about five of nine requests are answered
 _MIN_S = 0.01  # a shorter distance is none
@@ -73,7 +73,7 @@ class Pace:
         try:
             async with aclosing(self._send(request)) as chunks:
                 async for chunk in chunks:
-                    is_answered = True
+                    is_answered = is_answered or chunk.finish_reason is not FinishReason.SUPERSEDED
                     yield chunk
         finally:
             typing.note_end(is_answered)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from inference.errors import OverloadedError
 from inference.model.language_model import SampleRequest, SampleResult
-from inference.protocol.completion import CompletionRequest, FinishReason, Healing
+from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
 from tests.support.engine_bench import UNBOUNDED, ScriptedBench, holding, open_scripted_bench, with_settings
 from tests.support.sequences import count_idle_bytes
 from tests.support.sinks import CollectingSink, complete, submit
@@ -76,6 +76,21 @@ def test_a_step_prefills_no_further_context_once_it_has_a_thousand_tokens(script
     writing.cancelled.set()
 
     assert max(scripted.model.step_sizes) == 4  # one that writes, and three pieces of contexts; not all four of them
+
+
+@single
+@pytest.mark.parametrize(("waiting", "num_passes"), [(Priority.PREFETCH, 3), (Priority.INTERACTIVE, 10)])
+def test_a_long_context_is_read_in_short_steps_while_a_person_waits_but_not_for_a_prefetch(
+    scripted: ScriptedBench, waiting: Priority, num_passes: int
+) -> None:
+    scripted.model.before_forward = lambda _: scripted.clock.advance(0.3)
+    complete(scripted.engine, CompletionRequest(_LINES, max_tokens=1, tenant="c"))  # 300 tokens in a second
+    other = CompletionRequest("# another file\n" + _LINES, max_tokens=1, tenant="b", priority=waiting)
+    with holding(scripted, CompletionRequest("x = 1\n", max_tokens=1, tenant="d")):
+        sinks = [submit(scripted.engine, each) for each in (CompletionRequest(_LINES, max_tokens=1, tenant="a"), other)]
+    stats = [sink.wait().stats for sink in sinks]
+
+    assert (stats[0].num_forwards <= num_passes) == (waiting is Priority.PREFETCH)
 
 
 # Their room

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from inference.serving.pace import Pace
 
 _GAP_S = 0.1
@@ -13,8 +13,8 @@ _GAP_S = 0.1
 class _Server:
     """A server that takes `answer_s` for each request, and a clock that moves when somebody waits."""
 
-    def __init__(self, answer_s: float) -> None:
-        self.answer_s, self.now = answer_s, 0.0
+    def __init__(self, answer_s: float, reason: FinishReason | None = None) -> None:
+        self.answer_s, self.reason, self.now = answer_s, reason, 0.0
         self.sent: list[tuple[float, str]] = []
         self.pace = Pace(self._send, lambda: self.now, self._sleep)
         self._until = 0.0  # when the next key comes
@@ -22,7 +22,7 @@ class _Server:
     async def _send(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         self.sent.append((self.now, request.prefix))
         await self._sleep(self.answer_s)
-        yield CompletionChunk("x")
+        yield CompletionChunk("x" if self.reason is None else "", finish_reason=self.reason)
 
     async def _sleep(self, seconds: float) -> None:
         self.now = min(self.now + seconds, self._until)
@@ -59,6 +59,13 @@ async def test_most_requests_that_would_be_superseded_are_not_sent_but_the_one_b
     assert {round(now / _GAP_S, 6) % 1 for now in late} == {0.0}, "sent later than typed, with less time for an answer"
     assert await server.type("pause", gap_s=1.0)
     assert server.sent[-1][1] == "pause"
+
+
+async def test_what_the_server_has_superseded_is_no_answer() -> None:
+    server = _Server(answer_s=0.05, reason=FinishReason.SUPERSEDED)
+    for key in range(100):
+        await server.type(str(key))
+    assert len(server.sent) < 70
 
 
 async def test_documents_do_not_wait_for_each_other_and_nobody_waits_once_the_server_answers_again() -> None:
