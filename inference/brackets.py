@@ -46,6 +46,7 @@ def _match(text: str) -> tuple[str, str, str]:
 _OPENERS = "".join(CLOSER_OF)
 _ALL_CLOSERS = "".join(CLOSERS) + QUOTES
 _QUOTES = rf"([{QUOTES}])\1\1"  # three are one
+_MAX_CLOSERS, _MAX_ENDS = 16, 64  # more than code has; each pair of them is tried
 _ENDS = re.compile(rf"{_QUOTES}|[,{re.escape(_ALL_CLOSERS)}]")
 
 
@@ -61,7 +62,7 @@ def fit_line(before: str, line: str, after: str) -> tuple[int, int]:
     line_before = before[before.rfind("\n") + 1 :]
     opened = "".join(_OPENER_OF[closer] for closer in _match(before.removesuffix(line_before.lstrip()))[1])
     closed = _match(below)[2]
-    closers = rest[: len(rest) - len(rest.lstrip(_ALL_CLOSERS))]
+    closers = rest[: len(rest) - len(rest.lstrip(_ALL_CLOSERS))][:_MAX_CLOSERS]
     string = _split_strings(line_before)[1]
     is_nested = bool(string) and not CLOSERS.isdisjoint(closers.partition(string)[0])  # in brackets of it: `f"{▏}"`
 
@@ -76,7 +77,7 @@ def fit_line(before: str, line: str, after: str) -> tuple[int, int]:
         num_nested = count_line(whole.replace(string, "")) if is_nested else 0
         return count_line(whole), num_nested, num_replaced - end, num_replaced
 
-    ends = {0, len(line), *(found.start() for found in _ENDS.finditer(line))}
+    ends = {0, len(line), *[found.start() for found in _ENDS.finditer(line)][-_MAX_ENDS:]}
     nums = [0, *(found.end() for found in _ENDS.finditer(closers))]
     end, num = min(((end, num) for end in ends for num in nums if _has(line[:end], closers[:num])), key=count)
     return end, num + (_count_shared(line[:end], rest[num:].rstrip()) if 0 < num == len(closers) else 0)
