@@ -23,6 +23,7 @@ SILENT_S = 50.0  # less than a client waits for a chunk (`inference.serving.clie
 _MAX_PAUSE_S = 60.0  # that a server may ask for
 _MAX_ERROR_BYTES = 2**14
 _MAX_BYTES = 2**20  # of an answer, and of an event
+_NUM_EVENTS = 4  # at most, for each token, and beside them
 _ROUNDING, _LEAST = 0.01, -1e30  # of log probabilities; a server tells the least of its numbers for none at all
 T = TypeVar("T")
 _KINDS = ("application/json", "text/event-stream")
@@ -83,18 +84,24 @@ class HttpClient:
             return answer
 
     async def stream(
-        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] = {}, max_bytes: int = _MAX_BYTES
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        num_tokens: int,
+        headers: Mapping[str, str] = {},
+        max_bytes: int = _MAX_BYTES,
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of an answer, each of so many bytes. Closing the generator ends its work on the server."""
+        """The events of an answer of so many tokens, each of so many bytes. Closing it ends its work on the server."""
         async with self._open("POST", path, body, headers, self._silent_s) as response:
             lines = _read_lines(response, max_bytes)
-            while True:
+            for _ in range(_NUM_EVENTS + _NUM_EVENTS * num_tokens):
                 async with timeout(self._silent_s):  # comments keep only the connection open
                     event = await self._read_event(lines)
                 if event is None:
                     return
                 self.heard_at = time.monotonic()
                 yield event
+            raise ValueError
 
     async def _read_event(self, lines: AsyncIterator[bytes]) -> dict[str, Any] | None:
         """The next event; None at the end."""
@@ -141,7 +148,7 @@ class HttpClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             words = next(words for kind, words in _FAILURES if isinstance(error, kind))
             raise ServerUnreachableError(f"{self.name} does not answer: {words}") from error
-        except ValueError as error:  # it is longer than the limit
+        except ValueError as error:  # it is longer than a limit
             raise ServerError(f"{self.name} sends more than was asked for; {_OTHER}") from error
 
     def _refuse(self, response: aiohttp.ClientResponse, told: str) -> MidtokenError:
@@ -204,18 +211,25 @@ def is_count(value: object) -> bool:
     return type(value) is int and 0 < value < 2**31
 
 
-def read_token_id(value: object) -> int:
-    """The id of a token, in parsed JSON. Raises ValueError."""
-    if type(value) is not int:
-        raise ValueError("a token id is a whole number")
+def read_whole(value: object) -> int:
+    """A whole number, in parsed JSON. Raises ValueError."""
+    if type(value) is not int or abs(value) >= 2**31:
+        raise ValueError("it is no whole number of 32 bits")
     return value
 
 
-def read_log_prob(value: Any) -> float:
-    """A log probability, in parsed JSON: at most 0, as far as rounding allows. Raises ValueError or TypeError."""
-    if not value <= _ROUNDING:
-        raise ValueError("a probability is at most 1")
+def read_number(value: Any) -> float:
+    """A number, in parsed JSON, where a text may say the same. Raises ValueError or OverflowError."""
+    if type(value) not in (int, float):
+        raise ValueError("it is no number")
     return max(float(value), _LEAST)
+
+
+def read_log_prob(value: object) -> float:
+    """A log probability, in parsed JSON: at most 0, as far as rounding allows. Raises as `read_number` does."""
+    if (log_prob := read_number(value)) > _ROUNDING:
+        raise ValueError("a probability is at most 1")
+    return log_prob
 
 
 async def ask_all(work: Iterable[Awaitable[T]]) -> list[T]:

@@ -10,7 +10,7 @@ from typing import Any  # parsed JSON
 from inference.errors import ModelError, ServerError
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import Scores
-from inference.remote.http_client import HttpClient, is_count, read_log_prob, read_token_id, reading
+from inference.remote.http_client import HttpClient, is_count, read_log_prob, read_whole, reading
 
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
 _ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "stop_type", "timings/prompt_n"]}
@@ -56,9 +56,9 @@ class LlamaServer:
             async for event in events:
                 for place in event.get("completion_probabilities", ()):
                     told[event["index"]] = {
-                        read_token_id(each["id"]): read_log_prob(each["logprob"]) for each in place["top_logprobs"]
+                        read_whole(each["id"]): read_log_prob(each["logprob"]) for each in place["top_logprobs"]
                     }
-                num_read = num_read or event.get("timings/prompt_n", 0)  # of the first row
+                num_read = num_read or read_whole(event.get("timings/prompt_n", 0))  # of the first row
         if told.keys() != set(range(len(rows))):
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
         return Scores([told[index] for index in range(len(rows))], num_read)
@@ -71,9 +71,9 @@ class LlamaServer:
         async with self._stream(request, body) as events:
             async for event in events:
                 for place in event.get("completion_probabilities", ()):
-                    if place["id"] not in among:
+                    if (token_id := read_whole(place["id"])) not in among:
                         raise ServerError(f"{self.name} has chosen another token than those that it was asked about")
-                    return place["id"], read_log_prob(place["logprob"])
+                    return token_id, read_log_prob(place["logprob"])
         raise ServerError(f"{self.name} has told no probability")
 
     async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
@@ -92,7 +92,7 @@ class LlamaServer:
         async with self._stream(request, body) as events:
             async for event in events:
                 for token_id in event.get("tokens", ()):
-                    yield read_token_id(token_id)
+                    yield read_whole(token_id)
                 if event.get("stop"):
                     yield FinishReason.LENGTH if event.get("stop_type") == "limit" else FinishReason.END
                     return
@@ -108,12 +108,13 @@ class LlamaServer:
         """
         name = f"{request.tenant}\0{request.document}".encode()
         slot = int.from_bytes(hashlib.blake2b(name, digest_size=4).digest()) % self._num_slots
-        body = {**body, **_ALWAYS, "id_slot": slot}
+        num_rows = len(body["prompt"]) if isinstance(body["prompt"][0], list) else 1
+        num_tokens, body = num_rows * body["n_predict"], {**body, **_ALWAYS, "id_slot": slot}
         async with self._locks[slot]:
             if self._tenants.get(slot) != request.tenant:
                 self._tenants.pop(slot, None)
                 await self._http.ask("completion", {**_FORGET, "id_slot": slot}, _ONCE)
                 self._tenants[slot] = request.tenant
             with reading(self.name):
-                async with aclosing(self._http.stream("completion", body, _ONCE, max_bytes)) as events:
+                async with aclosing(self._http.stream("completion", body, num_tokens, _ONCE, max_bytes)) as events:
                     yield events

@@ -111,8 +111,6 @@ class MeasuredServer(ABC):
         if told.keys() != set(range(len(rows))):
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
         for step in told.values():
-            if sum(map(math.exp, step.log_probs.values())) > 1 + GAP:
-                raise ServerError(f"{self.name} tells other numbers than log probabilities (--logprobs-mode)")
             if step.log_probs.get(step.token_ids[0], -math.inf) < max(step.log_probs.values(), default=math.inf) - GAP:
                 raise ServerError(f"{self.name} chooses another token than the likeliest: it samples in its own way")
         return Scores([told[index].log_probs for index in range(len(rows))])
@@ -139,21 +137,26 @@ class MeasuredServer(ABC):
                 for token_id in step.token_ids[num_told if step.is_whole else 0 :]:
                     num_told += 1
                     yield token_id
-                if step.end in _ENDS:
-                    yield _ENDS[step.end]
+                if (end := str(step.end)) in _ENDS:
+                    yield _ENDS[end]
                     return
         raise ServerError(f"{self.name} has ended its answer without a reason")
 
     async def _gather(self, request: CompletionRequest, question: Question) -> list[Step]:
-        return [step async for step in self._ask(request, question) if step.token_ids]
+        steps = [step async for step in self._ask(request, question) if step.token_ids]
+        for step in steps:
+            told = step.log_probs.values()
+            if max(told, default=0) > GAP or sum(map(math.exp, told)) > 1 + GAP:
+                raise ServerError(f"{self.name} tells other numbers than log probabilities (--logprobs-mode)")
+        return steps
 
     async def _ask(self, request: CompletionRequest, question: Question) -> AsyncGenerator[Step, None]:
         """Closing the generator ends its work on the server."""
-        path, body = self._build(question)
+        num_tokens, (path, body) = len(question.rows) * question.max_tokens, self._build(question)
         salt = self._find_salt(request) if question.salt is None else question.salt
         body |= {"stream": True, "cache_salt": salt} if salt is not None else {"stream": True}
         headers = {"X-Session-ID": self._hide(request.tenant, request.document)} if request.document else {}
-        async with aclosing(self._http.stream(path, body, headers)) as events:
+        async with aclosing(self._http.stream(path, body, num_tokens, headers)) as events:
             async for event in events:
                 with reading(self.name):
                     steps = self._parse(event)

@@ -5,7 +5,7 @@ A bias would change what it tells, so none is sent. Nobody has run it with a rea
 
 from typing import Any  # parsed JSON
 
-from inference.remote.http_client import read_token_id
+from inference.remote.http_client import read_number, read_whole
 from inference.remote.measured_server import MeasuredServer, Question, Step
 
 
@@ -27,9 +27,9 @@ class SglangServer(MeasuredServer):
         return "generate", body
 
     def _parse(self, event: dict[str, Any]) -> list[Step]:
-        meta, token_ids = event["meta_info"], [read_token_id(each) for each in event["output_ids"]]
+        meta, token_ids = event["meta_info"], [*map(read_whole, event["output_ids"])]
         places = meta.get("output_token_ids_logprobs") or meta.get("output_top_logprobs") or [()]
-        log_probs = {read_token_id(token_id): float(value) for value, token_id, _ in places[0] or ()}
-        end, is_whole = meta["finish_reason"], len(token_ids) == meta["completion_tokens"]
+        log_probs = {read_whole(token_id): read_number(value) for value, token_id, _ in places[0] or ()}
+        end, is_whole = meta["finish_reason"], len(token_ids) == read_whole(meta["completion_tokens"])
         echo = event.get("prompt_token_ids")
-        return [Step(event.get("index", 0), token_ids, log_probs, end and end["type"], echo, is_whole)]
+        return [Step(read_whole(event.get("index", 0)), token_ids, log_probs, end and end["type"], echo, is_whole)]

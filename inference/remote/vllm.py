@@ -6,6 +6,7 @@ requests beside (vllm#51789).
 
 from typing import Any  # parsed JSON
 
+from inference.remote.http_client import read_number, read_whole
 from inference.remote.measured_server import MeasuredServer, Question, Step
 
 _ID = "token_id:"  # before a token's number
@@ -29,9 +30,10 @@ class VllmServer(MeasuredServer):
 
     def _parse_choice(self, choice: dict[str, Any]) -> Step:
         scores = choice["logprobs"] or {"tokens": (), "top_logprobs": [{}]}
-        token_ids = [*map(int, choice.get("token_ids") or map(_read_id, scores["tokens"]))]
-        log_probs = {_read_id(token): float(value) for token, value in scores["top_logprobs"][0].items()}
-        return Step(choice["index"], token_ids, log_probs, choice["finish_reason"], choice.get("prompt_token_ids"))
+        token_ids = [*map(read_whole, choice.get("token_ids") or map(_read_id, scores["tokens"]))]
+        log_probs = {_read_id(token): read_number(value) for token, value in scores["top_logprobs"][0].items()}
+        row, echo = read_whole(choice["index"]), choice.get("prompt_token_ids")
+        return Step(row, token_ids, log_probs, choice["finish_reason"], echo)
 
 
 def _read_id(token: str) -> int:

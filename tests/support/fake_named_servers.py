@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -46,6 +47,7 @@ class FakeNamedServer(FakeLlamaServer):
     is_incremental: bool = False  # SGLang's --incremental-streaming-output
     is_dead: bool = False  # its worker has stopped
     headers: list[dict[str, str]] = field(default_factory=list)
+    edit: tuple[str, str] = ("$^", "")  # of its events: a pattern, and what stands there instead
 
     async def models(self, _request: web.Request) -> web.Response:
         card = {"id": "m", "object": "model", "owned_by": self.owner, "root": "m", "max_model_len": self.max_model_len}
@@ -89,7 +91,7 @@ class FakeNamedServer(FakeLlamaServer):
             await asyncio.sleep(self.delay_s)
             for index in reversed(range(len(rows))):  # in no order that one may count on
                 event = self.build_event(body, index, rows[index], number)
-                await response.write(f"data: {json.dumps(event)}\n\n".encode())
+                await response.write(f"data: {re.sub(*self.edit, json.dumps(event))}\n\n".encode())
         await response.write(b"data: [DONE]\n\n")
 
     def _check_sampling(self, sampling: dict[str, Any]) -> None:

@@ -177,6 +177,10 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
             )
             for each in (0.5, 50, "1", None)
         ),
+        *(
+            ({"spoils": {"timings/prompt_n": each, "completion_probabilities": []}}, ServerError, "another form")
+            for each in ("1", 1.5, True, [7], 10**30)
+        ),
         ({"spoils": {"index": 10**6}}, ServerError, "has told the probabilities of"),
         ({"answers": [(200, _EVENTS, 'data: {"index": 0, "tokens": NaN}\n\n')]}, ServerError, "sends no JSON"),
     ],
@@ -414,7 +418,7 @@ def test_a_limit_of_the_servers_own_is_told(engine: RemoteEngine, server: FakeLl
 async def test_a_server_that_only_pings_is_silent(server: FakeLlamaServer) -> None:
     server.pings, client = True, HttpClient(server.url, silent_s=0.2)
     with pytest.raises(ServerUnreachableError, match="silent for too long"):
-        await asyncio.wait_for(anext(client.stream("completion", {"cache_prompt": True, "stream": True})), 10)
+        await asyncio.wait_for(anext(client.stream("completion", {"cache_prompt": True, "stream": True}, 1)), 10)
     await client.close()
 
 

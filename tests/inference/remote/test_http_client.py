@@ -149,7 +149,7 @@ async def _ask_raw(parts: Callable[[], Iterable[bytes]], *, streams: bool) -> ob
     try:
         async with timeout(20):
             if streams:
-                return [each async for each in client.stream("completion", {})]
+                return [each async for each in client.stream("completion", {}, 1)]
             return await client.ask("props")
     finally:
         await client.close()
@@ -167,6 +167,7 @@ _TOO_MUCH, _SILENT, _NO_JSON = "sends more than was asked for", "was silent for 
     [
         (lambda: [_OK, b"\r\n", *repeat(b"data:" + b" " * 2**16, 2**10)], _TOO_MUCH),
         (lambda: [_CHUNKED, *repeat(b"8\r\n        \r\n" * 2**10, 2**9)], f"{_TOO_MUCH}|{_SILENT}"),
+        (lambda: [_OK, b"\r\n", *repeat(b"data: {}\n" * 2**10, 2**10)], _TOO_MUCH),
         (lambda: [_OK, b"\r\n", b'data: {"a": ', *repeat(b"1", 10**6)], _SILENT),
         (lambda: [_OK, *repeat(b"a", 10**6)], _SILENT),
         (lambda: repeat(b"HTTP/1.1 100 Continue\r\n\r\n", 10**9), _SILENT),
@@ -182,8 +183,9 @@ _TOO_MUCH, _SILENT, _NO_JSON = "sends more than was asked for", "was silent for 
         (lambda: [], "it has closed the connection"),
     ],
     ids=[
-        *("too long", "too long in small parts", "slow body", "slow head", "only continue", "compressed", "NaN"),
-        *("deep", "deep objects", "more than one", "ten thousand headers", "redirect", "page", "not HTTP", "nothing"),
+        *("too long", "too long in small parts", "too many", "slow body", "slow head", "only continue", "compressed"),
+        *("NaN", "deep", "deep objects", "more than one", "ten thousand headers", "redirect", "page", "not HTTP"),
+        "nothing",
     ],
 )
 async def test_an_answer_that_nobody_asked_for_is_one_sentence(

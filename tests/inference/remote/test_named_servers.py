@@ -1,7 +1,7 @@
 """The engine in front of vLLM and SGLang: exact choices, and what is refused at the start."""
 
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -137,6 +137,45 @@ def test_what_is_lost_later_fails_a_request_and_gives_no_wrong_text(
         server.drops = dropped
         with pytest.raises(ServerError, match=server.url):
             complete(engine, CompletionRequest("def f(x):\n    ret", max_tokens=2))
+
+
+async def _generate(server: MeasuredServer) -> list[object]:
+    return [step async for step in server.generate(CompletionRequest("", max_tokens=2), (1, 2, 3))]
+
+
+_INDEX, _TOKEN, _END = r'(?<="index": )\d+', r'(?<=_ids": \[)\d+', r'(?<="finish_reason": )(null|"length")'
+_LOG_PROB = r'("token_id:\d+": |\[)-[\d.e-]+(?=[,}])'
+_WAYS: dict[str, Callable[[MeasuredServer], Awaitable[object]]] = {
+    "score": lambda server: server.score(CompletionRequest(""), [(1, 2, 3)]),
+    "answer": lambda server: server.answer(CompletionRequest(""), (1, 2, 3), (7, 8)),
+    "generate": _generate,
+}
+
+
+@pytest.mark.parametrize(
+    ("running", "way", "edit"),
+    [
+        *((kind, "score", (_INDEX, "[]")) for kind in _KINDS),
+        *((kind, "generate", (_TOKEN, each)) for kind in _KINDS for each in ("7.5", '"7"', "true")),
+        ("vllm", "generate", (_END, "[]")),
+        *(
+            (kind, way, (_LOG_PROB, rf"\g<1>{each}"))
+            for kind in _KINDS
+            for way in ("score", "answer")
+            for each in ('"nan"', "true", "0.5", "800.0", "1e999", "-" + "9" * 400)
+        ),
+        ("sglang", "generate", (r'(?<="completion_tokens": )\d+', '"1"')),
+    ],
+    indirect=["running"],
+    ids=str,
+)
+async def test_what_is_of_another_kind_than_it_should_be_is_refused_by_name(
+    way: str, edit: tuple[str, str], server: FakeNamedServer, found: MeasuredServer
+) -> None:
+    await found.identify()
+    server.edit = edit
+    with pytest.raises(ServerError, match=server.url):
+        await _WAYS[way](found)
 
 
 def test_a_tenant_has_a_salt_and_a_document_a_replica(engine: RemoteEngine, server: FakeNamedServer) -> None:
