@@ -5,7 +5,8 @@ MidtokenError
 ├── ModelError              the model folder or a setting of the engine cannot be used
 ├── OverloadedError         the engine has no room; try again later
 ├── ServerError             the server refused, failed or stopped in the middle of an answer
-│   └── ServerUnreachableError   no server answers at the address
+│   ├── ServerUnreachableError   no server answers at the address
+│   └── EngineUnreachableError   it answers, but the server that has the model does not
 └── LaunchError             the server could not be found or started
 """
 
@@ -46,6 +47,10 @@ class ServerError(MidtokenError):
 
 class ServerUnreachableError(ServerError):
     """No server answers at the address."""
+
+
+class EngineUnreachableError(ServerError):
+    """The server of an `--engine` does not answer. The one in front of it does: the connection to that is not lost."""
 
 
 class LaunchError(MidtokenError):

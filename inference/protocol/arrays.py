@@ -8,7 +8,14 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError, quote
+from inference.errors import (
+    EngineUnreachableError,
+    InvalidRequestError,
+    MidtokenError,
+    OverloadedError,
+    ServerError,
+    quote,
+)
 
 Array = npt.NDArray[Any]  # BYTES tensors are object arrays; FieldTypes names the dtype of each field
 FieldTypes = dict[str, tuple[str, type]]  # name -> (Triton type, NumPy type)
@@ -25,6 +32,7 @@ HEARTBEAT_ANSWER_TYPES: FieldTypes = {HEARTBEAT_ANSWER: ("FP32", np.float32)}
 _ERRORS: dict[type[MidtokenError], tuple[str, str]] = {
     InvalidRequestError: ("invalid request: ", "INVALID_ARG"),
     OverloadedError: ("overloaded: ", "UNAVAILABLE"),
+    EngineUnreachableError: ("engine unreachable: ", "UNAVAILABLE"),
     MidtokenError: ("", "INTERNAL"),
 }
 

@@ -15,7 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
-from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError, quote
+from inference.errors import EngineUnreachableError, MidtokenError, OverloadedError, ServerError, quote
 from inference.platforms import timeout
 
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
@@ -30,7 +30,7 @@ _KINDS = ("application/json", "text/event-stream")
 _OTHER = "something else stands there, or before it"
 _REFUSED = ServerError, "refuses the key, which is in MIDTOKEN_ENGINE_KEY or the file of --engine-key"
 _BUSY = OverloadedError, "is busy"
-_LOST = ServerUnreachableError, "is not reached by what stands before it"
+_LOST = EngineUnreachableError, "is not reached by what stands before it"
 _STATUSES: Mapping[int, tuple[type[MidtokenError], str]] = {
     **dict.fromkeys((401, 403), _REFUSED),
     **dict.fromkeys((429, 503), _BUSY),
@@ -147,7 +147,7 @@ class HttpClient:
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             words = next(words for kind, words in _FAILURES if isinstance(error, kind))
-            raise ServerUnreachableError(f"{self.name} does not answer: {words}") from error
+            raise EngineUnreachableError(f"{self.name} does not answer: {words}") from error
         except ValueError as error:  # it is longer than a limit
             raise ServerError(f"{self.name} sends more than was asked for; {_OTHER}") from error
 

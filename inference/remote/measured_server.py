@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar  # parsed JSON
 
-from inference.errors import InvalidRequestError, ModelError, ServerError, ServerUnreachableError
+from inference.errors import EngineUnreachableError, InvalidRequestError, ModelError, ServerError
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP, Scores
 from inference.remote.http_client import HttpClient, ask_all, is_count, reading
@@ -191,7 +191,7 @@ class MeasuredServer(ABC):
         """True if a field with a wrong value is refused. What does not know it, or drops it, lets it pass."""
         try:
             await self._gather(_NOBODY, question)
-        except ServerUnreachableError:
+        except EngineUnreachableError:
             raise
         except ServerError:
             return True

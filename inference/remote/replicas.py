@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from inference.errors import MidtokenError, ModelError, OverloadedError, ServerUnreachableError, quote
+from inference.errors import EngineUnreachableError, MidtokenError, ModelError, OverloadedError, quote
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP
 from inference.remote.discovery import Find, RemoteServer, find_server
@@ -76,7 +76,7 @@ class Replica:
     async def check(self, patience_s: float = math.inf) -> None:
         """Finds out whether it will do, unless that is known. A request that ends does not end this for the others.
 
-        Raises ModelError, ServerError or OverloadedError; ServerUnreachableError if it is silent for longer than
+        Raises ModelError, ServerError or OverloadedError; EngineUnreachableError if it is silent for longer than
         `patience_s`.
         """
         now = time.monotonic()
@@ -92,7 +92,7 @@ class Replica:
                 checking.cancel()  # its connection may be dead
             await asyncio.wait({checking}, timeout=left_s)
         if checking.cancelled():
-            raise ServerUnreachableError(f"{self.http.name} does not answer: it was silent for too long")
+            raise EngineUnreachableError(f"{self.http.name} does not answer: it was silent for too long")
         checking.result()
 
     def _note_failure(self, checking: asyncio.Task[None]) -> None:

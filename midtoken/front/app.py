@@ -16,7 +16,13 @@ from typing import Any, Protocol  # JSON has no types
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerUnreachableError
+from inference.errors import (
+    EngineUnreachableError,
+    InvalidRequestError,
+    MidtokenError,
+    OverloadedError,
+    ServerUnreachableError,
+)
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
@@ -177,6 +183,7 @@ _STATUSES = (
     (_SupersededError, 499),  # not 409, after which the openai package asks again
     (OverloadedError, 503),
     (ServerUnreachableError, 503),
+    (EngineUnreachableError, 503),
 )
 
 
@@ -219,10 +226,10 @@ class _Front:
             return _refuse(request, *_find_answer(error))
 
     async def tell_health(self, _request: web.Request) -> web.Response:
-        """Answers once the model does. Raises ServerUnreachableError while its engine does not."""
+        """Answers once the model does. Raises EngineUnreachableError while its engine does not."""
         *_, problem = await self._backend.read_description()
         if problem:
-            raise ServerUnreachableError(problem)
+            raise EngineUnreachableError(problem)
         return web.json_response({"status": "ok"})
 
     async def list_models(self, _request: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
+from inference.errors import EngineUnreachableError, InvalidRequestError, MidtokenError, OverloadedError, ServerError
 from inference.protocol.arrays import HEARTBEAT_ANSWER_TYPES, error_from_text, error_to_response, heartbeat_to_arrays
 from inference.protocol.completion_arrays import request_from_arrays
 
@@ -38,6 +38,7 @@ def test_the_arrays_of_a_heartbeat_have_the_types_of_the_table() -> None:
     [
         (InvalidRequestError("no"), InvalidRequestError, "INVALID_ARG"),
         (OverloadedError("no"), OverloadedError, "UNAVAILABLE"),
+        (EngineUnreachableError("no"), EngineUnreachableError, "UNAVAILABLE"),
         (MidtokenError("no"), ServerError, "INTERNAL"),
         (ServerError("failed to open the stream"), ServerError, "INTERNAL"),
     ],

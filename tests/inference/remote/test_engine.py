@@ -14,12 +14,12 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.errors import (
+    EngineUnreachableError,
     InvalidRequestError,
     MidtokenError,
     ModelError,
     OverloadedError,
     ServerError,
-    ServerUnreachableError,
 )
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
@@ -144,8 +144,8 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
         ({"answers": [(400, *_JSON)]}, ServerError, r"does not do what was asked \(status 400\)$"),
         ({"answers": [(401, *_JSON)]}, ServerError, "refuses the key, which is in MIDTOKEN_ENGINE_KEY"),
         ({"answers": [(302, *_PAGE)]}, ServerError, "302"),
-        ({"answers": [(502, *_PAGE)]}, ServerUnreachableError, "is not reached by what stands before it"),
-        ({"answers": [(502, "text/html", "übel" * 2**14)]}, ServerUnreachableError, r"status 502\)$"),
+        ({"answers": [(502, *_PAGE)]}, EngineUnreachableError, "is not reached by what stands before it"),
+        ({"answers": [(502, "text/html", "übel" * 2**14)]}, EngineUnreachableError, r"status 502\)$"),
         (
             {"answers": [(200, *_PAGE)]},
             ServerError,
@@ -163,9 +163,9 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
             "another form",
         ),
         ({"answers": [(200, _EVENTS, "data: null\n\n")]}, ServerError, "the probabilities of 0 of"),
-        ({"drops_after": 3}, ServerUnreachableError, "does not answer: it has closed the connection"),
+        ({"drops_after": 3}, EngineUnreachableError, "does not answer: it has closed the connection"),
         ({"ends_after": 3}, ServerError, "has ended its answer without a reason"),
-        ({"falls_silent_after": 3}, ServerUnreachableError, "does not answer: it was silent for too long"),
+        ({"falls_silent_after": 3}, EngineUnreachableError, "does not answer: it was silent for too long"),
         ({"spoils": {"tokens": [10**6]}}, ServerError, "has chosen the token '1000000', which its model does not have"),
         ({"spoils": {"tokens": [-1]}}, ServerError, "has chosen the token '-1'"),
         *(({"spoils": {"tokens": [each]}}, ServerError, "another form") for each in ("x", "7", 7.9, True)),
@@ -310,7 +310,7 @@ def test_a_document_keeps_to_one_of_several_servers_and_another_takes_its_place(
     document, *_ = documents
     text = ask()
     server.drops_after = 1  # in the middle of a text, when it is too late for another one
-    with pytest.raises(ServerUnreachableError):
+    with pytest.raises(EngineUnreachableError):
         ask()
     server.change(drops_after=0, answers=[(503, *_JSON)])
     assert ask() == text
@@ -318,7 +318,7 @@ def test_a_document_keeps_to_one_of_several_servers_and_another_takes_its_place(
     assert (ask(), server.asked) == (text, [])  # for a while
     for each in (server, other):
         each.drops_after = 0
-    with pytest.raises(ServerUnreachableError):
+    with pytest.raises(EngineUnreachableError):
         ask()
 
 
@@ -405,7 +405,7 @@ def test_a_failure_that_lasts_is_logged_once(server: FakeLlamaServer, caplog: py
     with closing(_load(server)) as engine:
         server.drops_after = 0
         for _ in range(3):
-            with pytest.raises(ServerUnreachableError):
+            with pytest.raises(EngineUnreachableError):
                 complete(engine, CompletionRequest(_NOD))
     assert len(caplog.messages) == 1
 
@@ -417,7 +417,7 @@ def test_a_limit_of_the_servers_own_is_told(engine: RemoteEngine, server: FakeLl
 
 async def test_a_server_that_only_pings_is_silent(server: FakeLlamaServer) -> None:
     server.pings, client = True, HttpClient(server.url, silent_s=0.2)
-    with pytest.raises(ServerUnreachableError, match="silent for too long"):
+    with pytest.raises(EngineUnreachableError, match="silent for too long"):
         await asyncio.wait_for(anext(client.stream("completion", {"cache_prompt": True, "stream": True}, 1)), 10)
     await client.close()
 

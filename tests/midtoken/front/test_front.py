@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from aiohttp import ClientError, ClientSession
 
-from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
+from inference.errors import (
+    EngineUnreachableError,
+    InvalidRequestError,
+    OverloadedError,
+    ServerError,
+    ServerUnreachableError,
+)
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,
@@ -285,12 +291,13 @@ async def test_a_stream_of_an_infill_ends_with_an_event_also_after_a_defect_whos
     ("end", "status", "kind", "reason"),
     [
         (ServerUnreachableError("gone"), 503, "unavailable_error", "gone"),
+        (EngineUnreachableError("down"), 503, "unavailable_error", "down"),
         (OverloadedError("full"), 503, "unavailable_error", "full"),
         (ServerError("bad"), 500, "server_error", "bad"),
         (ZeroDivisionError("text of a person"), 500, "server_error", "unexpected ZeroDivisionError"),
         (last_chunk("", FinishReason.SUPERSEDED), 499, "superseded_error", "a newer request"),
     ],
-    ids=["unreachable", "overloaded", "failed", "defect", "superseded"],
+    ids=["unreachable", "engine unreachable", "overloaded", "failed", "defect", "superseded"],
 )
 async def test_a_failure_has_a_status(
     front: FrontClient, end: CompletionChunk | Exception, status: int, kind: str, reason: str
