@@ -42,6 +42,7 @@ _FAILURES: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.ClientHttpProxyError, "the proxy that the environment names refuses"),
     (aiohttp.ClientConnectorDNSError, "its name is not known"),
     (aiohttp.ClientConnectorError, "nothing listens there"),
+    (aiohttp.ClientResponseError, "it speaks no HTTP"),
     (TimeoutError, "it was silent for too long"),
     (Exception, "it has closed the connection"),
 )

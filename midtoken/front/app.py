@@ -7,7 +7,7 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -51,8 +51,13 @@ class Texts:
         self.stats = chunk.stats
 
 
+_NAMES = {"num_candidates": "n", "tenant": "user", "document": "the session"}
+
+
 class CompletionForm:
     """Writes one answer of `/v1/completions`."""
+
+    names: Mapping[str, str] = {**_NAMES, "prefix": "prompt"}  # of fields of a `CompletionRequest`, for the client
 
     def __init__(self, asked: Asked, model: str) -> None:
         """`model`: its name."""
@@ -78,6 +83,12 @@ class CompletionForm:
 
 class InfillForm:
     """Writes one answer of `/infill`."""
+
+    names: Mapping[str, str] = {
+        **_NAMES,
+        **{"prefix": "the text before the cursor", "suffix": "input_suffix", "max_tokens": "n_predict"},
+        "num_candidates": "n or n_cmpl",
+    }
 
     def __init__(self, asked: Asked, model: str) -> None:
         """`model`: its name."""
@@ -239,6 +250,13 @@ class _Front:
 
     async def complete(self, read: _Read, form_of: type[_Form], request: web.Request) -> web.StreamResponse:
         """Answers a request for a completion, which ends with its connection."""
+        try:
+            return await self._complete(read, form_of, request)
+        except InvalidRequestError as error:  # which begins with the name of the field that is wrong
+            name, blank, what = str(error).partition(" ")
+            raise InvalidRequestError(form_of.names.get(name, name) + blank + what) from None
+
+    async def _complete(self, read: _Read, form_of: type[_Form], request: web.Request) -> web.StreamResponse:
         body, session = await request.read(), _read_name(request, "X-Session-ID")
         client = f"{request.remote} {_read_name(request, 'User-Agent')}"
         async with self._reading:  # one after the other, in a thread: a long body takes a second

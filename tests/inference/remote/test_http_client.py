@@ -179,7 +179,7 @@ _TOO_MUCH, _SILENT, _NO_JSON = "sends more than was asked for", "was silent for 
         (lambda: [_OK, *(b"X-%d: a\r\n" % number for number in range(10**4)), b"\r\ndata: {}\n"], "does not answer"),
         (lambda: [b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9\r\n\r\n"], "status 302"),
         (lambda: [b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{}"], "answers in another format: .text/html"),
-        (lambda: [b"SSH-2.0-x\r\n"], "does not answer"),
+        (lambda: [b"SSH-2.0-x\r\n"], "does not answer: it speaks no HTTP"),
         (lambda: [], "it has closed the connection"),
     ],
     ids=[

@@ -125,6 +125,15 @@ async def test_an_engine_that_generates_one_text_is_asked_for_one_infill(front: 
     assert [each.request.num_candidates for each in front.model.streams] == [3, 1]
 
 
+@pytest.mark.parametrize(("path", "name"), [(_INFILL, "n_predict"), (_COMPLETION, "max_tokens")])
+async def test_what_the_engine_refuses_has_the_name_that_the_client_gave_it(
+    front: FrontClient, path: str, name: str
+) -> None:
+    asking, stream = await front.begin(front.post(path, {"prompt": "a", name: 900, "stream": True}))
+    stream.fail(InvalidRequestError("max_tokens is 900; the model sees 512 tokens in all"))
+    assert json.loads((await asking)[1])["error"]["message"] == f"{name} is 900; the model sees 512 tokens in all"
+
+
 @pytest.mark.parametrize(("path", "name", "num_asked"), [(_INFILL, "n_cmpl", 2), (_COMPLETION, "n", 1)])
 async def test_what_the_engine_refuses_also_for_one_text_or_of_several_completions_is_refused(
     front: FrontClient, path: str, name: str, num_asked: int
@@ -147,7 +156,14 @@ async def test_what_the_engine_refuses_also_for_one_text_or_of_several_completio
         (_COMPLETION, {"stream": 1}, "stream must be true or false, not '1'"),
         (_COMPLETION, {"stop": ["a", 1]}, "stop must be a text or a list of texts, not \"['a', 1]\""),
         (_INFILL, {"n": True}, "n must be a whole number, not 'True'"),
-        (_COMPLETION, {"user": "x" * 2000}, "tenant has 2000 bytes"),
+        (_COMPLETION, {"user": "x" * 2000}, "user has 2000 bytes"),
+        (_COMPLETION, {"n": 17}, "n must be between 1 and 16, not 17"),
+        (_INFILL, {"n_cmpl": 17}, "n or n_cmpl must be between 1 and 16, not 17"),
+        (_COMPLETION, {"max_tokens": -2}, "max_tokens must be between 1"),
+        (_COMPLETION, {"prompt": "x" * (2**21 + 1)}, "prompt has 2097153 bytes"),
+        (_INFILL, {"input_prefix": "x" * (2**21 + 1)}, "the text before the cursor has 2097154 bytes"),
+        (_INFILL, {"input_suffix": "x" * (2**21 + 1)}, "input_suffix has 2097153 bytes"),
+        (_INFILL, {"id_slot": 10**2000}, "the session has 20"),
         (_INFILL, [], "an object is needed, not '[]'"),
         (_COMPLETION, b"{", "the body is no JSON"),
         (_INFILL, b"[" * 100_000, "the body is no JSON"),
@@ -162,7 +178,7 @@ async def test_what_is_not_offered_is_refused_by_name(front: FrontClient, path: 
     status, text = await front.post(path, {"prompt": "a"} | body if isinstance(body, dict) else body)
     error = json.loads(text)["error"]
     assert (status, error["code"], error["type"]) == (400, 400, "invalid_request_error")
-    assert reason in error["message"]
+    assert error["message"].startswith(reason)
     assert front.model.streams == []
 
 
