@@ -19,7 +19,8 @@ _VERSIONS = (2, 3)
 _CODES = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}  # type of a value -> its code in `struct`
 _TEXT, _ARRAY = 8, 9
 _MAX_NAMED = 8  # parts that are missing
-_MAX_ITEMS = 2**24  # of all lists; a vocabulary has three items for a token
+_MAX_ITEMS = 2**24  # values, and items of lists; a vocabulary has three for a token
+_MAX_BYTES = 2**28  # of all metadata; a file that takes no room on the disk may claim any number
 _PART = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
 
 
@@ -45,7 +46,8 @@ def find_parts(path: Path) -> list[Path]:
 def read_metadata(path: Path) -> Metadata:
     """Returns the metadata of a file, of which the rest need not be there. Raises ModelError, or CutOffError."""
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        num_bytes = min(path.stat().st_size, _MAX_BYTES)
+        with path.open("rb") as file, mmap.mmap(file.fileno(), num_bytes, access=mmap.ACCESS_READ) as data:
             return _read(path, data)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
@@ -63,6 +65,7 @@ def _read(path: Path, data: mmap.mmap) -> Metadata:
     if version not in _VERSIONS:
         raise ModelError(f"{path} has version {version} of the GGUF format; versions 2 and 3 can be run")
     _, num_values = reader.read("Q", 2)  # without that of the tensors
+    reader.count(num_values)
     return {reader.read_text(): reader.read_value(*reader.read("I")) for _ in range(num_values)}
 
 
@@ -73,6 +76,11 @@ class _Reader:
         self._data = data
         self.end = len(_MAGIC)  # of what was read
         self._num_items = 0
+
+    def count(self, num_items: int) -> None:
+        self._num_items += num_items
+        if self._num_items > _MAX_ITEMS:
+            raise ValueError("no model has so many")
 
     def read(self, code: str, count: int = 1) -> tuple[Any, ...]:
         layout = struct.Struct(f"<{count}{code}")
@@ -93,9 +101,7 @@ class _Reader:
         if kind != _ARRAY:
             return self.read(_CODES.get(kind, "unknown"))[0]
         [item], [count] = self.read("I"), self.read("Q")
-        self._num_items += count
-        if self._num_items > _MAX_ITEMS:
-            raise ValueError("no model has so many")
+        self.count(count)
         if item in (_TEXT, _ARRAY):
             return [self.read_value(item) for _ in range(count)]
         return list(self.read(_CODES.get(item, "unknown"), count))
