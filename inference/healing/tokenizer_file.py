@@ -31,6 +31,7 @@ _Json = Any  # the content of the file, whose parts have many shapes
 _P = ParamSpec("_P")
 _Result = TypeVar("_Result")
 
+_MAX_MERGES = 16  # for each token, which may be made of two others in several ways
 _DROPPING_STEPS = ("Whitespace", "WhitespaceSplit", "BertPreTokenizer", "CharDelimiterSplit")
 
 
@@ -162,8 +163,12 @@ def _build(content: str) -> Tokenizer:
 def _check_model(model: _Json) -> None:
     kind, dropout = model.get("type", "BPE"), model.get("dropout")
     odd = next((name for name in ("continuing_subword_prefix", "end_of_word_suffix") if model.get(name)), None)
+    num_merges, num_tokens = len(model.get("merges", ())), len(model["vocab"])
     refuse(ModelError, {
         f"model type {kind} is not supported; midtoken needs BPE, of bytes or with byte_fallback": kind != "BPE",
+        f"model has {num_merges} merges for {num_tokens} tokens, of which a real one has two or three for each": (
+            num_merges > _MAX_MERGES * num_tokens  # each takes microseconds, and nothing else bounds their time
+        ),
         f"model dropout is {dropout}: the same text would get other tokens each time": dropout,
         f"model {odd} is {model.get(odd)!r}, which is not supported: its tokens are no plain text": odd,
         "model has both byte_fallback and ignore_merges, which is not supported together": (

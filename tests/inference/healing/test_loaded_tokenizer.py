@@ -60,6 +60,7 @@ _REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "model continuing_subword_prefix is '##'": ("gpt2", {"model": {"continuing_subword_prefix": "##"}}),
     "model end_of_word_suffix is '</w>'": ("gpt2", {"model": {"end_of_word_suffix": "</w>"}}),
     "both byte_fallback and ignore_merges": ("llama2", {"model": {"ignore_merges": True}}),
+    "model has 99999 merges for .* tokens": ("qwen", {"model": {"merges": [["a", "b"]] * 99_999}}),
     "model type WordLevel": ("qwen", {"model": {"type": "WordLevel", "unk_token": "a"}}),
     "model type Unigram": ("qwen", {"model": {"type": "Unigram", "unk_id": 0}}),
 }
