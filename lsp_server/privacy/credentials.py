@@ -16,6 +16,8 @@ _PASSWORDS = """
     token *[-_]token *.token token.txt *[-_.]token.txt *.jwt cookies.txt .erlang.cookie local.settings.json
     .secret .secrets .secrets.* *.secret *.secrets secret.DATA secrets.DATA
     secret[-_.]*.DATA secrets[-_.]*.DATA *[-_.]secret.DATA *[-_.]secrets.DATA **/run/secrets/ *-secrets
+    **/secrets/*.DATA *[-_.]password.txt *[-_.]passwords.DATA *.passwd sasl_passwd* **/proc/*/environ
+    pass.?*/ gopass*-edit*/ kubectl-edit-*.yaml *.publishsettings .config/github-copilot/
     *[-_]password *[-_]passwd *_token_cache.json accesstokens.json recovery[-_]codes* *[-_]recovery[-_]codes*
     mnemonic.txt .netrc[-_]* .pgpass[-_]* *.htpasswd .dev.vars* .renviron .curlrc .wgetrc .sentryclirc ngrok.yml
     logins.csv password.DATA passwords.DATA passwords passwd.DATA

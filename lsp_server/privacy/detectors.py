@@ -31,6 +31,10 @@ _KEY = re2.compile(
 )
 _LONG = re2.compile(r"[\w+/%.-]{300,}=*")  # the name beside it may not be in the text
 _STRING = re2.compile(r"[\"'`]([\w+/=.~!@#$%^&*-]{16,})")
+# Strings with escapes: what one says may be code, as the lines of a notebook are, so it is searched by itself.
+_ESCAPED = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)+')
+_CHAR = re.compile(r"\\n$|\\?(.)")  # the string's own quote begins a line, so its last line end is left out
+_SAID = {'"': "\n", r"\n": "\n", r"\t": "\t", r"\r": " "}
 # What is being typed at the end of a line: a token of a known form, other random characters, a password in an address.
 _TYPED_TOKEN = re2.compile(rf"(?:\b|_){_BEGINNING}({_REST}{{4,}})$")
 _TYPED = re2.compile(r"(^|[\"'`]|[=:][ \t]?)(?:SK|AC|\d{8,}:)?([\w+=.~%-]{10,})$")
@@ -44,6 +48,13 @@ def find_secrets(text: str, is_strict: bool = False) -> list[Span]:
 
     `is_strict`: a string that looks random is a secret, whatever its name.
     """
+    said, places = _read_strings(text)
+    in_strings = (Span(places[span.start], places[span.end - 1] + 1) for span in _find_spans(said, is_strict))
+    outside = _ESCAPED.sub(lambda string: string[0].replace(r"\"", r"\."), text)  # quotes in a string end none of it
+    return _merge([*_find_spans(outside, is_strict), *in_strings])
+
+
+def _find_spans(text: str, is_strict: bool) -> list[Span]:
     spans = [Span(*match.span()) for match in _SHAPE.finditer(text)]
     spans += (Span(*match.span()) for match in _TOKEN.finditer(text) if is_random(match[1], 8))
     tokens = (match for match in _ANY_TOKEN.finditer(text) if not match[0].startswith("sha"))  # checksums
@@ -52,7 +63,14 @@ def find_secrets(text: str, is_strict: bool = False) -> list[Span]:
     spans += (Span(*match.span()) for match in _LONG.finditer(text) if is_random(match[0]))
     if is_strict:
         spans += (Span(*match.span(1)) for match in _STRING.finditer(text) if is_random(match[1], 20))
-    return _merge([*spans, *find_named_values(text)])
+    return [span for span in [*spans, *find_named_values(text)] if span.start < span.end]
+
+
+def _read_strings(text: str) -> tuple[str, list[int]]:
+    """Returns what the strings with escapes say, and where each character of that is."""
+    chars = (char for string in _ESCAPED.finditer(text) for char in _CHAR.finditer(text, *string.span()) if char[1])
+    said = [(_SAID.get(char[0], char[1]), char.start(1)) for char in chars]
+    return "".join(char for char, _ in said), [place for _, place in said]
 
 
 def ends_in_secret(line: str) -> bool:
@@ -75,7 +93,7 @@ def _is_key(text: str) -> bool:
 
 def _merge(spans: list[Span]) -> list[Span]:
     merged: list[Span] = []
-    for span in sorted(span for span in spans if span.start < span.end):
+    for span in sorted(spans):
         if merged and span.start <= merged[-1].end:
             merged[-1] = Span(merged[-1].start, max(span.end, merged[-1].end))
         else:

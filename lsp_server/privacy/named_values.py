@@ -67,22 +67,24 @@ _OPENING = r"[\"'`]|[rR]?\#*\"|[rR]\"|\[=*\[|>[^<>\n{}()]{2,}</|<!\[|<<|%[qQwW]?
 _GLUE = (
     r":\s*[\[\]&?*]*[A-Za-z][\w.\[\]| ,?&<>:]{0,60}=|[ \t]+"
     r"|[=:(\[{,\\>](?:\s*(?:\#|//)[^\n\"'`]*\n)?\s+"
-    r"|\s+(?=[\"'-]*(?:value|default|string)\b|</?\w)|[=:(\[{,><!*@\\\]]|\?\??[=:]?|\|\|?"
+    r"|\s+(?=[\"'-]*(?:value|default|string)\b|</?\w)|[=:(\[{,><!*@\]]|->|\?\??[=:]?|\|\|?"
     r"|[&<]'[a-z]\w*|</?[A-Za-z][\w:.-]*|[&!]\w+[ \t]"
     r"|[bBfFrRuUlLN@$]{1,2}(?=\#*[\"'`])"
     r"|(?i:(?:\w+[.:]+){0,3}(?:default\w*|value|val|str|string|text|bytes?|secure\w*|secret\w*|field|some|ok|new|from|of|is"
     r"|to_?string|as|set|var|let|const|static|n?varchar\w*|char|or|by|lazy|b64decode|password|passwd|optional|bearer|basic"
-    r"|token|with|option|to_?owned|into|convertto)(?:[.:]+\w+)?!?)\b"
+    r"|token|with|in|option|to_?owned|into|convertto)(?:[.:]+\w+)?!?)\b"
 )
 _QUOTED = re.compile(  # the lookahead is an atomic group, so that the time is linear
-    rf"\\*[\"'`]?(?:[\])]{{1,2}}(?=\s*(?:[=:{{]|or\b|\|\||\?)))?"
-    rf"(?:[,:][^\"'\n]{{0,80}}\bdefault(?=[=(])|,\s*[\"'](?:value|default)[\"'](?=\s*:))?"
+    rf"\\*[\"'`]?(?:[\])]{{1,2}}(?=\s*(?:[=:{{]|or\b|\|\||\?|\.default)))?"
+    rf"(?P<instead>[ \t]*[,:=(.][^\"'`\n;]{{0,80}}(?:\bdefault(?=[=(])|\b(?:or|else)\b|\|\||\?\??[:=]?(?=\s))"
+    rf"|,\s*[\"'](?:value|default)[\"'](?=\s*:))?"
     rf"(?=(?P<between>(?:(?!{_OPENING})(?:{_GLUE})){{0,12}}))(?P=between)(?:{_LITERAL})(?![ \t]*(?:=>|:[ \t]*[^\s:]))",
     re.DOTALL,
 )
 # What follows it in a list, or is joined to it.
 _MORE = re.compile(
-    r"\s*[,+]?(?:[ \t]*(?:\#|//)[^\n]*)?\s*[a-zA-Z]?(?:\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)')(?![ \t]*[:=])"
+    r"\s*(?:[,+:]|else|or|\|\|)?(?:[ \t]*(?:\#|//)[^\n]*)?\s*[a-zA-Z]?"
+    r"(?:\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)')(?![ \t]*[:=])"
 )
 # Which of it is allowed: after a quoted name (k), in a call such as `getenv` (r), after `set_password` (s), others (n).
 _NEXT = re.compile(
@@ -98,6 +100,18 @@ _STATEMENT = re.compile(
     r"|(?:(?:(?<=[=:(\[,\\>+|&])|(?<=[=:(\[,\\>+|&] )|(?<=\"\"\")|(?<=\"\"\" ))[ \t]*\n|\n[ \t]+(?=[\"'.]))[^\n]*){0,4}"
 )
 _ARGUMENTS = re.compile(r"(?:(?!,\s*[\"']?\w+[\"']?\s*[:=])[^\n;]){0,200}")  # up to the next key
+# Of several passwords, each beside a name: in the brackets, in the lines below that are further in, or on the line.
+_MANY = re.compile(r"(?i)(?:(?<!pas)s|.*by_?[a-z]+)\d*$")  # from the name of a password on
+_TABLE = re.compile(
+    r"[^\n]{0,80}[{(\[][ \t]*\n(?:(?![ \t]*[)}\]])[^\n]*\n){0,200}"
+    r"|[\"']?:[ \t]*\n(?P<in>[ \t]+)[^\n]*\n?(?:(?P=in)[^\n]*\n?){0,200}|\][ \t]*\n(?:[^\[\n][^\n]*\n?){0,200}"
+    r"|[^\n{\[]{0,80}(?:[{\[]|(?:dict|array)\()[^\n}]*|"
+)
+_PAIR = re.compile(
+    r"(^[ \t]*-|[\w.@-]+[\"']?\]?[ \t]*(?:=>|[:=,]))[ \t]*"
+    r"(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s\"'`(){}\[\],;]+)[ \t]*$)",
+    re.MULTILINE,
+)
 _MAX_REACH = 400  # from a name, so that the time is linear; a value that does not end there is followed to its end
 _ENDS = {quote: re.compile(rf"{quote}|\n") for quote in "\"'`"} | {"": re.compile(r"[\s\"'`<>(){}\[\],;]")}
 _ENDS |= {quote: re.compile(quote) for quote in ('"""', "'''")}
@@ -115,7 +129,7 @@ _LEAD = re.compile(
     r"[\s#/;*!+>-]*(?:(?i:export|set|setx|setenv|env|arg|local|readonly)\s+(?:-\w+\s+)?)?[\"']?(?:\$env:)?"
 )
 _END_OF_LINE = re.compile(r"[ \t]*(?:(?:[#;]|//|-->).*|\\)?$", re.MULTILINE)
-_CUT = re.compile(r"[,;&)}\]|](?:.*)")
+_CUT = re.compile(r"\\[nrt].*|[,;&)}\]|](?:.*)")
 
 _TEMPLATE = re.compile(  # closed or not: one may be typed
     r"[$#]?\{+[^{}]*(?:\}+|$)|^\$\w+$|\$\(\w*\)?|%\(\w*\)?[srd]?|%[srd](?!\w)|\.\.\.$|^(?i:your)[_-][\w-]*$|^<[^>]*>?$|^\[.*\]?$|^\*\*.*|^[*.x_#?-]+$|^\d+/.*"
@@ -158,8 +172,8 @@ _PLACES = tuple(
         (True, r"jdbc:oracle:\w+:[^/\s\"']+/([^@\s\"']+)@"),
         (
             False,
-            r"(?:^|[\s\"'\[,])-(?:[pPaAwWk][\s\"',=]{0,4}|(?:u|-user)[\s=]{0,2}[\"']?[^\s:\"']+:|U\s?[^\s%\"']+%)"
-            r"([^\s\"'`-][^\s\"'`]*)",
+            r"(?:^|[\s\"'\[,])-(?:[pPaAwWk][\s\"',=]{0,4}|(?:u|-user)[\s=]{0,2}[\"']?[^\s:\"']+:\\?[\"']?|U\s?[^\s%\"']+%)"
+            r"([^\s\"'`-][^\s\"'`\\]*)",
         ),
     )
 )
@@ -171,7 +185,7 @@ def find_named_values(text: str) -> Iterator[Span]:
         for match in place.finditer(text):
             if _is_password("", match[1], True) if is_typed else _is_token(match[1]):
                 yield Span(*match.span(1))
-    searched = covered = 0
+    searched = covered = listed = 0
     for match in _NAME.finditer(text):
         name = match[0][-_MAX_READ_CHARS:]
         password = _PASSWORD.search(name)
@@ -186,6 +200,10 @@ def find_named_values(text: str) -> Iterator[Span]:
         if password is not None:
             spans += _find_next(text, end, name, before, name[: found.start()])
             start -= len(before)
+            if start >= listed and _MANY.search(name, found.start()):
+                table = _TABLE.match(text, end)
+                listed = table.end() if table else end
+                yield from _find_in_table(text, end, listed)
         for span in spans:
             if not text[span.end : end + _MAX_REACH].strip():
                 opening = text[end : span.start].rstrip()[-3:]
@@ -224,12 +242,20 @@ def _find_next(text: str, end: int, name: str, before: str, beginning: str) -> I
         is_marked = (
             is_marked or not name.isalpha() or name.isupper() or kind == "s" or _UNMARKED.match(value) is not None
         )
-    if (before + between).endswith("{,"):  # a tuple of Erlang's
+    if match["instead"] or (before + between).endswith("{,"):  # a tuple of Erlang's
         kind = "r"
     while is_marked and match is not None and _NEXT.fullmatch(kind + between):
         if _is_password(name, match[match.lastindex or 0][:_MAX_READ_CHARS], True):
             yield Span(*match.span(match.lastindex or 0))
         match = _MORE.match(text, match.end(), end + _MAX_REACH)
+
+
+def _find_in_table(text: str, start: int, end: int) -> Iterator[Span]:
+    """Yields the values that may be passwords and are each beside a name, such as a user's."""
+    for pair in _PAIR.finditer(text, start, end):
+        group = pair.lastindex or 0
+        if not _LABEL.search(pair[1]) and _is_password(pair[1], pair[group], group < 4):
+            yield Span(*pair.span(group))
 
 
 def _find_bare(text: str, end: int, name: str, before: str, is_password: bool) -> Iterator[Span]:

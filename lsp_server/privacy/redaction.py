@@ -53,16 +53,17 @@ class Redactor:
 
     def redact_stops(self, stops: Sequence[str], prompt: str) -> tuple[str, ...]:
         """Returns stop strings with secrets replaced, also those that only the prompt shows to be secrets."""
-        if not self.is_on:
+        if not self.is_on or not stops:
             return (*stops,)
-        secrets = {prompt[span.start : span.end] for span in self.find_spans(prompt if stops else "")}
+        spans = self.find_spans(prompt)
+        shown, secrets = _replace(prompt, spans, 0, len(prompt)), {prompt[span.start : span.end] for span in spans}
         known = re.compile("|".join(map(re.escape, sorted(secrets, key=len, reverse=True))) or "(?!)")
-        parts = "\0".join(secrets)  # a part of eight characters is one of a secret, not of code
-        known_hidden = (
-            PLACEHOLDER if len(stop.strip()) >= 8 and stop.strip() in parts else known.sub(PLACEHOLDER, stop)
-            for stop in stops
-        )
-        return tuple(map(self.redact, known_hidden))
+
+        def hide(stop: str) -> str:
+            at = -1 if stop in shown else prompt.find(stop)  # a piece of the prompt becomes what it is there
+            return known.sub(PLACEHOLDER, stop if at < 0 else _replace(prompt, spans, at, at + len(stop)))
+
+        return tuple(self.redact(hide(stop)) for stop in stops)
 
     def find_spans(self, text: str) -> list[Span]:
         """Returns where the secrets are, in order. No two of them touch. What was replaced is no secret."""

@@ -32,6 +32,9 @@ _CREDENTIALS = """
     .dev.vars .dev.vars.production .Renviron .curlrc .wgetrc ngrok.yml .sentryclirc users.htpasswd sasl_passwd
     smtp_password .pgpass-prod .netrc-work msal_token_cache.json accessTokens.json recovery-codes.txt mnemonic.txt
     github-recovery-codes.txt logins.csv wpa_supplicant-wlan0.conf
+    my-passwords.txt db_password.txt secrets/db.yaml mosquitto.passwd sasl_passwd.db proc/self/environ
+    dev/shm/pass.Ab12Cd34Ef/Xy-github.txt dev/shm/gopass-edit1234/secret tmp/kubectl-edit-123456.yaml
+    site.PublishSettings .config/github-copilot/apps.json
 """
 _CODE = """
     keys.py credentials.py credentials/a.py env.py id_rsa_key.py environment.py env.d.ts vite-env.d.ts src/app.env.ts
@@ -40,6 +43,7 @@ _CODE = """
     tokens.json environment.yml environments/prod.ts dotenv/main.py main.py~ a.old settings.py data.env/a.py
     env.test.ts env.production.js env/a.py tokens.txt token/a.go csrf_token/a.py foreign_key/a.rb access_keys.py
     public_key monkey hotkeys.txt wgpu.conf
+    secrets/store.py pass.py passes/a.txt password_reset_subject.txt reset_password.xml kubectl-edit.go
     recovery_codes.py reset_password/a.ts two_factor_recovery_codes.rb token_cache.go
 """
 

@@ -165,3 +165,12 @@ def test_a_stop_string_does_not_say_what_was_replaced_in_its_prompt(stop: str) -
     for prefix, suffix in ((f'password = "{secret}"\nx', ""), ("x", f'\npassword = "{secret}"\n')):
         request = CompletionRequest(prefix, suffix=suffix, stop=(stop.replace("•", secret), secret[:9]))
         assert Guard().clear(request).value.stop == (stop.replace("•", PLACEHOLDER), PLACEHOLDER)
+
+
+@pytest.mark.parametrize("stop", ['= "•', '•"\n', "•"])
+@pytest.mark.parametrize("part", [slice(4), slice(-4, None), slice(2, 9)], ids=str)
+def test_a_stop_string_does_not_say_a_part_of_what_was_replaced(stop: str, part: slice) -> None:
+    secret = "qZ7kL" + "mw2Xp0v"
+    request = CompletionRequest(text := f'password = "{secret}"\nx', stop=(stop.replace("•", secret[part]),))
+    if request.stop[0] in text:
+        assert Guard().clear(request).value.stop == (stop.replace("•", PLACEHOLDER),)

@@ -1,6 +1,7 @@
 """Secrets in lines and key blocks, at the edges of what is sent, and around the cursor."""
 
 import contextlib
+import json
 import re
 import time
 import timeit
@@ -30,7 +31,16 @@ _CUT = [each for each in _SHORT if each.form in ("GitHub", "web token") or each.
 ]
 _ADVERSARIAL = (  # of what a long line may consist
     *("a", " ", "\\", '"', "[", "eyJ", "a1_", "pass", "x://:", "password = (", 'password = "', 'getpassword("'),
-    *("pass=", "token=", "pass='", "name: key value: ", "A" * 40 + "\n", "-----BEGIN " + "PRIVATE KEY-----\n"),
+    *(
+        'passwords = {"a": "b", ',
+        "passwords:\n  ",
+        "pass=",
+        "token=",
+        "pass='",
+        "name: key value: ",
+        "A" * 40 + "\n",
+        "-----BEGIN " + "PRIVATE KEY-----\n",
+    ),
 )
 _REDACTOR = Redactor()
 
@@ -56,6 +66,24 @@ def test_no_part_of_a_long_secret_is_sent_and_nothing_while_the_cursor_is_in_it(
     for at in range(len(secret.text) - 1000, len(secret.text) - 100, 100):
         with pytest.raises(InSecretError):
             _REDACTOR.redact_parts([secret.text[:at], secret.text[at:]], cursor=1)
+
+
+def _quote_lines(text: str) -> str:
+    """The lines as those of a cell in a file of a notebook, each a string."""
+    lines = ",\n".join(json.dumps(line, ensure_ascii=False) for line in text.splitlines(keepends=True))
+    return f'{{"source": [\n{lines}\n]}}\n'
+
+
+@pytest.mark.parametrize("secret", _SHORT, ids=lambda secret: secret.form)
+def test_a_known_form_is_replaced_in_strings_with_escapes(secret: Secret) -> None:
+    text = _REDACTOR.redact(_quote_lines(secret.text))
+    parts = [json.dumps(line, ensure_ascii=False)[1:-1] for line in secret.secret.split("\n")]
+    assert count_secret_bytes([text], parts, min_chars=4) == 0
+
+
+def test_a_line_about_secrets_without_one_stays_in_strings_with_escapes() -> None:
+    texts = [_quote_lines(f"import os\n{line}\nvalue = 1\n") for line in HARMLESS]
+    assert [text for text in texts if _REDACTOR.redact(text) != text] == []
 
 
 def test_the_replacement_says_nothing_of_the_secret() -> None:
