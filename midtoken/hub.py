@@ -55,7 +55,7 @@ _OTHER_WEIGHTS = {
     **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), _PICKLE),
 }
 _REFUSALS = {
-    OfflineModeIsEnabled: "{name} is not on this machine yet, and HF_HUB_OFFLINE forbids to ask {hub}",
+    OfflineModeIsEnabled: "{name} cannot be downloaded, since HF_HUB_OFFLINE forbids to ask {hub}",
     GatedRepoError: "{name} is gated: accept its conditions at {hub}/{name}, and set HF_TOKEN to your token",
     RevisionNotFoundError: "{name} has no revision {revision}",
     RepositoryNotFoundError: "{hub} has no model {name}; if it is private, set HF_TOKEN to your token",

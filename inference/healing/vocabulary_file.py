@@ -54,7 +54,7 @@ def read_vocabulary(model_dir: Path, spec: _Json, num_rows: int | None = None) -
 
     `num_rows`: the rows of the model's head; by default `vocab_size` in `config.json`, or the largest id plus one.
     The end tokens are those of `config.json`, `generation_config.json` and `tokenizer_config.json` together, as far as
-    they exist. As in transformers, what `tokenizer_config.json` names is special though `tokenizer.json` may not say so.
+    they exist. As in transformers, what `tokenizer_config.json` names is special, whatever `tokenizer.json` says.
     Raises ModelError, also if the files name end tokens and none of them exists.
     """
     paths = [model_dir / name for name in ("config.json", "generation_config.json", "tokenizer_config.json")]

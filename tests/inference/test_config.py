@@ -76,7 +76,19 @@ def test_an_engines_address_is_also_that_of_an_openai_client(text: str, urls: li
 @pytest.mark.parametrize(
     "text",
     [
-        *("", ",", "localhost", "http:/a:80", "localhost:x", "ftp://a", "http://", "http://[::1", "http://a:65536", "http://a:0", "http://a:x"),
+        *(
+            "",
+            ",",
+            "localhost",
+            "http:/a:80",
+            "localhost:x",
+            "ftp://a",
+            "http://",
+            "http://[::1",
+            "http://a:65536",
+            "http://a:0",
+            "http://a:x",
+        ),
         *("http://a#b", "http://ann:hunter2@a:99999", "http://ann:x,hunter2@a", "http://a?key=hunter2"),
     ],
 )

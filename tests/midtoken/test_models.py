@@ -77,6 +77,25 @@ _NAMES: dict[str, tuple[str, str, str] | None] = {
 }  # fmt: skip
 
 
+_PAGES = {
+    "https://huggingface.co/owner/name": "owner/name",
+    "https://hf.co/owner/name/": "owner/name",
+    "hf.co/owner/name:Q8_0": "owner/name:Q8_0",
+    "https://huggingface.co/owner/name/tree/v1.0": "owner/name@v1.0",
+    "https://huggingface.co/owner/name/tree/refs%2Fpr%2F4?x=1": "owner/name@refs/pr/4",
+    "https://huggingface.co/owner/name/blob/main/q8/m-Q8_0.gguf#x": "owner/name:q8/m-Q8_0.gguf",
+    "https://huggingface.co/owner/name/resolve/v1/m.gguf?download=true": "owner/name:m.gguf@v1",
+    "https://huggingface.co/owner/name/tree/main/q8": "",  # a folder of files
+    **dict.fromkeys(("https://huggingface.co/owner", "https://huggingface.co/datasets/owner/name"), ""),
+    **dict.fromkeys(("https://hf.co/../name", "https://hf.co.example/owner/name", "https://example/hf.co/a/b"), ""),
+}
+
+
+@pytest.mark.parametrize("text", _PAGES)
+def test_the_address_of_a_hubs_page_is_the_models_name(text: str) -> None:
+    assert str(HubModel.parse(text) or "") == _PAGES[text]
+
+
 @pytest.mark.parametrize("text", _NAMES)
 def test_only_owner_and_name_are_a_model_of_a_hub(text: str) -> None:
     model = HubModel.parse(text)
@@ -384,7 +403,10 @@ async def test_without_a_network_what_another_program_has_downloaded_is_used(
     with pytest.raises(LaunchError, match=r"cannot reach http://127.0.0.1:1 through the proxy that HTTP_PROXY names: "):
         await _fetch()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ModelError, match=r"is not on this machine yet, and HF_HUB_OFFLINE forbids to ask"):
+    with pytest.raises(ModelError, match=r"owner/Model-0.5B cannot be downloaded, since HF_HUB_OFFLINE forbids"):
+        await _fetch()
+    monkeypatch.setenv("HF_ENDPOINT", "")  # as unset
+    with pytest.raises(ModelError, match=r"forbids to ask https://huggingface.co$"):
         await _fetch()
     cached = tmp_path / "cache/hub/models--owner--Model-0.5B"
     folder = cached / "snapshots" / ("a" * 40)
