@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -102,8 +103,9 @@ _NEXT_STEPS: dict[str, list[Any]] = {  # after one that splits by a pattern
 }
 
 
-@pytest.mark.parametrize("next_steps", ["bytes", "gpt2", "cl100k"])
-@pytest.mark.parametrize("pattern", _WAITING)
+@pytest.mark.parametrize(
+    ("pattern", "next_steps"), [*product(_WAITING, ("bytes", "gpt2", "cl100k")), (r"\n+|\S*[a-f]\b", "digits")]
+)
 def test_a_pattern_that_joins_what_is_further_back_is_refused(pattern: str, next_steps: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"moves the boundaries|takes for settled"):
         load_tokenizer(write_folder(tmp_path, _build_spec(pattern, next_steps)))
