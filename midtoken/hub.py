@@ -319,7 +319,7 @@ def _describe(error: Exception, repository: str, revision: str) -> MidtokenError
 
 def _main(repository: str, revision: str, pin: Path, gguf: str) -> int:
     try:
-        make_private_folder(pin.parent)
+        make_private_folder(pin.parent, "XDG_DATA_HOME")
         with FileLock(pin.parent / f"{repo_folder_name(repo_id=repository, repo_type='model')}.lock") as lock:
             path = _find_path(repository, revision, gguf, lock)
             fresh = pin.with_name(f"{pin.name}.new")

@@ -85,14 +85,21 @@ def find_pins_dir() -> Path:
 
 def find_model(text: str) -> Path:
     """Returns the folder of a model that is on this machine; it may be made now. Raises ModelError or LaunchError."""
-    model = HubModel.parse(text)
+    try:
+        return make_folder(_find_place(text)).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # what cannot be a path, or names no user
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ModelError(f"the model {quote(text)} cannot be read: {reason}") from None
+
+
+def _find_place(text: str) -> Path:
     if text.startswith(OLLAMA):
-        path: Path | None = find_ollama_file(text.removeprefix(OLLAMA), os.environ)
-    else:
-        path = Path(text).expanduser().absolute() if model is None else model.find_path()
+        return find_ollama_file(text.removeprefix(OLLAMA), os.environ)
+    model = HubModel.parse(text)
+    path = Path(text).expanduser().absolute() if model is None else model.find_path()
     if path is None:
         raise ModelError(f"{model} is not on this machine yet: run midtoken models get {model}")
-    return make_folder(path).resolve()
+    return path
 
 
 async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool = False) -> None:

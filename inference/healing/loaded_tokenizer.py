@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from inference.errors import ModelError
+from inference.errors import ModelError, quote
 from inference.healing.heal_point import HealPoint, count_common, encode_text, find_heal_point
 from inference.healing.sentencepiece_encoder import SentencePieceEncoder
 from inference.healing.text_encoder import ByteLevelEncoder, TextEncoder
@@ -127,6 +127,8 @@ def find_start_ids(written: tuple[int, ...], model_dir: Path, vocabulary: Vocabu
     named_id = vocabulary.special_id(str(token["content"] if isinstance(token, dict) else token))
     named = () if named_id is None else (named_id,)
     asked = named if config.get("add_bos_token") is True else ()
+    if config.get("add_bos_token") is True and token is not None and not written + named:
+        raise ModelError(f"{model_dir} has texts begin with a token that its model does not have: {quote(str(token))}")
     start_ids = written or asked or tuple(sorted(vocabulary.end_ids))[:1] or named
     if not start_ids:
         raise ModelError(f"{model_dir} names no token that a text begins or ends with")

@@ -62,13 +62,16 @@ def read_vocabulary(model_dir: Path, spec: _Json, num_rows: int | None = None) -
     end_ids = _find_end_ids(config.get("eos_token_id"), paths[0])
     end_ids |= _find_end_ids(generation.get("eos_token_id"), paths[1])
     starts, ends = (_find_names(tokenizer, key, paths[2]) for key in ("bos_token", "eos_token"))
+    num_rows = num_rows or config.get("vocab_size")
+    if num_rows is not None and type(num_rows) is not int:
+        raise ModelError(f"{paths[0]}: vocab_size is {quote(str(num_rows))}, but should be a whole number")
     try:
         tokens, special_tokens = _read_tokens(spec)
         pieces = spec["model"]["vocab"]
         special_tokens = {name: pieces[name] for name in (*starts, *ends) if name in pieces} | special_tokens
         there = end_ids.union(special_tokens[name] for name in ends if name in special_tokens)
         there &= {*tokens, *special_tokens.values()}
-        vocabulary = Vocabulary.from_tokens(tokens, special_tokens, there, num_rows or config.get("vocab_size"))
+        vocabulary = Vocabulary.from_tokens(tokens, special_tokens, there, num_rows)
     except ValueError as error:
         raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
     if (end_ids or ends) and not vocabulary.end_ids:

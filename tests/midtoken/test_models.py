@@ -248,6 +248,12 @@ def test_a_file_and_a_model_of_ollama_are_found_where_they_are(tmp_path: Path, m
     assert find_model("no.gguf") == tmp_path / "no.gguf"  # which is refused as a folder
 
 
+@pytest.mark.parametrize("text", ["a\0b", "a" * 5000, "~no-such-user/model"])
+def test_what_cannot_be_a_path_is_refused_in_one_sentence(text: str) -> None:
+    with pytest.raises(ModelError, match=r"^the model '.*'.* cannot be read: "):
+        find_model(text)
+
+
 async def test_a_revision_may_have_a_slash(hub: Hub) -> None:
     commit = hub.repositories[_NAME].add({**_FILES, "config.json": _CONFIG + b" "}, "refs/pr/4")
     await _fetch(f"{_NAME}@refs/pr/4")

@@ -205,6 +205,12 @@ _BEGIN = {"bos_token": "<begin>"}
         ((), {"bos_token": {"content": "<begin>"}, "add_bos_token": True}, [1], (0,)),
         ((), _BEGIN, [1], (1,)),  # the start token is named, but not asked for
         ((), {"bos_token": None, "add_bos_token": True}, [1], (1,)),
+        (
+            (),
+            {"bos_token": "<no>", "add_bos_token": True},
+            [1],
+            "begin with a token that its model does not have: '<no>'",
+        ),
         ((), {}, [1], (1,)),
         ((), None, [1], (1,)),
         ((), _BEGIN, [], (0,)),

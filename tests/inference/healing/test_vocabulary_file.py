@@ -160,6 +160,7 @@ def test_rows_beyond_the_tokens_are_padding_and_a_special_token_without_a_row_is
     [
         ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 0}}}', "neither ByteLevel nor SentencePiece"),
         ("config.json", "{", r"cannot read .*config\.json"),
+        *(("config.json", f'{{"vocab_size": {size}}}', "vocab_size is ") for size in ('"5"', "5.0", "[5]", "true")),
         ("tokenizer_config.json", "[]", r"tokenizer_config\.json: not an object of JSON"),
     ],
 )
