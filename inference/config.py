@@ -73,6 +73,7 @@ def config_from_strings(strings: Mapping[str, str]) -> EngineConfig:
 def find_engine_urls(text: str) -> list[str]:
     """The addresses in an `engine_url`, without the /v1 that clients of OpenAI's need at the end.
 
+    HOST:PORT alone is at http://, which is refused elsewhere for another machine.
     Raises ModelError for what is none. It does not repeat a password.
     """
     if "@" in text:
@@ -82,7 +83,7 @@ def find_engine_urls(text: str) -> list[str]:
 
 def _read_engine_url(url: str) -> str:
     with suppress(ValueError):  # of its port, or of brackets
-        parts = urlsplit(url)
+        parts = urlsplit(re.sub(r"^(?=[\w.-]+:\d|\[)", "http://", url))
         if (
             parts.scheme in ("http", "https")
             and parts.hostname

@@ -17,6 +17,7 @@ _MAX_BYTES = 2**28  # of a file beside the weights; the largest tokenizer.json i
 _MOST = {  # in config.json
     **dict.fromkeys(("num_hidden_layers", "n_layer", "num_attention_heads", "head_dim"), 10_000),
     **dict.fromkeys(("vocab_size", "hidden_size", "intermediate_size"), 2**24),
+    "max_position_embeddings": 2**40,
 }
 _MAX_NAME_BYTES = 255  # of a file
 _POINTER = b"version https://git-lfs"
@@ -97,7 +98,7 @@ def _check_config(path: Path) -> None:
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     parts = [part for part in (config, config.get("text_config")) if isinstance(part, dict)]
     sizes = {name: size for part in parts for name in _MOST if type(size := part.get(name)) is int}
-    large = next((name for name, size in sizes.items() if size > _MOST[name]), None)
+    odd = next((name for name, size in sizes.items() if not 0 < size <= _MOST[name]), None)
     reasons = {
         f"{path.parent} has weights that are quantized by {quote(str(method or 'a method without a name'))} "
         "(quantization_config in its config.json); use the model with weights that are not quantized": (
@@ -105,7 +106,7 @@ def _check_config(path: Path) -> None:
         ),
         f"{path.parent} brings code of its own ({own and own[1]}, auto_map in its config.json), which is never run, "
         f"and is not that of the family {quote(family)}": own and _squeeze(own[1]) != _squeeze(family),
-        f"{path}: {large} is {large and sizes[large]}, which no model has": large,
+        f"{path}: {odd} is {odd and sizes[odd]}, which no model has": odd,
     }
     refuse(ModelError, reasons)
 

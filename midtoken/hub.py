@@ -55,7 +55,7 @@ _OTHER_WEIGHTS = {
     **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), _PICKLE),
 }
 _REFUSALS = {
-    OfflineModeIsEnabled: "{name} is not on this machine yet, and HF_HUB_OFFLINE forbids to ask {hub}",
+    OfflineModeIsEnabled: "{name} cannot be downloaded, since HF_HUB_OFFLINE forbids to ask {hub}",
     GatedRepoError: "{name} is gated: accept its conditions at {hub}/{name}, and set HF_TOKEN to your token",
     RevisionNotFoundError: "{name} has no revision {revision}",
     RepositoryNotFoundError: "{hub} has no model {name}; if it is private, set HF_TOKEN to your token",
@@ -319,7 +319,7 @@ def _describe(error: Exception, repository: str, revision: str) -> MidtokenError
 
 def _main(repository: str, revision: str, pin: Path, gguf: str) -> int:
     try:
-        make_private_folder(pin.parent)
+        make_private_folder(pin.parent, "XDG_DATA_HOME")
         with FileLock(pin.parent / f"{repo_folder_name(repo_id=repository, repo_type='model')}.lock") as lock:
             path = _find_path(repository, revision, gguf, lock)
             fresh = pin.with_name(f"{pin.name}.new")

@@ -38,7 +38,7 @@ def make_folder(path: Path) -> Path:
     home = find_user_folder("cache") / "models" / _digest(path)
     folder = home / f"{path.stem[:_MAX_NAME_CHARS]}-{_digest((_VERSION, stamps))}"
     if not folder.is_dir():
-        make_private_folder(home)
+        make_private_folder(home, "XDG_CACHE_HOME")
         with FileLock(home / "lock") as lock:
             while not lock.try_acquire(shared=False):  # another process makes it
                 time.sleep(_POLL_S)
@@ -49,7 +49,8 @@ def make_folder(path: Path) -> Path:
 
 def _make(folder: Path, path: Path, files: list[Path]) -> None:
     metadata = [read_metadata(each) for each in files if path.is_file()]
-    if metadata and (num_parts := metadata[0].get("split.count", 1)) > len(files):
+    num_parts = metadata[0].get("split.count", 1) if metadata else 1
+    if num_parts not in range(len(files) + 1):  # which may be of any type
         raise ModelError(f"{path} is one of {num_parts} parts of a model, but its name does not say which one")
     contents, fresh = write_contents(path, metadata), folder.with_name("new")
     links = {GGUF_NAME if each == path else each.name: each for each in files}

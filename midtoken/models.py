@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote as quote_url
+from urllib.parse import unquote as unquote_url
 
 from inference.errors import LaunchError, ModelError, quote
 from inference.platforms import Self
@@ -33,6 +34,9 @@ _QUANTIZATION = r"(?i:(?:UD-)?I?Q\d\w*|B?F(?:16|32)|MXFP4\w*)"
 _NAME = re.compile(
     rf"(?!.*\.\.)(\w[\w.-]*/\w[\w.-]*)(?::(\w[\w./+-]*\.gguf|{_QUANTIZATION}))?(?:@(\w[\w./-]*))?", re.ASCII
 )
+_PAGE = re.compile(  # of a hub, for people
+    r"(?:https?://)?(?:huggingface|hf)\.co/([^/]+/[^/?#]+)(?:/(?:tree|blob|resolve)/([^/?#]+)(?:/([^?#]+\.gguf))?)?/?([?#].*)?"
+)
 # Nothing but what is asked for: no telemetry, and no other protocol than HTTP, which can go on where it was cut.
 _ENVIRONMENT = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_VERBOSITY": "error"}
 
@@ -50,7 +54,9 @@ class HubModel:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Returns None for the path of a folder or file."""
+        """Returns None for the path of a folder or file. The address of a page about a model or file is its name."""
+        if page := _PAGE.fullmatch(text):
+            text = page[1] + (f":{page[3]}" if page[3] else "") + (f"@{unquote_url(page[2])}" if page[2] else "")
         found = _NAME.fullmatch(text)
         return found and cls(found[1], found[2] or "", found[3] or "main")
 
@@ -79,14 +85,21 @@ def find_pins_dir() -> Path:
 
 def find_model(text: str) -> Path:
     """Returns the folder of a model that is on this machine; it may be made now. Raises ModelError or LaunchError."""
-    model = HubModel.parse(text)
+    try:
+        return make_folder(_find_place(text)).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # what cannot be a path, or names no user
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ModelError(f"the model {quote(text)} cannot be read: {reason}") from None
+
+
+def _find_place(text: str) -> Path:
     if text.startswith(OLLAMA):
-        path: Path | None = find_ollama_file(text.removeprefix(OLLAMA), os.environ)
-    else:
-        path = Path(text).expanduser().absolute() if model is None else model.find_path()
+        return find_ollama_file(text.removeprefix(OLLAMA), os.environ)
+    model = HubModel.parse(text)
+    path = Path(text).expanduser().absolute() if model is None else model.find_path()
     if path is None:
         raise ModelError(f"{model} is not on this machine yet: run midtoken models get {model}")
-    return make_folder(path).resolve()
+    return path
 
 
 async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool = False) -> None:
@@ -105,7 +118,8 @@ async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool =
         *(sys.executable, "-m", "midtoken.hub", model.repository, revision, model.pin, model.file),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, **_ENVIRONMENT},
+        env={name: value for name, value in os.environ.items() if value}
+        | _ENVIRONMENT,  # empty is unset, as in a shell
         cwd=IMPORT_ROOT,  # `python -m` imports from there first
         start_new_session=True,  # Ctrl-C in the terminal must not reach it; it is killed here
     )

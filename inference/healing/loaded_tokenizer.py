@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from inference.errors import ModelError
+from inference.errors import ModelError, quote
 from inference.healing.heal_point import HealPoint, count_common, encode_text, find_heal_point
 from inference.healing.sentencepiece_encoder import SentencePieceEncoder
 from inference.healing.text_encoder import ByteLevelEncoder, TextEncoder
@@ -67,11 +67,12 @@ _BEFORE_EXAMPLE, _AFTER_EXAMPLE = ("", "a", " ", "a ("), ("", "a", " ", ".", ") 
 _PATTERN_PART = re.compile(
     r"\(\?<?[:=!>]|\(\?\w+:|\)[?*+]*(?:\{\d+,?\d*\})?|[(^$|]|\\[bBAzZ]"  # what matches no character
     r"|(?P<text>\\[pP]\{[^}]*\}|\\.|\[\^?\]?(?:\\[pP]\{[^}]*\}|\\.|\[:\w+:\]|[^\]\\])*\]|.)"
-    r"(?:\{(?P<count>\d+)(?P<more>,\d*)?\}|[?*]|(?P<plus>\+))?[?+]?",
+    r"(?:\{(?P<count>\d+)(?P<more>,\d*)?\}|\?|(?P<repeat>[*+]))?[?+]?",
     re.DOTALL,
 )
 _ESCAPED_OR_ONE = re.compile(r"\\[pP]\{[^}]*\}|\\.|.", re.DOTALL)
 _ANY = "a( 1"
+_NUM_TURNS = 4  # more than a tail has pre-tokens
 _OF_CLASS = {
     r"\s": " ", r"\S": "a(1", r"\d": "1", r"\D": "a( ", r"\w": "a1", r"\W": ".( ", r"\n": "\n", r"\r": "\r",
     r"\t": "\t", r"\p{N": "1", r"\p{P": ".(", r"\p{S": "+", r"\p{Z": " ", r"\p": "a", r"\P": "1(", ".": _ANY,
@@ -126,6 +127,8 @@ def find_start_ids(written: tuple[int, ...], model_dir: Path, vocabulary: Vocabu
     named_id = vocabulary.special_id(str(token["content"] if isinstance(token, dict) else token))
     named = () if named_id is None else (named_id,)
     asked = named if config.get("add_bos_token") is True else ()
+    if config.get("add_bos_token") is True and token is not None and not written + named:
+        raise ModelError(f"{model_dir} has texts begin with a token that its model does not have: {quote(str(token))}")
     start_ids = written or asked or tuple(sorted(vocabulary.end_ids))[:1] or named
     if not start_ids:
         raise ModelError(f"{model_dir} names no token that a text begins or ends with")
@@ -212,6 +215,8 @@ def _check_boundaries(encoder: TextEncoder, patterns: tuple[str, ...]) -> None:
             rests = [example[cut:] + more for more in _AFTER_EXAMPLE]
             begun = before + example[:cut]
             continuations[begun] = [*continuations.get(begun, examples), *rests]
+    for before, (run, rest) in product(_BEFORE_EXAMPLE, chain.from_iterable(map(_write_runs, patterns))):
+        continuations.setdefault(before + run, [rest + more for more in _AFTER_EXAMPLE])
     for begun, others in continuations.items():
         _check_continuations(encoder, begun, others)
 
@@ -235,15 +240,30 @@ def _write_examples(pattern: str) -> Iterator[str]:
 
     Groups and what they look at are written like all else.
     """
-    alternative: list[tuple[str, int, bool]] = []  # characters in turn, how many, whether there may be more
+    for parts in _iter_alternatives(pattern):
+        yield "".join([(chars * count)[:count] for chars, count, _ in parts])
+        yield "".join([(chars * (count + 1))[: None if repeat == "+" else count] for chars, count, repeat in parts])
+
+
+def _write_runs(pattern: str) -> Iterator[tuple[str, str]]:
+    """Long runs of two kinds in turn, which a later step may split again, and what completes the match after them."""
+    for parts in _iter_alternatives(pattern):
+        for at, (chars, _, repeat) in enumerate(parts):
+            rest = "".join([chars[:1] for chars, *_ in parts[at + 1 :]])
+            if repeat and len(chars) > 1:
+                yield from ((_NUM_TURNS * (chars * 2)[kind : kind + 2], rest) for kind in range(len(chars)))
+
+
+def _iter_alternatives(pattern: str) -> Iterator[list[tuple[str, int, str]]]:
+    """The parts of each alternative: characters in turn, how many, and "*" or "+" if there may be none or more."""
+    parts: list[tuple[str, int, str]] = []
     for part in [*_PATTERN_PART.finditer(pattern), None]:
         if part is not None and part["text"]:
-            has_more = part["more"] is not None or part["plus"] is not None
-            alternative.append((_find_characters(part["text"]), int(part["count"] or 1), has_more))
+            repeat = part["repeat"] or ("+" if part["more"] else "")
+            parts.append((_find_characters(part["text"]), int(part["count"] or 1), repeat))
         elif part is None or part[0] == "|":
-            yield "".join([(chars * count)[:count] for chars, count, _ in alternative])
-            yield "".join([(chars * (count + 1))[: None if more else count] for chars, count, more in alternative])
-            alternative = []
+            yield parts
+            parts = []
 
 
 def _find_characters(part: str) -> str:

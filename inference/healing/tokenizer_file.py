@@ -163,7 +163,7 @@ def _build(content: str) -> Tokenizer:
 def _check_model(model: _Json) -> None:
     kind, dropout = model.get("type", "BPE"), model.get("dropout")
     odd = next((name for name in ("continuing_subword_prefix", "end_of_word_suffix") if model.get(name)), None)
-    num_merges, num_tokens = len(model.get("merges", ())), len(model["vocab"])
+    num_merges, num_tokens = len(model.get("merges", ())), len(model.get("vocab", ()))
     refuse(ModelError, {
         f"model type {kind} is not supported; midtoken needs BPE, of bytes or with byte_fallback": kind != "BPE",
         f"model has {num_merges} merges for {num_tokens} tokens, of which a real one has two or three for each": (

@@ -28,7 +28,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from inference.errors import ModelError
+from inference.errors import ModelError, quote
 from inference.model_folder import read_object
 from trie_cache.vocabulary import Vocabulary
 
@@ -53,20 +53,31 @@ def read_vocabulary(model_dir: Path, spec: _Json, num_rows: int | None = None) -
     """The vocabulary of a model folder. `spec`: its `tokenizer.json`, as the tokenizers library can load it.
 
     `num_rows`: the rows of the model's head; by default `vocab_size` in `config.json`, or the largest id plus one.
-    The end tokens are those of `config.json`, `generation_config.json` and `tokenizer_config.json` together.
-    Raises ModelError.
+    The end tokens are those of `config.json`, `generation_config.json` and `tokenizer_config.json` together, as far as
+    they exist. As in transformers, what `tokenizer_config.json` names is special, whatever `tokenizer.json` says.
+    Raises ModelError, also if the files name end tokens and none of them exists.
     """
     paths = [model_dir / name for name in ("config.json", "generation_config.json", "tokenizer_config.json")]
     config, generation, tokenizer = map(read_object, paths)
     end_ids = _find_end_ids(config.get("eos_token_id"), paths[0])
     end_ids |= _find_end_ids(generation.get("eos_token_id"), paths[1])
-    end_names = _find_end_names(tokenizer.get("eos_token"), paths[2])
+    starts, ends = (_find_names(tokenizer, key, paths[2]) for key in ("bos_token", "eos_token"))
+    num_rows = num_rows or config.get("vocab_size")
+    if num_rows is not None and type(num_rows) is not int:
+        raise ModelError(f"{paths[0]}: vocab_size is {quote(str(num_rows))}, but should be a whole number")
     try:
         tokens, special_tokens = _read_tokens(spec)
-        end_ids |= {special_tokens[name] for name in end_names if name in special_tokens}
-        return Vocabulary.from_tokens(tokens, special_tokens, end_ids, num_rows or config.get("vocab_size"))
+        pieces = spec["model"]["vocab"]
+        special_tokens = {name: pieces[name] for name in (*starts, *ends) if name in pieces} | special_tokens
+        there = end_ids.union(special_tokens[name] for name in ends if name in special_tokens)
+        there &= {*tokens, *special_tokens.values()}
+        vocabulary = Vocabulary.from_tokens(tokens, special_tokens, there, num_rows)
     except ValueError as error:
         raise ModelError(f"{model_dir / 'tokenizer.json'}: {error}") from None
+    if (end_ids or ends) and not vocabulary.end_ids:
+        named = ", ".join([*ends, *map(str, sorted(end_ids))])
+        raise ModelError(f"{model_dir} names as end of a text what its model does not have: {quote(named)}")
+    return vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +185,12 @@ def _find_end_ids(value: _Json, path: Path) -> set[int]:
     return set(ids)
 
 
-def _find_end_names(value: _Json, path: Path) -> list[str]:
-    """The names in `eos_token` of the file, which may be absent, a string or an object with it.
-
-    Raises ModelError.
-    """
+def _find_names(config: _Json, key: str, path: Path) -> list[str]:
+    """The name under that key of the file, which may be absent, a string or an object with it. Raises ModelError."""
+    value = config.get(key)
     if value is None:
         return []
     name = value.get("content") if isinstance(value, dict) else value
     if not isinstance(name, str):
-        raise ModelError(f"{path}: eos_token is {value!r}, but should be a token's name")
+        raise ModelError(f"{path}: {key} is {value!r}, but should be a token's name")
     return [name]

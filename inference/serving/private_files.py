@@ -22,17 +22,20 @@ else:
 _OTHERS_WRITE = 0o022
 
 
-def make_private_folder(folder: Path) -> None:
-    """Creates the folder and its parents, and denies other users access to the folder. Raises LaunchError."""
+def make_private_folder(folder: Path, setting: str = "--state-dir") -> None:
+    """Creates the folder and its parents, and denies other users access to the folder.
+
+    Raises LaunchError, which names the setting that chooses another.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_ours = is_own(folder.stat())
         if is_ours:
             folder.chmod(0o700)  # an older version may have created it with another mode
     except OSError as error:
-        raise LaunchError(f"cannot make {folder}: {error.strerror}; choose another with --state-dir") from None
+        raise LaunchError(f"cannot make {folder}: {error.strerror}; choose another with {setting}") from None
     if not is_ours:
-        raise LaunchError(f"{folder} belongs to another user; choose another folder with --state-dir")
+        raise LaunchError(f"{folder} belongs to another user; choose another folder with {setting}")
 
 
 def find_user_folder(kind: str) -> Path:

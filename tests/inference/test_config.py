@@ -66,6 +66,7 @@ def test_every_number_has_a_range(name: str, value: int) -> None:
         ("http://127.0.0.1:8080/", ["http://127.0.0.1:8080"]),
         ("http://[::1]:8080/v1, https://e.example/llm/v1/", ["http://[::1]:8080", "https://e.example/llm"]),
         ("HTTP://127.0.0.1:8080/v1x", ["http://127.0.0.1:8080/v1x"]),
+        ("localhost:8080/v1, [::1]:80,e.example:1", ["http://localhost:8080", "http://[::1]:80", "http://e.example:1"]),
     ],
 )
 def test_an_engines_address_is_also_that_of_an_openai_client(text: str, urls: list[str]) -> None:
@@ -75,7 +76,19 @@ def test_an_engines_address_is_also_that_of_an_openai_client(text: str, urls: li
 @pytest.mark.parametrize(
     "text",
     [
-        *("", ",", "127.0.0.1:8080", "ftp://a", "http://", "http://[::1", "http://a:65536", "http://a:0", "http://a:x"),
+        *(
+            "",
+            ",",
+            "localhost",
+            "http:/a:80",
+            "localhost:x",
+            "ftp://a",
+            "http://",
+            "http://[::1",
+            "http://a:65536",
+            "http://a:0",
+            "http://a:x",
+        ),
         *("http://a#b", "http://ann:hunter2@a:99999", "http://ann:x,hunter2@a", "http://a?key=hunter2"),
     ],
 )

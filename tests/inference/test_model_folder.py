@@ -68,6 +68,9 @@ _FAULTS: dict[str, _Change] = {
     "/config.json: num_hidden_layers is 50000000, which no model has": _write(
         "config.json", '{"text_config": {"num_hidden_layers": 50000000}}'
     ),
+    "/config.json: max_position_embeddings is 0, which no model has": _write(
+        "config.json", '{"max_position_embeddings": 0}'
+    ),
     "/config.json: head_dim is 1000000000, which no model has": _write("config.json", '{"head_dim": 1000000000}'),
     "cannot read {}/added_tokens.json: [Errno 2]": lambda folder: (folder / "added_tokens.json").symlink_to("nothing"),
     "names a file outside of the folder: 'aaa": _replace(

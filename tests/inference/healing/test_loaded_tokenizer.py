@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -103,8 +104,9 @@ _NEXT_STEPS: dict[str, list[Any]] = {  # after one that splits by a pattern
 }
 
 
-@pytest.mark.parametrize("next_steps", ["bytes", "gpt2", "cl100k"])
-@pytest.mark.parametrize("pattern", _WAITING)
+@pytest.mark.parametrize(
+    ("pattern", "next_steps"), [*product(_WAITING, ("bytes", "gpt2", "cl100k")), (r"\n+|\S*[a-f]\b", "digits")]
+)
 def test_a_pattern_that_joins_what_is_further_back_is_refused(pattern: str, next_steps: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"moves the boundaries|takes for settled"):
         load_tokenizer(write_folder(tmp_path, _build_spec(pattern, next_steps)))
@@ -204,6 +206,12 @@ _BEGIN = {"bos_token": "<begin>"}
         ((), {"bos_token": {"content": "<begin>"}, "add_bos_token": True}, [1], (0,)),
         ((), _BEGIN, [1], (1,)),  # the start token is named, but not asked for
         ((), {"bos_token": None, "add_bos_token": True}, [1], (1,)),
+        (
+            (),
+            {"bos_token": "<no>", "add_bos_token": True},
+            [1],
+            "begin with a token that its model does not have: '<no>'",
+        ),
         ((), {}, [1], (1,)),
         ((), None, [1], (1,)),
         ((), _BEGIN, [], (0,)),

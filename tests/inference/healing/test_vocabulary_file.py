@@ -97,7 +97,9 @@ def test_added_tokens_are_special_or_text(tmp_path: Path, added: _Json, expected
         ({"config": {"eos_token_id": None}, "generation_config": {"eos_token_id": [4]}}, {4}),
         ({"config": {"eos_token_id": 3}, "tokenizer_config": {"eos_token": "<|end|>"}}, {2, 3}),
         ({"tokenizer_config": {"eos_token": {"content": "<|end|>", "special": True}}}, {2}),
-        ({"tokenizer_config": {"eos_token": "<|nothing|>"}}, set()),
+        ({"tokenizer_config": {"eos_token": "ab"}}, {3}),  # though tokenizer.json does not call it special
+        ({"config": {"eos_token_id": [3, 10**9, -1]}, "tokenizer_config": {"eos_token": "<|nothing|>"}}, {3}),
+        ({}, set()),
     ],
 )
 def test_end_tokens_of_all_files_are_special(tmp_path: Path, configs: _Json, end_ids: set[int]) -> None:
@@ -126,14 +128,29 @@ def test_end_tokens_in_an_unknown_form_are_an_error_with_the_file(tmp_path: Path
         _read(_write(tmp_path, {}, **configs))
 
 
+@pytest.mark.parametrize(
+    ("configs", "named"),
+    [
+        ({"tokenizer_config": {"eos_token": "<|nothing|>"}}, "<.nothing.>"),
+        ({"config": {"eos_token_id": 10**9}}, "1000000000"),
+        ({"generation_config": {"eos_token_id": [-1, 7]}, "config": {"vocab_size": 9}}, "-1, 7"),
+    ],
+)
+def test_end_tokens_of_which_none_exists_are_refused_by_name(tmp_path: Path, configs: _Json, named: str) -> None:
+    with pytest.raises(ModelError, match=f"names as end of a text what its model does not have: '{named}'"):
+        _read(_write(tmp_path, {}, **configs))
+
+
 def test_rows_beyond_the_tokens_are_padding_and_a_special_token_without_a_row_is_dropped(tmp_path: Path) -> None:
     late = {"id": 480, "content": "<|late|>", "special": True}
     configs = {"config": {"vocab_size": 500}, "tokenizer_config": {"eos_token": "<|late|>"}}
     folder = _write(tmp_path, {"added_tokens": [_END, late]}, **configs)
-    vocabulary, shorter = _read(folder), _read(folder, num_rows=450)
+    vocabulary = _read(folder)
+    (folder / "config.json").write_text('{"eos_token_id": 2}')
+    shorter = _read(folder, num_rows=450)
     assert vocabulary.token_bytes[5:] == (b"",) * 495
     assert (vocabulary.special_id("<|late|>"), vocabulary.end_ids) == (480, frozenset({480}))
-    assert (shorter.num_rows, shorter.special_ids, shorter.end_ids) == (450, frozenset({2}), frozenset())
+    assert (shorter.num_rows, shorter.special_ids, shorter.end_ids) == (450, frozenset({2}), frozenset({2}))
     with pytest.raises(ModelError, match=r"tokenizer\.json: token b'b' has id 4.* the model's head has 4 rows"):
         _read(folder, num_rows=4)
 
@@ -143,6 +160,7 @@ def test_rows_beyond_the_tokens_are_padding_and_a_special_token_without_a_row_is
     [
         ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 0}}}', "neither ByteLevel nor SentencePiece"),
         ("config.json", "{", r"cannot read .*config\.json"),
+        *(("config.json", f'{{"vocab_size": {size}}}', "vocab_size is ") for size in ('"5"', "5.0", "[5]", "true")),
         ("tokenizer_config.json", "[]", r"tokenizer_config\.json: not an object of JSON"),
     ],
 )

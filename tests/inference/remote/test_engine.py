@@ -31,7 +31,11 @@ from tests.support.servers import wait_until
 from tests.support.sinks import CollectingSink, complete, submit
 
 _FOLDER = Path("models/default").absolute()
+
+
 _PAUSE_S = 1.05  # in which a server may have been started again
+
+
 _NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 
 
@@ -41,44 +45,29 @@ def tokenizer() -> LoadedTokenizer:
 
 
 @pytest.fixture(scope="module")
-def running(tokenizer: LoadedTokenizer) -> Iterator[tuple[FakeLlamaServer, FakeLlamaServer, RemoteEngine]]:
-    """Two servers, and an engine in front of the first."""
-    model = tokenizer.encoder, tokenizer.vocabulary.num_rows
+def running(tokenizer: LoadedTokenizer) -> Iterator[tuple[FakeLlamaServer, RemoteEngine]]:
+    """A server, and an engine in front of it."""
     with (
-        run_fake_llama_server(*model) as server,
-        run_fake_llama_server(*model) as other,
+        run_fake_llama_server(tokenizer.encoder, tokenizer.vocabulary.num_rows) as server,
         closing(_load(server)) as engine,
     ):
-        yield server, other, engine
+        yield server, engine
 
 
 @pytest.fixture
-def server(running: tuple[FakeLlamaServer, FakeLlamaServer, RemoteEngine]) -> FakeLlamaServer:
+def server(running: tuple[FakeLlamaServer, RemoteEngine]) -> FakeLlamaServer:
     running[0].reset()
     return running[0]
 
 
 @pytest.fixture
-def other(running: tuple[FakeLlamaServer, FakeLlamaServer, RemoteEngine]) -> FakeLlamaServer:
-    running[1].reset()
+def engine(running: tuple[FakeLlamaServer, RemoteEngine]) -> RemoteEngine:
     return running[1]
 
 
-@pytest.fixture
-def engine(running: tuple[FakeLlamaServer, FakeLlamaServer, RemoteEngine]) -> RemoteEngine:
-    return running[2]
-
-
-@pytest.fixture
-def several(server: FakeLlamaServer, other: FakeLlamaServer) -> Iterator[RemoteEngine]:
-    """An engine in front of both servers, and of one that is down."""
-    with closing(_load(server, other, "http://127.0.0.1:9")) as engine:
-        yield engine
-
-
-def _load(*servers: FakeLlamaServer | str) -> RemoteEngine:
-    urls = ", ".join([each if isinstance(each, str) else each.url for each in servers])
-    return load_remote_engine(EngineConfig(_FOLDER, engine_url=urls, fill_in_layout="none"))
+def _load(server: FakeLlamaServer | str) -> RemoteEngine:
+    url = server if isinstance(server, str) else server.url
+    return load_remote_engine(EngineConfig(_FOLDER, engine_url=url, fill_in_layout="none"))
 
 
 @pytest.mark.parametrize("text", [_NOD, "x = self._no", "import os\nimport s", "a", "def f(x):\n    ret"])
@@ -132,7 +121,11 @@ def test_what_ends_early_ends_its_work_on_the_server(
 
 
 _PAGE = "text/html", "<html>Sign in</html>"
+
+
 _EVENTS = "text/event-stream"
+
+
 _JSON = "application/json", '{"error": {"message": "no"}}'
 
 
@@ -289,65 +282,6 @@ def test_a_server_that_composes_no_characters_has_the_model_of_a_tokenizer_that_
         load_remote_engine(config)
 
 
-def _find_documents(several: RemoteEngine, server: FakeLlamaServer) -> Iterator[str]:
-    """Those of 16 documents that keep to the server."""
-    for document in map(str, range(16)):
-        server.asked.clear()
-        complete(several, CompletionRequest(_NOD, max_tokens=1, document=document))
-        if server.asked:
-            yield document
-
-
-def test_a_document_keeps_to_one_of_several_servers_and_another_takes_its_place(
-    several: RemoteEngine, server: FakeLlamaServer, other: FakeLlamaServer
-) -> None:
-    def ask() -> str:
-        return complete(several, CompletionRequest(_NOD, max_tokens=8, document=document)).text
-
-    documents = [*_find_documents(several, server)]
-    assert [*_find_documents(several, server)] == documents
-    assert len([*_find_documents(several, other), *documents]) == 16
-    document, *_ = documents
-    text = ask()
-    server.drops_after = 1  # in the middle of a text, when it is too late for another one
-    with pytest.raises(EngineUnreachableError):
-        ask()
-    server.change(drops_after=0, answers=[(503, *_JSON)])
-    assert ask() == text
-    server.reset()
-    assert (ask(), server.asked) == (text, [])  # for a while
-    for each in (server, other):
-        each.drops_after = 0
-    with pytest.raises(EngineUnreachableError):
-        ask()
-
-
-def test_a_silent_server_is_left_though_each_key_supersedes_its_request(
-    several: RemoteEngine, server: FakeLlamaServer
-) -> None:
-    sinks, most, document = [CollectingSink()], 0, next(_find_documents(several, server))
-    time.sleep(_PAUSE_S)
-    server.silent_s = 60.0
-    while len(sinks) < 40 and not any(sink.chunks and sink.text for sink in sinks):
-        sinks.append(submit(several, CompletionRequest(_NOD, max_tokens=1, document=document)))
-        most = max(most, server.num_silent)
-        time.sleep(0.1)
-    several.close()
-    assert any(sink.chunks and sink.text for sink in sinks)
-    assert most <= 4  # one that asks who it is, and those of the last requests
-
-
-def test_another_server_takes_the_place_of_one_that_falls_silent_in_a_request(
-    several: RemoteEngine, server: FakeLlamaServer
-) -> None:
-    document = next(_find_documents(several, server))
-    text = complete(several, CompletionRequest(_NOD, max_tokens=2, document=document)).text
-    server.falls_silent_after = 0
-    for _ in range(2):
-        assert complete(several, CompletionRequest(_NOD, max_tokens=2, document=document)).text == text
-    assert not several.problem
-
-
 def test_what_is_known_against_all_servers_is_told_beside_the_heartbeat(
     engine: RemoteEngine, server: FakeLlamaServer
 ) -> None:
@@ -374,23 +308,6 @@ def test_a_panic_of_a_library_fails_its_request_only(engine: RemoteEngine) -> No
     with pytest.raises(ServerError, match="PanicError"):
         complete(engine, cast("Any", Panicking()))
     assert complete(engine, CompletionRequest(_NOD, max_tokens=2)).text
-
-
-@pytest.mark.parametrize("status", [400, 404, 500])
-def test_a_sick_server_is_passed_over(status: int, several: RemoteEngine, server: FakeLlamaServer) -> None:
-    document = next(_find_documents(several, server))
-    server.answers = [(status, *_JSON)]
-    assert complete(several, CompletionRequest(_NOD, max_tokens=2, document=document)).text
-
-
-@pytest.mark.parametrize("faults", [{"silent_s": 20.0}, {"extra_token": True}], ids=str)
-def test_one_server_that_will_do_is_enough_for_a_start(
-    faults: Mapping[str, Any], server: FakeLlamaServer, other: FakeLlamaServer
-) -> None:
-    other.change(**faults)
-    with closing(_load(other, server)) as several:
-        assert other.num_silent == (1 if other.silent_s else 0)
-        assert complete(several, CompletionRequest(_NOD, max_tokens=1)).text
 
 
 def test_a_server_that_still_loads_is_said_to_be_busy_until_it_has(server: FakeLlamaServer) -> None:
