@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from inference.brackets import QUOTES, count_bracket_faults, fit_line
+from inference.likely_text import is_word
 from lsp_server.context import Context
 from lsp_server.indentation import match_indentation
 from lsp_server.privacy.redaction import PLACEHOLDER
@@ -65,11 +66,6 @@ def trim_blanks(text: str, context: Context) -> str:
     after = context.line_after.rstrip()
     separates = bool(after) and "\n" not in text and (is_word(context.line_after[0]) or context.line_after[0] in QUOTES)
     return text if separates and text.strip() else text.rstrip()
-
-
-def is_word(char: str) -> bool:
-    """True for a character of a name."""
-    return char.isalnum() or char == "_"
 
 
 _FILTERS: tuple[Callable[[str, Context], str], ...] = (

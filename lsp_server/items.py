@@ -16,9 +16,10 @@ from lsprotocol.types import (
     TextEdit,
 )
 
+from inference.likely_text import is_word
 from lsp_server.context import Context
 from lsp_server.documents import Place, num_units, split_line
-from lsp_server.filters import Insertion, is_word
+from lsp_server.filters import Insertion
 
 
 def inline_item(insertion: Insertion, context: Context, place: Place) -> InlineCompletionItem:

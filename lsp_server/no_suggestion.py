@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from inference.errors import MidtokenError, OverloadedError, ServerUnreachableError
+from inference.likely_text import is_word
 from inference.platforms import StrEnum
 from lsp_server.context import Context
 from lsp_server.documents import Document, Edit, Place
 from lsp_server.errors import ExcludedError, InSecretError, OutOfStepError, TooLargeError, UnexpectedError
-from lsp_server.filters import is_word
 from lsp_server.settings import ANY_LANGUAGE, Settings
 
 

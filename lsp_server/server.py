@@ -240,7 +240,8 @@ class MidtokenServer(LanguageServer):
             if found is not None:
                 return found
         build_request = partial(self._build_request, session, document, place, context)
-        question = Question(context.prefix, context.suffix, self.settings, build_request)
+        confidence = 0.0 if is_invoked else self.settings.confidence
+        question = Question(context.prefix, context.suffix, self.settings, confidence, build_request)
         answer = await session.complete(question)
         if isinstance(answer, NoSuggestion):
             return answer

@@ -8,9 +8,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 
 from inference.brackets import CLOSERS, QUOTES
 from inference.errors import MidtokenError, ServerUnreachableError
+from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.documents import Document
@@ -33,6 +35,7 @@ class Question:
     prefix: str
     suffix: str
     settings: Settings
+    confidence: float  # the least probability of the text that is shown
     # Returns what to send, or why nothing is sent: also if a newer request or an edit came meanwhile. Its argument
     # changes the request before it is cleared.
     build_request: Callable[[Change], Awaitable[Cleared[CompletionRequest] | NoSuggestion]] = field(compare=False)
@@ -54,7 +57,8 @@ class Generation:
 
     question: Question
     task: asyncio.Task[None] | None = None
-    text: str = ""
+    likely: LikelyText = field(default_factory=LikelyText)
+    num_shown: int = 0  # the first characters, which were shown, or typed; they stay
     is_finished: bool = False
     finish_reason: FinishReason | None = None  # None also where the stream ended without one
     failure: NoSuggestion | None = None  # why it ended early
@@ -62,7 +66,7 @@ class Generation:
     def add(self, chunk: CompletionChunk) -> None:
         """Adds a chunk of the first candidate."""
         if chunk.candidate == 0:
-            self.text += chunk.text
+            self.likely.add(chunk)
             self.finish_reason = chunk.finish_reason or self.finish_reason
             self.is_finished = self.finish_reason is not None
 
@@ -73,6 +77,8 @@ class Generation:
         """
         if self._is_dead or question.settings != self.question.settings:
             return NoAnswer.MISMATCH
+        if self.finish_reason is FinishReason.UNLIKELY and question.confidence < self.question.confidence:
+            return NoAnswer.MISMATCH
         prefix, suffix = self.question.prefix, self.question.suffix
         if not question.prefix.startswith(prefix) or not _differ_by_closers(question.suffix, suffix):
             return NoAnswer.MISMATCH
@@ -82,12 +88,22 @@ class Generation:
         if not self.text.startswith(typed):
             is_behind = not self.is_finished and self.text != "" and typed.startswith(self.text)
             return NoAnswer.PENDING if is_behind else NoAnswer.MISMATCH
-        remaining = self.text[len(typed) :]
+        end = max(self.likely.find_end(len(typed), question.confidence), self.num_shown)
+        remaining = self.text[len(typed) : end]
         if self.is_finished:
             all_accepted = typed != "" and not remaining.strip()  # the next text needs a new generation
             return NoAnswer.MISMATCH if all_accepted else remaining
         whole_lines = remaining.rpartition("\n")[0]
         return whole_lines if whole_lines.strip() else NoAnswer.PENDING
+
+    def note_shown(self, question: Question, text: str) -> None:
+        """To be called when a text of `find_answer` was sent."""
+        self.num_shown = max(self.num_shown, len(question.prefix) - len(self.question.prefix) + len(text))
+
+    @property
+    def text(self) -> str:
+        """What has arrived."""
+        return self.likely.text
 
     @property
     def says_nothing(self) -> bool:
@@ -164,7 +180,7 @@ class Session:
                     break
                 if backend is None:
                     return self._starter.reason
-                request = await question.build_request(lambda request: request)
+                request = await question.build_request(partial(_limit, question.confidence))
                 if isinstance(request, NoSuggestion):
                     return request
                 self._was_known = False
@@ -224,8 +240,12 @@ class Session:
         return generation.find_answer(question) is not NoAnswer.MISMATCH
 
     def _recall(self, question: Question) -> str | None:
-        answers = (generation.find_answer(question) for generation in self._remembered)
-        return next((answer for answer in answers if isinstance(answer, str)), None)
+        for generation in self._remembered:
+            answer = generation.find_answer(question)
+            if isinstance(answer, str):
+                generation.note_shown(question, answer)
+                return answer
+        return None
 
     async def _wait(self, question: Question) -> str | NoAnswer | NoSuggestion:
         waiting = self._waiting = _Waiting(question, asyncio.get_running_loop().create_future())
@@ -277,6 +297,8 @@ class Session:
     def _try_to_answer(self) -> None:
         if self._waiting is not None and self._generation is not None:
             answer = self._generation.find_answer(self._waiting.question)
+            if isinstance(answer, str):
+                self._generation.note_shown(self._waiting.question, answer)
             if answer is not NoAnswer.PENDING:
                 self._answer_waiting(answer)
 
@@ -308,6 +330,7 @@ class _Drawing:
     task: asyncio.Task[list[str]]
 
 
+_RESERVE = 0.5  # of what is shown: with less, more tokens are generated than typing reveals
 _MOMENT_S = 0.1  # nobody notices
 _NUM_DRAWN = 4  # of which some are equal
 _TEMPERATURE = 0.8
@@ -325,6 +348,11 @@ async def _read_texts(backend: CompletionBackend, request: Cleared[CompletionReq
     except MidtokenError:  # the best text is there, and a lost connection shows at the next request for it
         return []
     return texts
+
+
+def _limit(confidence: float, request: CompletionRequest) -> CompletionRequest:
+    """Ends it where so little is likely that a few more keys would not reveal it."""
+    return dataclasses.replace(request, min_probability=confidence * _RESERVE)
 
 
 def _draw(request: CompletionRequest) -> CompletionRequest:

@@ -20,6 +20,7 @@ class Settings:
     extent: Extent = Extent.AUTO  # how far a suggestion goes
     max_tokens: int = 64
     healing: Healing = Healing.EXACT
+    confidence: float = 0.4  # the least probability of what is suggested unasked; 0: the whole line or block is
     deadline_ms: int | None = None  # generation stops after this time; the text so far is suggested
     max_prefix_bytes: int = 8192  # how much text before the cursor is sent
     max_suffix_bytes: int = 2048  # how much text after the cursor is sent
@@ -159,6 +160,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
 
 
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
 def _show(value: Any) -> str:
     text = repr(str(value)) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -169,6 +174,7 @@ _SETTINGS: Mapping[str, _Setting] = {
     "extent": _one_of("extent", Extent),
     "maxTokens": _between("max_tokens", 1, MAX_NEW_TOKENS),
     "healing": _one_of("healing", Healing),
+    "confidence": _Setting("confidence", "a number from 0 to 1", _is_share, float),
     "deadlineMs": _between("deadline_ms", 1, 3_600_000),
     "maxPrefixBytes": _between("max_prefix_bytes", 256, 1_048_576),
     "maxSuffixBytes": _between("max_suffix_bytes", 0, 1_048_576),

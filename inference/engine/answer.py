@@ -1,6 +1,7 @@
 """The text of one completion: from token bytes to whole code points, and where it ends."""
 
 import codecs
+import math
 from dataclasses import dataclass
 
 from inference.engine.loop_rule import LoopRule
@@ -8,6 +9,8 @@ from inference.engine.rest_rule import RestRule
 from inference.engine.stopping import BlockRule, LineRule, build_extent_rule, count_stable, find_stop
 from inference.engine.suffix_rule import Ending, SuffixRule, build_suffix_rule
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason
+
+_ROUNDING = 1e-3  # of a log probability
 
 # Reasons that say less than that the text reached the suffix.
 _REPLACED_REASONS = (FinishReason.END, FinishReason.EXTENT, FinishReason.STOP, FinishReason.LOOP, FinishReason.LENGTH)
@@ -24,6 +27,7 @@ class Limits:
     reads_suffix: bool = False  # whether the model read it, and so knows where to end
     prefix: str = ""
     sends_lines: bool = False  # whether nothing of a line is sent before it is complete
+    min_log_prob: float = -math.inf  # of the text
 
 
 def build_limits(request: CompletionRequest, reads_suffix: bool) -> Limits:
@@ -36,6 +40,7 @@ def build_limits(request: CompletionRequest, reads_suffix: bool) -> Limits:
         reads_suffix,
         request.prefix,
         request.chunks is Chunks.LINES,
+        math.log(request.min_probability) if request.min_probability > 0 else -math.inf,
     )
 
 
@@ -46,11 +51,13 @@ class Answer:
         """`num_healed_bytes`: the first bytes, which were typed already and are no part of the text."""
         self.limits = limits
         self.text = ""
+        self.log_prob = 0.0  # of the text, given what was typed
         self.finish_reason: FinishReason | None = None
         self.has_sent_last = False  # whether its last chunk was sent
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._num_to_drop = num_healed_bytes
         self._num_new = 0  # tokens that go beyond the healed bytes
+        self._ends: list[tuple[int, float]] = []  # where tokens end, and `log_prob` there; those that are not sent
         self._num_sent = 0  # characters of `text`
         self._num_passed = 0  # characters of `text` in which no suffix begins, however it goes on
         rule = limits.suffix
@@ -66,16 +73,23 @@ class Answer:
         """Passes over healed bytes that were spelled by tokens of their own."""
         self._num_to_drop -= num_bytes
 
-    def add(self, token_bytes: bytes, is_new: bool = True) -> None:
+    def add(self, token_bytes: bytes, is_new: bool = True, log_prob: float | None = None) -> None:
         """Adds a token. `is_new`: it goes beyond the healed bytes, and so counts for the limit of tokens.
 
-        The bytes of an incomplete code point wait for those that complete it.
+        The bytes of an incomplete code point wait for those that complete it. `log_prob`: the logarithm of its
+        probability, None if it is not known. One that is no probability ends the text before the token.
         """
+        if log_prob is not None and not log_prob <= _ROUNDING:
+            self.finish(FinishReason.UNLIKELY)
+            return
         dropped = min(self._num_to_drop, len(token_bytes))
         self._num_to_drop -= dropped
         self._num_new += is_new
         added = self._decoder.decode(token_bytes[dropped:])
         self.text += added
+        if log_prob is not None:
+            self.log_prob += min(log_prob, 0.0)
+            self._ends.append((len(self.text), self.log_prob))
         self._apply_limits(added)
 
     def finish(self, reason: FinishReason) -> None:
@@ -100,6 +114,19 @@ class Answer:
         self._num_sent = max(self._num_sent, ready)
         return taken
 
+    def take_ends(self, taken: str) -> dict[int, float]:
+        """Where the tokens of a text of `take_text` end, in its characters, with `log_prob` up to there.
+
+        A text that ends inside of a token is as likely as with the whole token, or more.
+        """
+        start, ends = self._num_sent - len(taken), dict[int, float]()
+        for num_chars, log_prob in self._ends:
+            end = min(num_chars, self._num_sent)
+            if end > start:
+                ends.setdefault(end - start, log_prob)
+        self._ends = [each for each in self._ends if each[0] > self._num_sent]
+        return ends
+
     def _apply_limits(self, added: str) -> None:
         """Ends the completion if the text that was added, or its length, does."""
         stop = find_stop(self.text, self.limits.stops, len(added))
@@ -119,6 +146,8 @@ class Answer:
             self.finish(FinishReason.LOOP)
         elif self._num_new >= self.limits.max_tokens:
             self.finish(FinishReason.LENGTH)
+        elif self.log_prob < self.limits.min_log_prob:
+            self.finish(FinishReason.UNLIKELY)
 
     def _reaches_suffix(self) -> bool:
         """Cuts the text before the suffix, if it has reached it for certain. Searches the new lines only."""

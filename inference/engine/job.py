@@ -191,10 +191,13 @@ class Job:
             self.costs.first_chunk_ms = self.costs.first_chunk_ms or self._measure_ms(now)
             reason = candidate.answer.finish_reason
             candidate.answer.has_sent_last = reason is not None
+            ends = candidate.answer.take_ends(text)
             self.sink.send(
                 CompletionChunk(
                     text,
                     candidate=candidate.index,
+                    text_ends=(*ends.keys(),),
+                    log_probs=(*ends.values(),),
                     healed_bytes=self.prompt.num_healed_bytes,
                     finish_reason=reason,
                     stats=self._build_stats(now) if is_last else None,
@@ -330,7 +333,7 @@ class Candidate:
         remaining_bytes = crossing.remaining_bytes[len(token_bytes) :]
         self.token_ids.append(choice.token_id)
         self.crossings = (Crossing(None, remaining_bytes, crossing.rule if remaining_bytes else Rule.EXTEND),)
-        self.answer.add(token_bytes, is_new=len(token_bytes) > len(crossing.remaining_bytes))
+        self.answer.add(token_bytes, len(token_bytes) > len(crossing.remaining_bytes), choice.log_prob)
 
     def _add_draft(self) -> TokenTree:
         """The tree, with a guess of what follows if it is a generated token."""

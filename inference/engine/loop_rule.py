@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inference.brackets import CLOSER_OF, CLOSERS, QUOTES
+from inference.likely_text import is_word
 
 _MAX_UNIT_LINES = 16
 _NUM_REPEATS_OF_LINE = 3
@@ -249,10 +250,6 @@ def _iter_item_ends(line: str, start: int, end: int) -> Iterator[int]:
             quote = "" if char == quote else quote or char
         elif not quote:
             depth += (char in CLOSER_OF) - (char in CLOSERS and depth > 0)
-        is_end = char in QUOTES or char in CLOSERS or (_is_word(char) and not _is_word(line[at + 1 : at + 2]))
+        is_end = char in QUOTES or char in CLOSERS or (is_word(char) and not is_word(line[at + 1 : at + 2]))
         if is_end and not quote and not depth and not _JOINS.search(line, start, at + 1):
             yield at + 1
-
-
-def _is_word(char: str) -> bool:
-    return char.isalnum() or char == "_"

@@ -146,6 +146,9 @@ class Choice:
 
     crossing: Crossing
     token_id: int
+    # log P(path and token | the bytes that they spell): at least so much, where a row that was not needed is missing.
+    # None: the model does not tell it.
+    log_prob: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

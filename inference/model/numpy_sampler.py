@@ -6,7 +6,7 @@ token may follow, the probabilities sum to one, and a greedy choice needs the gr
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,16 @@ def find_needed(request: SampleRequest, weights: NodeWeights, best: float) -> tu
     return tuple(sorted(needed))
 
 
+def sum_masses(weights: NodeWeights, log_masses: Iterable[float]) -> float:
+    """The logarithm of the mass of all crossings together: at most so much, where a row on a path is missing.
+
+    `log_masses`: of the crossings whose paths were read. All crossings at and below a branch that is missing have no
+    more mass than the path to it.
+    """
+    unread = [weights.log_probs[branch] for branch, missing in weights.missing.items() if missing == (branch,)]
+    return log_sum_exp(np.array([*log_masses, *unread]))
+
+
 def check_numbers(logits: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The same logits. Raises ModelError if some are infinite or no numbers: a choice among them would be arbitrary."""
     with np.errstate(all="ignore"):
@@ -116,6 +126,11 @@ class _Allowed:
         token_id = at if self.ids is None else int(self.ids[self.log_probs == best].min())
         return token_id, float(best) + self.offset
 
+    @property
+    def log_mass(self) -> float:
+        """The logarithm of the probability of all of them, with the path before them."""
+        return log_sum_exp(self.log_probs) + self.offset
+
 
 class NumpySampler:
     """Chooses tokens for one request at a time."""
@@ -145,9 +160,10 @@ class NumpySampler:
         return [self._choose(request) for request in requests]
 
     def _choose(self, request: SampleRequest) -> SampleResult:
-        if request.wants_best and len(request.crossings) == 1 and request.crossings[0] == _ANY:
-            return SampleResult((Choice(request.crossings[0], int(request.rows[0].logits.argmax())),))
         rows = request.rows
+        if request.wants_best and len(request.crossings) == 1 and request.crossings[0] == _ANY:
+            token_id = int(rows[0].logits.argmax())
+            return SampleResult((Choice(_ANY, token_id, float(rows[0].logits[token_id]) - rows[0].log_total),))
         weights = weigh_nodes(request, lambda row, token: float(rows[row].logits[token]) - rows[row].log_total)
         allowed = [self._find_allowed(request, weights, crossing) for crossing in request.crossings]
         bests = [(-1, -math.inf) if each is None else each.find_best() for each in allowed]
@@ -156,10 +172,12 @@ class NumpySampler:
         if needed:
             return SampleResult((), needed)
         read = [each for each in allowed if each is not None]
+        log_total = sum_masses(weights, [each.log_mass for each in read])
         if request.sampling.is_greedy and len(request.random_sources) == 1:
-            choices: tuple[Choice, ...] = (Choice(request.crossings[best], bests[best][0]),)
+            token_id, log_prob = bests[best]
+            choices: tuple[Choice, ...] = (Choice(request.crossings[best], token_id, log_prob - log_total),)
         else:
-            choices = _draw(request, read)
+            choices = _draw(request, read, log_total)
         return SampleResult(choices, scores=_build_scores(read, bests) if request.wants_scores else None)
 
     def _find_allowed(self, request: SampleRequest, weights: NodeWeights, crossing: Crossing) -> _Allowed | None:
@@ -193,13 +211,13 @@ def log_sum_exp(logits: npt.NDArray[np.float64] | _Logits) -> float:
 
 def _build_scores(allowed: list[_Allowed], bests: list[tuple[int, float]]) -> CrossingScores:
     return CrossingScores(
-        np.array([log_sum_exp(each.log_probs) + each.offset for each in allowed]),
+        np.array([each.log_mass for each in allowed]),
         np.array([token_id for token_id, _ in bests]),
         np.array([log_prob for _, log_prob in bests]),
     )
 
 
-def _draw(request: SampleRequest, allowed: list[_Allowed]) -> tuple[Choice, ...]:
+def _draw(request: SampleRequest, allowed: list[_Allowed], log_total: float) -> tuple[Choice, ...]:
     """One choice for each random source, from all paths and tokens together: sampled, or the most likely in order.
 
     Greedy requests get fewer choices if fewer tokens may follow. Of equally likely tokens, those of earlier crossings
@@ -214,7 +232,9 @@ def _draw(request: SampleRequest, allowed: list[_Allowed]) -> tuple[Choice, ...]
     else:
         totals = _accumulate(scores / request.sampling.temperature, request.sampling.top_p)
         picks = [_draw_one(totals, source) for source in request.random_sources]
-    return tuple([Choice(request.crossings[owners[pick]], int(ids[pick])) for pick in picks])
+    return tuple(
+        [Choice(request.crossings[owners[pick]], int(ids[pick]), float(scores[pick]) - log_total) for pick in picks]
+    )
 
 
 def _accumulate(scores: npt.NDArray[np.float64], top_p: float) -> npt.NDArray[np.float64]:

@@ -21,6 +21,7 @@ _RANGES = {
     "temperature": (0.0, 10.0),
     "seed": (0, 2**63 - 1),
     "deadline_ms": (1, 3_600_000),
+    "min_probability": (0.0, 1.0),
 }
 
 
@@ -65,6 +66,7 @@ class FinishReason(StrEnum):
     STOP = "stop"  # a stop string was generated; it is not part of the text
     LOOP = "loop"  # the text began to repeat itself; the repetition is not part of it
     LENGTH = "length"  # max_tokens were generated
+    UNLIKELY = "unlikely"  # the text became less likely than `min_probability`
     DEADLINE = "deadline"
     SUPERSEDED = "superseded"  # a newer request for the same document came
     CANCELLED = "cancelled"
@@ -91,6 +93,8 @@ class CompletionRequest:
     tenant: str = ""  # whose request it is; what is remembered is never shared between tenants
     document: str = ""  # a newer one of the same tenant for it ends this request; empty: none does
     priority: Priority = Priority.INTERACTIVE
+    # The text ends after the first token that makes it less likely than this, given the text before the cursor.
+    min_probability: float = 0.0
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a value is out of range."""
@@ -167,6 +171,8 @@ class CompletionChunk:
 
     text: str
     candidate: int = 0
+    text_ends: tuple[int, ...] = ()  # of the tokens, in characters of `text`; none if no probabilities are known
+    log_probs: tuple[float, ...] = ()  # for each: log P(the candidate's text up to there | the text before the cursor)
     healed_bytes: int = 0  # how many bytes before the cursor were generated again
     finish_reason: FinishReason | None = None  # in the candidate's last chunk only
     stats: CompletionStats | None = None  # in the request's last chunk only

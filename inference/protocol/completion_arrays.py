@@ -39,17 +39,23 @@ REQUEST_TYPES: FieldTypes = {
     "tenant": ("BYTES", np.object_),
     "document": ("BYTES", np.object_),
     "priority": ("BYTES", np.object_),
+    "min_probability": ("FP32", np.float32),
 }
 
-# Output arrays, each of shape [1]. `stats` and `explanation` are in the last chunk only.
+# Output arrays, each of shape [1]; `text_ends` and `log_probs` [num_ends], absent if there are none. `stats` and
+# `explanation` are in the last chunk only.
 CHUNK_TYPES: FieldTypes = {
     "text": ("BYTES", np.object_),
     "candidate": ("INT32", np.int32),
+    "text_ends": ("INT32", np.int32),
+    "log_probs": ("FP32", np.float32),
     "healed_bytes": ("INT32", np.int32),
     "finish_reason": ("BYTES", np.object_),  # empty until the candidate ends
     "stats": ("BYTES", np.object_),  # CompletionStats as JSON; Triton takes 0.05 ms for each array
     "explanation": ("BYTES", np.object_),  # Explanation as JSON
 }
+
+_PROBABILITIES = ("text_ends", "log_probs")
 
 # Beside the answer to a heartbeat, of shape [num_languages]: those that the model knows. Absent: any.
 LANGUAGES = "languages"
@@ -79,7 +85,10 @@ def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
     for name, part in (("stats", chunk.stats), ("explanation", chunk.explanation)):
         if part is not None:
             values[name] = json.dumps(dataclasses.asdict(part))
-    return {name: to_array((value,), CHUNK_TYPES[name][1]) for name, value in values.items()}
+    arrays = {name: to_array((value,), CHUNK_TYPES[name][1]) for name, value in values.items()}
+    if chunk.text_ends:
+        arrays |= {name: to_array(getattr(chunk, name), CHUNK_TYPES[name][1]) for name in _PROBABILITIES}
+    return arrays
 
 
 def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
@@ -90,6 +99,7 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
         text=texts["text"],
         candidate=arrays["candidate"].item(),
         healed_bytes=arrays["healed_bytes"].item(),
+        **{name: tuple(arrays[name].reshape(-1).tolist()) for name in _PROBABILITIES if name in arrays},
         finish_reason=FinishReason(reason) if reason else None,
         stats=CompletionStats(**json.loads(texts["stats"])) if "stats" in texts else None,
         explanation=_read_explanation(json.loads(texts["explanation"])) if "explanation" in texts else None,

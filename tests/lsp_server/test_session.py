@@ -1,8 +1,11 @@
 """The requests of one document: which ones start a generation, and which ones are answered from generated text."""
 
 import asyncio
+import dataclasses
 import errno
+import math
 from collections.abc import AsyncIterator
+from itertools import accumulate
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -10,7 +13,7 @@ import pytest
 from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
-from inference.protocol.completion import CompletionRequest, FinishReason
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from lsp_server.backend import BackendStarter, OnDownload
 from lsp_server.documents import Document
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason
@@ -73,16 +76,16 @@ class Bench:
         return self.backend
 
 
-def build_question(prefix: str, suffix: str = "") -> Question:
+def build_question(prefix: str, suffix: str = "", confidence: float = 0.5) -> Question:
     async def build_request(change: Change) -> Cleared[CompletionRequest]:
         return clear(change(CompletionRequest(prefix, suffix)))
 
-    return Question(prefix, suffix, Settings(), build_request)
+    return Question(prefix, suffix, Settings(), confidence, build_request)
 
 
-async def complete(session: Session, prefix: str, suffix: str = "") -> str | Reason:
+async def complete(session: Session, prefix: str, suffix: str = "", confidence: float = 0.5) -> str | Reason:
     """Returns the text to suggest, or the code of why there is none."""
-    answer = await session.complete(build_question(prefix, suffix))
+    answer = await session.complete(build_question(prefix, suffix, confidence))
     return answer.reason if isinstance(answer, NoSuggestion) else answer
 
 
@@ -318,3 +321,67 @@ async def test_a_generation_that_dies_after_its_first_line_is_not_waited_for(ben
     bench.stream.fail(asyncio.CancelledError())
     assert await asyncio.wait_for(after, 5) is Reason.SUPERSEDED
     assert await bench.finish("x = 1", "\ny = 2") == "\ny = 2"
+
+
+def build_chunk(
+    *tokens: tuple[str, float], reason: FinishReason | None = FinishReason.UNLIKELY, is_last: bool = True
+) -> CompletionChunk:
+    """Tokens, each with its probability after those before it."""
+    ends = tuple(accumulate(len(text) for text, _ in tokens))
+    log_probs = tuple(accumulate(math.log(probability) for _, probability in tokens))
+    text, stats = "".join(text for text, _ in tokens), CompletionStats() if is_last else None
+    return CompletionChunk(text, text_ends=ends, log_probs=log_probs, finish_reason=reason, stats=stats)
+
+
+_CALL = build_chunk(("load", 0.9), ("(", 0.8), ("path", 0.65), (", mode", 0.9), (")", 0.4))
+
+
+async def test_a_text_ends_where_it_is_no_longer_likely_and_typing_reveals_more_of_it(bench: Bench) -> None:
+    task = await bench.begin("x = ")
+    bench.stream.send(_CALL)
+
+    assert await task == "load("
+    assert await bench.ask("x = l") == "oad(path"
+    assert await bench.ask("x = load(") == "path, mode"
+    assert await bench.ask("x = load(path, m") == "ode"
+    assert bench.prefixes == ["x = "]
+
+
+async def test_where_nothing_is_likely_any_more_the_next_key_asks_anew(bench: Bench) -> None:
+    task = await bench.begin("x = ")
+    bench.stream.send(_CALL)
+    await task
+
+    assert await bench.finish("x = load(path, mode", "=3)") == "=3)"
+    assert bench.prefixes == ["x = ", "x = load(path, mode"]
+
+
+async def test_the_server_stops_where_half_of_the_confidence_is_left(bench: Bench) -> None:
+    await bench.finish("x = ", "load", reason=FinishReason.UNLIKELY)
+
+    assert bench.stream.request.min_probability == 0.25
+
+
+async def test_a_person_who_asks_sees_the_whole_line_and_it_stays_while_it_is_typed(bench: Bench) -> None:
+    task = await bench.begin("x = ")
+    bench.stream.send(_CALL)
+    await task
+    asked = asyncio.create_task(complete(bench.session, "x = ", confidence=0.0))
+    await settle()
+    assert bench.stream.request.min_probability == 0.0
+    bench.stream.send(dataclasses.replace(_CALL, finish_reason=FinishReason.EXTENT))
+
+    assert await asked == "load(path, mode)"
+    assert await bench.ask("x = l") == "oad(path, mode)"
+
+
+async def test_a_word_that_would_be_cut_is_not_shown_and_of_later_lines_whole_ones_only(bench: Bench) -> None:
+    for prefix, tokens, shown in [
+        ("a", [(" = no", 0.9), ("de", 0.3)], " = "),
+        ("b", [("no", 0.9), ("de", 0.3)], "no"),  # it is the word at the cursor
+        ("c", [(":\n", 0.9), ("    pass", 0.9), ("\n    x", 0.9), (" = 1", 0.3)], ":\n    pass"),
+    ]:
+        task = await bench.begin(prefix)
+        bench.stream.send(build_chunk(*tokens))
+
+        assert await task == shown

@@ -17,7 +17,7 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,
 )
-_NAMES = ["enabled", "extent", "maxTokens", "healing", "deadlineMs", "maxPrefixBytes", "maxSuffixBytes"]
+_NAMES = ["enabled", "extent", "maxTokens", "healing", "confidence", "deadlineMs", "maxPrefixBytes", "maxSuffixBytes"]
 _NAMES += ["maxRelatedBytes", "prefetch", "exclude", "redactSecrets", "model", "languages"]
 
 
@@ -37,6 +37,8 @@ _NAMES += ["maxRelatedBytes", "prefetch", "exclude", "redactSecrets", "model", "
         ({"maxTokens": 0}, {}, f"{_TOKENS}0; it stays 7"),
         ({"extent": "page"}, {}, f"{_EXTENT}'page'; it stays 'auto'"),
         ({"extent": []}, {}, f"{_EXTENT}[]; it stays 'auto'"),
+        ({"confidence": 1}, {"confidence": 1.0}, None),
+        ({"confidence": 1.5}, {}, "setting confidence must be a number from 0 to 1, not 1.5; it stays 0.4"),
         ({"model": ""}, {}, "setting model must be a text, not ''; it stays None"),
         ({"model": ["a"]}, {}, "setting model must be a text, not ['a']; it stays None"),
         ({"maxTokenz": 1}, {}, f"unknown setting 'maxTokenz'; known are {', '.join(_NAMES)}"),

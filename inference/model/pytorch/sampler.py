@@ -27,7 +27,15 @@ from inference.errors import MidtokenError, ModelError
 from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, Sampling
-from inference.model.numpy_sampler import NumpySampler, check_numbers, find_needed, find_row, log_sum_exp, weigh_nodes
+from inference.model.numpy_sampler import (
+    NumpySampler,
+    check_numbers,
+    find_needed,
+    find_row,
+    log_sum_exp,
+    sum_masses,
+    weigh_nodes,
+)
 from inference.model.pytorch.device import can_run_kernels, refusing_when_out_of_memory
 from inference.model.pytorch.scoring import (
     Draw,
@@ -213,24 +221,30 @@ class _ScoredRequest:
         needed = find_needed(request, self._weights, float(log_probs.max(initial=-math.inf)))
         if needed:
             return SampleResult((), needed)
+        log_total = sum_masses(self._weights, self._scores.log_masses)
         if request.sampling.is_greedy:
             best = int(log_probs.argmax())
-            choices: tuple[Choice, ...] = (Choice(self.crossings[best], int(self._scores.best_ids[best])),)
+            token_id, log_prob = int(self._scores.best_ids[best]), float(log_probs[best]) - log_total
+            choices: tuple[Choice, ...] = (Choice(self.crossings[best], token_id, log_prob),)
         else:
-            choices = self._find_drawn(scores)
+            choices = self._find_drawn(scores, log_total)
         _count_draws(request)
         return SampleResult(choices, (), self._scores if request.wants_scores else None)
 
-    def _find_drawn(self, scores: Scores) -> tuple[Choice, ...]:
+    def _find_drawn(self, scores: Scores, log_total: float) -> tuple[Choice, ...]:
         """The choice of each random source, from all paths and tokens together."""
         shape = len(self.crossings), len(self.request.random_sources)
         own = slice(self.first_draw, self.first_draw + shape[0] * shape[1])
         noisy = scores.draw_scores[own].reshape(shape)
         noisy = noisy + self._scores.best_log_probs[:, None] / self.request.sampling.temperature
         ids = scores.drawn_ids[own].reshape(shape)
-        return tuple(
-            Choice(self.crossings[at], int(ids[at, draw])) for draw, at in enumerate(noisy.argmax(axis=0).tolist())
-        )
+        drawn = [(at, int(ids[at, draw])) for draw, at in enumerate(noisy.argmax(axis=0).tolist())]
+        return tuple(Choice(self.crossings[at], each, self._read(at, each) - log_total) for at, each in drawn)
+
+    def _read(self, at: int, token_id: int) -> float:
+        """log P(path + token) of a crossing."""
+        row: torch.Tensor = self.request.rows[find_row(self.crossings[at].node)]
+        return float(row[token_id]) + float(self.offsets[at])
 
 
 def _needs_order(request: SampleRequest) -> bool:

@@ -128,6 +128,16 @@ def _assert_agrees(result: SampleResult, members: list[_Member], crossings: tupl
     best = max(members, key=lambda member: member.log_prob)
     [choice] = result.choices
     assert (crossings.index(choice.crossing), choice.token_id) == (best.crossing, best.token_id)
+    _assert_tells_probabilities(result, members, crossings)
+
+
+def _assert_tells_probabilities(result: SampleResult, members: list[_Member], crossings: tuple[Crossing, ...]) -> None:
+    """Checks what is told of each choice: its share of the mass of all members, before any temperature."""
+    total = torch.logsumexp(torch.tensor([member.log_prob for member in members], dtype=torch.float64), 0).item()
+    expected = {(member.crossing, member.token_id): member.log_prob - total for member in members}
+    for choice in result.choices:
+        own = expected[crossings.index(choice.crossing), choice.token_id]
+        assert choice.log_prob == pytest.approx(own, abs=1e-3)
 
 
 @both_samplers
@@ -254,7 +264,8 @@ def test_samples_follow_the_members_probabilities(name: str, sampling: Sampling,
     toy = toy_tokenizer("qwen")
     tree, crossings = _covering(toy, prefix)
     logits = _random_logits(toy, tree, 5) / 2
-    probabilities = _expected_probabilities(_score_all(toy, tree, crossings, logits), sampling)
+    members = _score_all(toy, tree, crossings, logits)
+    probabilities = _expected_probabilities(members, sampling)
     num_draws = 6000
 
     result = _choose(build_sampler(name, toy), (tree, crossings), logits, sampling, num_draws, seed=1)
@@ -263,6 +274,7 @@ def test_samples_follow_the_members_probabilities(name: str, sampling: Sampling,
     assert set(drawn) <= set(probabilities)
     expected = np.array([probability * num_draws for probability in probabilities.values()])
     assert_follows(np.array([drawn[member] for member in probabilities]), expected)
+    _assert_tells_probabilities(result, members, crossings)
 
 
 @both_samplers
