@@ -54,8 +54,8 @@ def test_the_choice_is_that_of_the_whole_distributions_and_asks_for_nothing_twic
             best = max(probe.token_ids, key=log_probs[probe.row].__getitem__)
             known.answers[probe] = best, float(log_probs[probe.row][best])
 
-    best = expected.choices[0]
-    assert (choice.crossing, choice.token_id) == (best.crossing, best.token_id)
+    likeliest = expected.choices[0]
+    assert (choice.crossing, choice.token_id) == (likeliest.crossing, likeliest.token_id)
 
 
 def _weigh_unknown(known: KnownScores, log_probs: list[npt.NDArray[np.float64]], temperature: float) -> float:
