@@ -4,8 +4,9 @@ A sequence is found by its tokens: the longest common beginning with a request's
 tenant. The request that comes first takes the sequence and cuts it back to what they share. While it is in use, or if
 most of it would be lost, another request copies the common part. A new sequence and a copy have the room that the
 request needs; one that is taken over has at most twice as much, else it is copied too. The memory of idle sequences and
-of the logits of those in use is bounded by bytes: the logits of older idle ones go first, then the sequences that were
-used longest ago.
+of the logits of those in use is bounded by bytes. What was used longest ago is dropped, the logits of a sequence before
+the sequence itself. If the logits of all went first, none of many users would have the text that was generated for
+their last key, and most of it is what they type next.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,6 @@ from inference.model.language_model import SequenceCache
 from inference.model.token_sequence import TokenSequence
 
 _MIN_COMMON_TOKENS = 8  # sharing fewer is worth no copy
-_NUM_RECENT = 4  # sequences that keep their logits longest
 _MAX_SPARE_FACTOR = 2  # of the room that a request needs: caches that grow double their room
 
 
@@ -98,14 +98,14 @@ class SequenceMemory:
         return entry
 
     def shrink(self) -> None:
-        """Drops logits of older sequences, then older sequences, until the limit holds. Logits go before sequences."""
+        """Drops the logits of the oldest sequence, then itself, then the next oldest, until the limit holds."""
         idle = [entry for entry in self._entries if not entry.is_in_use]
         running = sum(entry.sequence.num_row_bytes for entry in self._entries if entry.is_in_use)
         num_excess = sum(entry.nbytes for entry in idle) + running - self._max_bytes
-        for entry, may_go in [*((each, False) for each in idle[:-_NUM_RECENT]), *((each, True) for each in idle)]:
+        for entry in idle:
             if num_excess > 0:
                 num_excess -= _drop_rows(entry)
-            if num_excess > 0 and may_go:
+            if num_excess > 0:
                 self._entries.remove(entry)
                 num_excess -= entry.nbytes
 
