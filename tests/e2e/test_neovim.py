@@ -144,6 +144,30 @@ def test_nothing_is_offered_that_could_not_be_accepted_as_it_is_shown(option: st
         editor.nvim.command("set nopaste virtualedit=")
 
 
+def test_a_buffer_without_a_name_is_completed_from_its_own_text_and_has_a_name_once_it_is_written(
+    edit: Edit, script: Script, tmp_path: Path
+) -> None:
+    editor = edit([""])
+
+    def complete(keys: str) -> list[str]:
+        editor.type(keys)
+        editor.wait_for_ghost("e(value, x)")
+        editor.type_and_wait("<Esc>")
+        return [event["prefix"] for event in script.events if event["event"] == "started"]
+
+    editor.nvim.command("set hidden | enew | setfiletype python")
+    first = editor.nvim.current.buffer
+    assert complete("ifirst<CR>Nod")[-1] == "first\nNod"
+    editor.nvim.command("enew | setfiletype python")
+    assert complete("isecond<CR>Nod")[-1] == "second\nNod"
+    editor.nvim.command("bprevious")
+    assert editor.nvim.current.buffer == first
+    assert complete("oNod")[-1] == "first\nNod\nNod"
+    editor.nvim.command(f"write {tmp_path / 'named.py'}")
+    assert complete("oNod")[-1] == "first\nNod\nNod\nNod"
+    assert (editor.status, "not open" in editor.messages) == ("midtoken: ready", False)
+
+
 def test_a_suggestion_comes_after_del_too(edit: Edit) -> None:
     editor = edit(["f()x"])
     editor.type("A<Left>")
