@@ -6,11 +6,12 @@ Those in string literals count, too, but for the strings of the cursor's line, u
 import re
 from string import punctuation
 
-CLOSER_OF = {"(": ")", "[": "]", "{": "}"}
+CLOSER_OF = {"(": ")", "[": "]", "{": "}", "⟨": "⟩"}
 _OPENER_OF = {closer: opener for opener, closer in CLOSER_OF.items()}
 CLOSERS = frozenset(CLOSER_OF.values())
 QUOTES = "\"'`"
-_ANY = re.compile(r"[()\[\]{}]")
+_ANY = re.compile(r"[()\[\]{}⟨⟩]")
+_OPEN_ANGLE, _CLOSED_ANGLE = re.compile(r"(?<!<)<(?![\s<=-])"), re.compile(r"(?<![-=\s])>(?!=)")
 
 
 def match_brackets(text: str) -> tuple[str, str]:
@@ -57,10 +58,13 @@ def fit_line(before: str, line: str, after: str) -> tuple[int, int]:
     all beginnings of `line` that end before a comma, bracket or quote, each in place of some of the closers after it
     that it has itself, it is the one that leaves the fewest open or surplus; of those, the one with the most text.
     If it replaces all closers, it also replaces what stands after them as at its own end: `:`, `;`.
+    `<` and `>` are brackets where an editor has closed one: `Vec<▏>`.
     """
     rest, _, below = after.partition("\n")
     line_before = before[before.rfind("\n") + 1 :]
     opened = "".join(_OPENER_OF[closer] for closer in _match(before.removesuffix(line_before.lstrip()))[1])
+    if rest.startswith(">") and _match(_mark_angles(line_before))[1].startswith("⟩"):
+        line_before, line, rest = map(_mark_angles, (line_before, line, rest))
     closed = _match(below)[2]
     closers = rest[: len(rest) - len(rest.lstrip(_ALL_CLOSERS))][:_MAX_CLOSERS]
     string = _split_strings(line_before)[1]
@@ -81,6 +85,11 @@ def fit_line(before: str, line: str, after: str) -> tuple[int, int]:
     nums = [0, *(found.end() for found in _ENDS.finditer(closers))]
     end, num = min(((end, num) for end in ends for num in nums if _has(line[:end], closers[:num])), key=count)
     return end, num + (_count_shared(line[:end], rest[num:].rstrip()) if 0 < num == len(closers) else 0)
+
+
+def _mark_angles(text: str) -> str:
+    """Returns the text with other brackets for those of types and tags; `a < b`, `->` and `>=` have none."""
+    return _CLOSED_ANGLE.sub("⟩", _OPEN_ANGLE.sub("⟨", text))
 
 
 def _has(text: str, closers: str) -> bool:

@@ -115,14 +115,57 @@ def test_where_the_cursor_rests_the_text_is_sent_before_a_key(edit: Edit, script
     assert script.count("started") == 0
 
 
-def test_leaving_insert_mode_hides_the_ghost_text_and_cancels_the_generation(edit: Edit, script: Script) -> None:
+@pytest.mark.parametrize("key", ["<Esc>", "<C-c>", "<Insert>"])
+def test_leaving_insert_mode_hides_the_ghost_text_and_cancels_the_generation(
+    key: str, edit: Edit, script: Script
+) -> None:
     editor = edit([""])
     editor.type("iNod")
     editor.wait_for_ghost("e(value, x)")
-    editor.type("slow")
+    editor.type(key)
+    editor.wait_for(lambda: editor.ghost, None)
+    editor.type_and_wait("<Esc>")
+    editor.type("ccslow")
     editor.wait_for(lambda: script.count("started"), 2)
-    editor.type("<Esc>")
-    editor.wait_for(lambda: (editor.ghost, script.count("cancelled")), (None, 1))
+    editor.type(key)
+    editor.wait_for(lambda: script.count("cancelled"), 1)
+
+
+@pytest.mark.parametrize(("option", "keys"), [("paste", "x<BS>"), ("virtualedit=all", "<Right>")])
+def test_nothing_is_offered_that_could_not_be_accepted_as_it_is_shown(option: str, keys: str, edit: Edit) -> None:
+    editor = edit([""])
+    editor.type("iNod")
+    editor.wait_for_ghost("e(value, x)")
+    editor.nvim.command(f"set {option}")
+    try:
+        editor.type(keys)
+        editor.wait_for(lambda: (editor.lines, editor.ghost), (["Nod"], None))
+    finally:
+        editor.nvim.command("set nopaste virtualedit=")
+
+
+def test_a_buffer_without_a_name_is_completed_from_its_own_text_and_has_a_name_once_it_is_written(
+    edit: Edit, script: Script, tmp_path: Path
+) -> None:
+    editor = edit([""])
+
+    def complete(keys: str) -> list[str]:
+        editor.type(keys)
+        editor.wait_for_ghost("e(value, x)")
+        editor.type_and_wait("<Esc>")
+        return [event["prefix"] for event in script.events if event["event"] == "started"]
+
+    editor.nvim.command("set hidden | enew | setfiletype python")
+    first = editor.nvim.current.buffer
+    assert complete("ifirst<CR>Nod")[-1] == "first\nNod"
+    editor.nvim.command("enew | setfiletype python")
+    assert complete("isecond<CR>Nod")[-1] == "second\nNod"
+    editor.nvim.command("bprevious")
+    assert editor.nvim.current.buffer == first
+    assert complete("oNod")[-1] == "first\nNod\nNod"
+    editor.nvim.command(f"write {tmp_path / 'named.py'}")
+    assert complete("oNod")[-1] == "first\nNod\nNod\nNod"
+    assert (editor.status, "not open" in editor.messages) == ("midtoken: ready", False)
 
 
 def test_a_suggestion_comes_after_del_too(edit: Edit) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,9 +56,8 @@ def test_a_tenant_gets_nothing_of_what_another_one_has_sent(url: str) -> None:
     assert stats.num_read_tokens >= stats.num_context_tokens - 1  # a slot keeps one token
 
 
-async def test_an_editor_gets_ghost_text_from_the_server(url: str, start_editor: StartEditor, tmp_path: Path) -> None:
-    command = _start("lsp", f"--engine={url}", f"--state-dir={tmp_path / 'state'}")
-    script = Script(tuple(command), Path.cwd(), tmp_path / "no log")
+async def test_an_editor_gets_ghost_text_from_the_server(url: str, own_lsp: Script, start_editor: StartEditor) -> None:
+    script = replace(own_lsp, command=(*own_lsp.command, f"--engine={url}"))
     editor = await start_editor(script, build_capabilities(shows_progress=True))
     editor.open(_NOD)
     assert await editor.ask(5, 14) is None

@@ -97,6 +97,14 @@ def test_the_text_is_made_to_fit_between_what_is_around_it(around: str, text: st
         ("def f(a: Dict[str, |]) -> None:", "int], b: int) -> None:", "]) -> None:"),
         ("foo(|); // (see", "a, b);", ");"),
         ("foo(|);", "a, b) + 1", ")"),
+        # Those of types and tags.
+        ("let v: Vec<|>", "u8> = Vec::new();", ">"),
+        ("let v: Vec<|> = Vec::new();", "u8> = Vec::new();", "> = Vec::new();"),
+        ("fn f(\n    m: HashMap<String, Vec<|>>)", "u8>>, b: u8) {", ">>)"),
+        ("fn f() -> Option<|> {", "u8", ""),
+        ("let f: Box<|>;", "dyn Fn() -> u8>;", ">;"),
+        ("<a|>", ' href="b"', ""),
+        ("if i < a|> b", ".c", ""),
     ],
 )
 def test_a_bracket_that_is_closed_already_is_replaced(around: str, text: str, replaced: str) -> None:

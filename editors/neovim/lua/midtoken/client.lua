@@ -125,6 +125,10 @@ local function stop_all()
   end
 end
 
+local function is_unnamed(buf)
+  return vim.api.nvim_buf_get_name(buf) == ''
+end
+
 --- Attaches the language server to a buffer that wants it, and detaches it from one that no longer does. The document
 --- is opened anew if its language has changed.
 local function update(buf)
@@ -134,6 +138,9 @@ local function update(buf)
   if not is_wanted or languages[buf] ~= language then
     M.detach(buf)
   end
+  if is_wanted and name == '' then -- such buffers share a URI: only the one that was entered last can have it
+    vim.iter(vim.api.nvim_list_bufs()):filter(is_unnamed):each(M.detach)
+  end
   if is_wanted and vim.fn.executable(chosen.cmd[1]) == 1 then
     languages[buf] = language
     vim.lsp.start(M.config(vim.fs.root(buf, chosen.root_markers)), { bufnr = buf, reuse_client = can_share })
@@ -141,11 +148,7 @@ local function update(buf)
 end
 
 local function update_all()
-  for _, buf in ipairs(vim.api.nvim_list_bufs()) do
-    if vim.api.nvim_buf_is_loaded(buf) then
-      update(buf)
-    end
-  end
+  vim.iter(vim.api.nvim_list_bufs()):filter(vim.api.nvim_buf_is_loaded):each(update)
 end
 
 --- The language server has ended, though nobody asked it to. It is started again, and not for ever.
@@ -226,45 +229,40 @@ function M.config(root_dir)
   }
 end
 
-local function on_client(group, event, callback)
-  vim.api.nvim_create_autocmd(event, {
-    group = group,
-    callback = function(args)
-      if is_ours(vim.lsp.get_client_by_id(args.data.client_id)) then
-        callback(args)
-      end
-    end,
-  })
-end
-
 --- Attaches the language server to the files that are open and to those that will be opened. If it runs already, it is
 --- started anew, with the present options.
 function M.start()
   local group = vim.api.nvim_create_augroup('midtoken', {})
-  on_client(group, 'LspAttach', function(args)
-    require('midtoken.keys').bind(args.buf, options.get().keys)
-    status.opened(args.buf)
-    require('midtoken.suggestion').watch(args.buf)
+  local function on(events, callback)
+    vim.api.nvim_create_autocmd(events, {
+      group = group,
+      callback = function(event)
+        local client_id = vim.tbl_get(event, 'data', 'client_id')
+        if not client_id or is_ours(vim.lsp.get_client_by_id(client_id)) then
+          callback(event.buf, event)
+        end
+      end,
+    })
+  end
+  on('LspAttach', function(buf)
+    require('midtoken.keys').bind(buf, options.get().keys)
+    status.opened(buf)
+    require('midtoken.suggestion').watch(buf)
   end)
-  on_client(group, 'LspDetach', function(args)
-    languages[args.buf] = nil
-    require('midtoken.keys').unbind(args.buf)
-    require('midtoken.suggestion').forget(args.buf)
+  on('LspDetach', function(buf)
+    languages[buf] = nil
+    require('midtoken.keys').unbind(buf)
+    require('midtoken.suggestion').forget(buf)
     status.changed()
   end)
-  on_client(group, 'LspProgress', status.progressed)
-  vim.api.nvim_create_autocmd('BufFilePre', {
-    group = group,
-    callback = function(args)
-      M.detach(args.buf)
-    end,
-  })
-  vim.api.nvim_create_autocmd({ 'FileType', 'BufFilePost' }, {
-    group = group,
-    callback = function(args)
-      update(args.buf)
-    end,
-  })
+  on('LspProgress', status.progressed)
+  on({ 'BufFilePre', 'BufWipeout' }, M.detach) -- where `:write` names a buffer, BufWipeout comes before it
+  on({ 'FileType', 'BufFilePost', 'BufWritePost' }, update)
+  on('BufEnter', function(buf)
+    if is_unnamed(buf) then
+      update(buf)
+    end
+  end)
   require('midtoken.suggestion').watch_menus()
   stop_all()
   local chosen = options.get()

@@ -106,7 +106,7 @@ function M.answered()
 end
 
 --- The callback of the autocommand LspProgress. The language server reports the start of the completion server.
-function M.progressed(event)
+function M.progressed(_, event)
   is_starting = event.data.params.value.kind ~= 'end'
   M.changed()
 end

@@ -42,12 +42,18 @@ local function find_place()
   return { row = row - 1, col = col, line = vim.api.nvim_get_current_line(), tick = vim.b.changedtick }
 end
 
+local function is_inserting()
+  return vim.startswith(vim.api.nvim_get_mode().mode, 'i')
+end
+
 --- No suggestion competes with a completion menu: while one is open, its keys are its own.
 local function can_show(buf)
   return buffers[buf] ~= nil
     and buf == vim.api.nvim_get_current_buf()
-    and vim.startswith(vim.api.nvim_get_mode().mode, 'i')
+    and is_inserting()
+    and vim.fn.getcurpos()[4] == 0 -- a cursor behind the end of the line, as 'virtualedit' allows, would add blanks
     and vim.bo[buf].modifiable
+    and not vim.o.paste -- which switches the keys off
     and not menu.is_open()
     and switch.is_on(buf)
     and buffers[buf].dismissed_tick ~= vim.b.changedtick
@@ -88,18 +94,21 @@ local function to_offer(item, place)
   }
 end
 
+---@return midtoken.Offer[] # those that fit the text at the cursor
+local function find_fitting(buf)
+  local place = find_place()
+  return vim.tbl_filter(function(offer)
+    return find_rest(offer, place) ~= nil
+  end, buffers[buf].offers)
+end
+
 --- Finds the suggestion that is shown at the cursor.
 ---@param buf integer
 ---@return midtoken.Offer?, string? # and what is left of its text; nil if none is shown
 function M.find(buf)
-  if can_show(buf) then
-    local place = find_place()
-    for _, offer in ipairs(buffers[buf].offers) do
-      local rest = find_rest(offer, place)
-      if rest then
-        return offer, rest
-      end
-    end
+  local offer = can_show(buf) and find_fitting(buf)[1]
+  if offer then
+    return offer, find_rest(offer, find_place())
   end
 end
 
@@ -118,11 +127,10 @@ end
 ---@param place midtoken.Place
 ---@param items lsp.InlineCompletionItem[]
 local function take(buf, place, items)
-  local offers = {}
-  for _, item in ipairs(items) do
-    table.insert(offers, to_offer(item, place))
-  end
-  buffers[buf].offers = offers
+  local offers = vim.iter(items):map(function(item)
+    return to_offer(item, place)
+  end)
+  buffers[buf].offers = offers:totable()
   require('midtoken.status').answered()
   M.draw(buf)
 end
@@ -183,14 +191,6 @@ function M.offer_rest(buf, text, replaced)
     },
   }
   M.draw(buf)
-end
-
----@return midtoken.Offer[] # those that fit the text at the cursor
-local function find_fitting(buf)
-  local place = find_place()
-  return vim.tbl_filter(function(offer)
-    return find_rest(offer, place) ~= nil
-  end, buffers[buf].offers)
 end
 
 --- Moves through the suggestions that fit.
@@ -268,13 +268,11 @@ local function forget_on_changes_elsewhere(buf)
   vim.api.nvim_buf_attach(buf, false, {
     on_lines = function(_, _, _, first, last, new_last)
       client.changed(buf)
-      local function is_elsewhere(place)
-        return first ~= place.row or last ~= first + 1 or new_last ~= first + 1
-      end
-      if state.asked and is_elsewhere(state.asked) then
+      local row = last == first + 1 and new_last == last and first -- of the only line that changes, if it is only one
+      if state.asked and state.asked.row ~= row then
         state.asked = nil
       end
-      if state.offers[1] and is_elsewhere(state.offers[1]) then
+      if state.offers[1] and state.offers[1].row ~= row then
         state.offers = {}
       end
     end,
@@ -312,9 +310,13 @@ function M.watch(buf)
   on({ 'CursorMovedI', 'TextChangedI', 'TextChangedP' }, function()
     follow(buf)
   end)
-  on({ 'InsertEnter', 'WinEnter', 'BufEnter' }, follow_soon) -- a click leads to another window in insert mode, too
-  on({ 'InsertLeave', 'WinLeave', 'BufLeave' }, function()
-    M.forget(buf)
+  on({ 'WinEnter', 'BufEnter' }, follow_soon) -- a click leads to another window in insert mode, too
+  on({ 'ModeChanged', 'WinLeave', 'BufLeave' }, function(event) -- of <C-c>, InsertLeave does not tell
+    if event.event == 'ModeChanged' and is_inserting() then
+      follow_soon()
+    else
+      M.forget(buf)
+    end
   end)
   on({ 'BufEnter', 'CursorMoved' }, function() -- in insert mode, a suggestion is requested where the cursor is
     client.tell_cursor(buf)
