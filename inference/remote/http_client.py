@@ -17,6 +17,7 @@ import aiohttp
 
 from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError, quote
 from inference.platforms import timeout
+from inference.remote.choice import Written
 
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
 SILENT_S = 50.0  # less than a client waits for a chunk (`inference.serving.client`), so that the person is told why
@@ -216,6 +217,11 @@ def read_log_prob(value: Any) -> float:
     if not value <= _ROUNDING:
         raise ValueError("a probability is at most 1")
     return max(float(value), _LEAST)
+
+
+def read_written(token_id: object, log_prob: float | None) -> Written:
+    """A token that was written, in parsed JSON, where NaN is null. Raises ValueError or TypeError."""
+    return Written(read_token_id(token_id), math.nan if log_prob is None else float(log_prob))
 
 
 async def ask_all(work: Iterable[Awaitable[T]]) -> list[T]:

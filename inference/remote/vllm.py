@@ -6,6 +6,8 @@ requests beside (vllm#51789).
 
 from typing import Any  # parsed JSON
 
+from inference.remote.choice import Written
+from inference.remote.http_client import read_written
 from inference.remote.measured_server import MeasuredServer, Question, Step
 
 _ID = "token_id:"  # before a token's number
@@ -28,10 +30,12 @@ class VllmServer(MeasuredServer):
         return [self._parse_choice(choice) for choice in event["choices"]]
 
     def _parse_choice(self, choice: dict[str, Any]) -> Step:
-        scores = choice["logprobs"] or {"tokens": (), "top_logprobs": [{}]}
-        token_ids = [*map(int, choice.get("token_ids") or map(_read_id, scores["tokens"]))]
-        log_probs = {_read_id(token): float(value) for token, value in scores["top_logprobs"][0].items()}
-        return Step(choice["index"], token_ids, log_probs, choice["finish_reason"], choice.get("prompt_token_ids"))
+        scores = choice["logprobs"] or {"tokens": (), "token_logprobs": (), "top_logprobs": ()}
+        written = [*map(read_written, map(_read_id, scores["tokens"]), scores["token_logprobs"])]
+        written = written or [Written(int(token_id), None) for token_id in choice.get("token_ids") or ()]
+        top: dict[str, float] = next(iter(scores["top_logprobs"]), {})
+        log_probs = {_read_id(token): float(value) for token, value in top.items()}
+        return Step(choice["index"], written, log_probs, choice["finish_reason"], choice.get("prompt_token_ids"))
 
 
 def _read_id(token: str) -> int:
