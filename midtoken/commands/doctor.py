@@ -169,7 +169,7 @@ async def _check_completion(connection: Connection, is_default: bool) -> Check:
     if is_default and text != _REST:
         advice = f"The default model should say `{_REST}`; install midtoken again, and report it if that does not help."
         return note(what, advice)
-    if not any(chunk.text_ends for chunk in chunks):
+    if not all(chunk.text_ends for chunk in chunks if chunk.text):
         return note(what, "Its engine tells no probabilities, so all text is shown, whatever the setting `confidence`.")
     return good(what)
 
