@@ -40,7 +40,8 @@ from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import Choice, SampleRequest
 from inference.model.loader import load_model
 from inference.model.numpy_sampler import find_row
-from inference.protocol.completion import CompletionRequest, Extent, Priority
+from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
+from inference.remote.choice import Written
 from inference.remote.discovery import find_server
 from inference.remote.engine import RemoteEngine, load_remote_engine
 from inference.remote.http_client import HttpClient
@@ -155,12 +156,14 @@ class RecordingServer:
         result: tuple[int, float] = await self._server.answer(*asked)
         return result
 
-    async def generate(self, request: CompletionRequest, row: tuple[int, ...]) -> AsyncGenerator[int, None]:
+    async def generate(
+        self, request: CompletionRequest, row: tuple[int, ...]
+    ) -> AsyncGenerator[Written | FinishReason, None]:
         self.written = [*row]
-        async with aclosing(self._server.generate(request, row)) as token_ids:
-            async for token_id in token_ids:
-                self.written.append(token_id)
-                yield token_id
+        async with aclosing(self._server.generate(request, row)) as steps:
+            async for step in steps:
+                self.written += [step.token_id] if isinstance(step, Written) else []
+                yield step
 
 
 @contextmanager

@@ -6,7 +6,7 @@ as long as it likes: what stands in them depends only on the tokens before them.
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -148,7 +148,7 @@ class Choice:
     token_id: int
     # log P(path and token | the bytes that they spell): at least so much, where a row that was not needed is missing.
     # None: the model does not tell it.
-    log_prob: float | None = None
+    log_prob: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from inference.errors import ModelError
 from inference.protocol.completion import CompletionRequest, FinishReason
-from inference.remote.choice import Scores
+from inference.remote.choice import Scores, Written
 from inference.remote.http_client import HttpClient
 from inference.remote.llama_server import LlamaServer
 from inference.remote.measured_server import find_model
@@ -19,6 +19,7 @@ class RemoteServer(Protocol):
     name: str
     max_tokens: int  # of its window; known once it was identified
     tells_rows: bool  # whether it tells whole rows, and samples
+    tells_written: bool  # whether it tells how likely each token is that it writes; found out by `Replica`
 
     async def identify(self) -> object:
         """What is another thing when it was started again with another model. Raises ModelError if it will not do."""
@@ -39,7 +40,9 @@ class RemoteServer(Protocol):
     async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
         """Has the server read a row, which it remembers."""
 
-    def generate(self, request: CompletionRequest, row: tuple[int, ...]) -> AsyncGenerator[int | FinishReason, None]:
+    def generate(
+        self, request: CompletionRequest, row: tuple[int, ...]
+    ) -> AsyncGenerator[Written | FinishReason, None]:
         """The tokens that follow, one after the other; then, why none follows."""
 
 

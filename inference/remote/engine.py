@@ -40,7 +40,7 @@ from inference.model.folder_file import read_folder_file
 from inference.model.language_model import Choice, SampleRequest, Sampling
 from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing
-from inference.remote.choice import KnownScores
+from inference.remote.choice import KnownScores, Written
 from inference.remote.discovery import Find, RemoteServer, find_server
 from inference.remote.http_client import HttpClient, ask_all
 from inference.remote.replicas import Replica, Replicas
@@ -93,6 +93,7 @@ class RemoteEngine:
         self._parts = EngineParts(model, prompts, named or DEFAULT_CONTEXT_TOKENS, time.monotonic)
         self._max_jobs = config.max_waiting + config.max_sequences
         self._jobs: dict[Job, FinishReason | None] = {}  # why one has to end; used in the loop only
+        self._has_warned = False  # of probabilities that are none
         self._is_closed, self._closing = False, threading.Lock()  # nothing begins after all was cancelled
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
@@ -181,16 +182,16 @@ class RemoteEngine:
             job.end(FinishReason.READ, time.monotonic())
             return
         choices = await self._choose(job, server)
-        candidates = [self._begin(job, index, choice) for index, choice in enumerate(choices)]
+        candidates = [self._begin(job, index, choice, server) for index, choice in enumerate(choices)]
         job.candidates = cast("list[Any]", candidates)
         job.send_ready(time.monotonic())
         for candidate in candidates:
             if not candidate.answer.finish_reason:
                 await self._write_on(job, candidate, server)
 
-    def _begin(self, job: Job, index: int, choice: Choice) -> "_Candidate":
+    def _begin(self, job: Job, index: int, choice: Choice, server: RemoteServer) -> "_Candidate":
         tree, limits = job.prompt.tree, build_limits(job.request, job.prompt.reads_suffix)
-        candidate = _Candidate(Answer(limits, len(job.prompt.healed)), index)
+        candidate = _Candidate(Answer(limits, len(job.prompt.healed)), index, is_told=server.tells_written)
         path = tuple(tree.branch_ids[branch] for branch in tree.find_path(choice.crossing.node))
         candidate.take(self._parts.vocabulary, path, choice)
         return candidate
@@ -249,7 +250,14 @@ class RemoteEngine:
                     candidate.add(self._parts.vocabulary, step)
                 job.send_ready(time.monotonic())
                 if candidate.answer.finish_reason:
-                    return
+                    return self._look_at(candidate.answer, server)
+
+    def _look_at(self, answer: Answer, server: RemoteServer) -> None:
+        """Logs once if a text was ended by a number that is no log probability."""
+        is_likely = answer.log_prob >= answer.limits.min_log_prob
+        if answer.finish_reason is FinishReason.UNLIKELY and is_likely and not self._has_warned:
+            self._has_warned = True
+            _log.warning("%s has told NaN, or more than 1, as a probability; the text ends before it", server.name)
 
 
 class _ToldRow(NumpyRow):
@@ -316,18 +324,21 @@ class _Candidate:
     answer: Answer
     index: int = 0
     token_ids: list[int] = field(default_factory=list)
+    is_told: bool = True  # whether the probabilities of all tokens were told so far
 
     def take(self, vocabulary: Vocabulary, path: tuple[int, ...], choice: Choice) -> None:
         """Adds the tokens of the first choice."""
         self.token_ids += path
         self.answer.skip_healed(sum(len(vocabulary.token_bytes[token_id]) for token_id in path))
-        self.add(vocabulary, choice.token_id)
+        self.add(vocabulary, Written(choice.token_id, choice.log_prob))
 
-    def add(self, vocabulary: Vocabulary, token_id: int) -> None:
+    def add(self, vocabulary: Vocabulary, written: Written) -> None:
+        token_id = written.token_id
         if not vocabulary.has(token_id):
             raise ServerError(f"the engine has chosen the token {quote(str(token_id))}, which its model does not have")
         self.token_ids.append(token_id)
         if token_id in vocabulary.special_ids:
             self.answer.finish(FinishReason.END)
         else:
-            self.answer.add(vocabulary.token_bytes[token_id])
+            self.is_told = self.is_told and written.log_prob is not None
+            self.answer.add(vocabulary.token_bytes[token_id], log_prob=written.log_prob if self.is_told else None)

@@ -9,8 +9,8 @@ from typing import Any  # parsed JSON
 
 from inference.errors import ModelError, ServerError
 from inference.protocol.completion import CompletionRequest, FinishReason
-from inference.remote.choice import Scores
-from inference.remote.http_client import HttpClient, is_count, read_log_prob, read_whole, reading
+from inference.remote.choice import Scores, Written
+from inference.remote.http_client import HttpClient, is_count, read_log_prob, read_whole, read_written, reading
 
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
 _ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "stop_type", "timings/prompt_n"]}
@@ -25,6 +25,7 @@ class LlamaServer:
     """See `RemoteServer`."""
 
     tells_rows: bool = True
+    tells_written: bool = False
 
     def __init__(self, http: HttpClient) -> None:
         http.name = self.name = f"llama.cpp's server at {http.url}"
@@ -83,16 +84,17 @@ class LlamaServer:
 
     async def generate(
         self, request: CompletionRequest, row: tuple[int, ...]
-    ) -> AsyncGenerator[int | FinishReason, None]:
+    ) -> AsyncGenerator[Written | FinishReason, None]:
         sampling: dict[str, Any] = _GREEDY
         if request.temperature > 0:
             sampling = {"samplers": ["temperature", "top_p"], "temperature": request.temperature, "dynatemp_range": 0.0}
             sampling |= {"top_p": request.top_p, "seed": -1 if request.seed is None else request.seed % 2**31}
-        body = {"prompt": list(row), "n_predict": request.max_tokens, "return_tokens": True, **sampling}
+        body = {"prompt": list(row), "n_predict": request.max_tokens, "return_tokens": True, "n_probs": 1, **sampling}
         async with self._stream(request, body) as events:
             async for event in events:
+                told = {read_whole(place["id"]): place for place in event.get("completion_probabilities", ())}
                 for token_id in event.get("tokens", ()):
-                    yield read_whole(token_id)
+                    yield _read_written(token_id, told.get(token_id))
                 if event.get("stop"):
                     yield FinishReason.LENGTH if event.get("stop_type") == "limit" else FinishReason.END
                     return
@@ -118,3 +120,10 @@ class LlamaServer:
             with reading(self.name):
                 async with aclosing(self._http.stream("completion", body, num_tokens, _ONCE, max_bytes)) as events:
                     yield events
+
+
+def _read_written(token_id: object, place: Mapping[str, Any] | None) -> Written:
+    """A token of an event. One that a draft model has guessed is told to be certain, and has none beside it."""
+    if not place or not place.get("top_logprobs"):
+        return Written(read_whole(token_id), None)
+    return read_written(token_id, place["logprob"])

@@ -15,7 +15,7 @@ from typing import Any, ClassVar  # parsed JSON
 
 from inference.errors import EngineUnreachableError, InvalidRequestError, ModelError, ServerError
 from inference.protocol.completion import CompletionRequest, FinishReason
-from inference.remote.choice import GAP, Scores
+from inference.remote.choice import GAP, Scores, Written
 from inference.remote.http_client import HttpClient, ask_all, is_count, reading
 
 # Each field is sent, since a server takes what is absent from the model's files or from its own settings.
@@ -59,7 +59,7 @@ class Step:
     """Some tokens that follow a row."""
 
     row: int
-    token_ids: Sequence[int]
+    written: Sequence[Written]
     log_probs: Mapping[int, float]  # of tokens in the first one's place, by their ids
     end: str | None  # why nothing follows
     echo: Sequence[int] | None  # the row as the server has understood it
@@ -71,6 +71,7 @@ class MeasuredServer(ABC):
 
     kind: ClassVar[str]
     tells_rows: bool = False
+    tells_written: bool = False
     measured_s: float = 600.0  # what it lets through may have changed since, and nothing tells when it was started
 
     def __init__(self, http: HttpClient) -> None:
@@ -111,7 +112,8 @@ class MeasuredServer(ABC):
         if told.keys() != set(range(len(rows))):
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
         for step in told.values():
-            if step.log_probs.get(step.token_ids[0], -math.inf) < max(step.log_probs.values(), default=math.inf) - GAP:
+            first = step.log_probs.get(step.written[0].token_id, -math.inf)
+            if first < max(step.log_probs.values(), default=math.inf) - GAP:
                 raise ServerError(f"{self.name} chooses another token than the likeliest: it samples in its own way")
         return Scores([told[index].log_probs for index in range(len(rows))])
 
@@ -130,20 +132,20 @@ class MeasuredServer(ABC):
 
     async def generate(
         self, request: CompletionRequest, row: tuple[int, ...]
-    ) -> AsyncGenerator[int | FinishReason, None]:
+    ) -> AsyncGenerator[Written | FinishReason, None]:
         num_told = 0
-        async with aclosing(self._ask(request, Question([row], request.max_tokens))) as steps:
+        async with aclosing(self._ask(request, Question([row], request.max_tokens, 1))) as steps:
             async for step in steps:
-                for token_id in step.token_ids[num_told if step.is_whole else 0 :]:
+                for written in step.written[num_told if step.is_whole else 0 :]:
                     num_told += 1
-                    yield token_id
+                    yield written
                 if (end := str(step.end)) in _ENDS:
                     yield _ENDS[end]
                     return
         raise ServerError(f"{self.name} has ended its answer without a reason")
 
     async def _gather(self, request: CompletionRequest, question: Question) -> list[Step]:
-        steps = [step async for step in self._ask(request, question) if step.token_ids]
+        steps = [step async for step in self._ask(request, question) if step.written]
         for step in steps:
             told = step.log_probs.values()
             if max(told, default=0) > GAP or sum(map(math.exp, told)) > 1 + GAP:

@@ -144,8 +144,10 @@ class Replica:
         written = [step async for step in server.generate(request, row) if not isinstance(step, FinishReason)]
         if forced[0] != second or abs(forced[1] - told[second]) > GAP:
             raise ModelError(f"{server.name} tells other log probabilities for a token alone than beside others")
-        if [told.get(each, -math.inf) >= told[best] - GAP for each in written] != [True]:
+        if [told.get(each.token_id, -math.inf) >= told[best] - GAP for each in written] != [True]:
             raise ModelError(f"{server.name} does not write one token, the most likely one, if it is asked for that")
+        (token,) = written
+        server.tells_written = token.log_prob is not None and abs(token.log_prob - told[token.token_id]) <= GAP
 
     def avoid(self, error: MidtokenError) -> None:
         """Has others asked before it for a while, because of the error, and measures it again before it is used."""

@@ -3,9 +3,11 @@
 A bias would change what it tells, so none is sent. Nobody has run it with a real server.
 """
 
+from collections.abc import Sequence
 from typing import Any  # parsed JSON
 
-from inference.remote.http_client import read_number, read_whole
+from inference.remote.choice import Written
+from inference.remote.http_client import read_number, read_whole, read_written
 from inference.remote.measured_server import MeasuredServer, Question, Step
 
 
@@ -32,4 +34,17 @@ class SglangServer(MeasuredServer):
         log_probs = {read_whole(token_id): read_number(value) for value, token_id, _ in places[0] or ()}
         end, is_whole = meta["finish_reason"], len(token_ids) == read_whole(meta["completion_tokens"])
         echo = event.get("prompt_token_ids")
-        return [Step(read_whole(event.get("index", 0)), token_ids, log_probs, end and end["type"], echo, is_whole)]
+        row, written = (
+            read_whole(event.get("index", 0)),
+            _read_written(token_ids, meta.get("output_token_logprobs") or ()),
+        )
+        return [Step(row, written, log_probs, end and end["type"], echo, is_whole)]
+
+
+def _read_written(token_ids: list[int], places: Sequence[tuple[object, object, object]]) -> list[Written]:
+    """The tokens of an event. Of tokens and places, each may be all so far, or those that are new."""
+    told = [read_written(token_id, value) for value, token_id, _ in places][-len(token_ids) or len(places) :]
+    written = [*(Written(each, None) for each in token_ids[: len(token_ids) - len(told)]), *told]
+    if [each.token_id for each in written] != token_ids:
+        raise ValueError("the log probabilities are those of other tokens")
+    return written

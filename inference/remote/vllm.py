@@ -6,7 +6,8 @@ requests beside (vllm#51789).
 
 from typing import Any  # parsed JSON
 
-from inference.remote.http_client import read_number, read_whole
+from inference.remote.choice import Written
+from inference.remote.http_client import read_number, read_whole, read_written
 from inference.remote.measured_server import MeasuredServer, Question, Step
 
 _ID = "token_id:"  # before a token's number
@@ -29,11 +30,13 @@ class VllmServer(MeasuredServer):
         return [self._parse_choice(choice) for choice in event["choices"]]
 
     def _parse_choice(self, choice: dict[str, Any]) -> Step:
-        scores = choice["logprobs"] or {"tokens": (), "top_logprobs": [{}]}
-        token_ids = [*map(read_whole, choice.get("token_ids") or map(_read_id, scores["tokens"]))]
-        log_probs = {_read_id(token): read_number(value) for token, value in scores["top_logprobs"][0].items()}
+        scores = choice["logprobs"] or {"tokens": (), "token_logprobs": (), "top_logprobs": ()}
+        written = [*map(read_written, map(_read_id, scores["tokens"]), scores["token_logprobs"])]
+        written = written or [Written(read_whole(token_id), None) for token_id in choice.get("token_ids") or ()]
+        top: dict[str, object] = next(iter(scores["top_logprobs"]), {})
+        log_probs = {_read_id(token): read_number(value) for token, value in top.items()}
         row, echo = read_whole(choice["index"]), choice.get("prompt_token_ids")
-        return Step(row, token_ids, log_probs, choice["finish_reason"], echo)
+        return Step(row, written, log_probs, choice["finish_reason"], echo)
 
 
 def _read_id(token: str) -> int:

@@ -162,12 +162,15 @@ async def _describe_server(connection: Connection, took_s: float) -> str:
 async def _check_completion(connection: Connection, is_default: bool) -> Check:
     request = Guard().clear(CompletionRequest(_PREFIX, max_tokens=8, extent=Extent.SINGLE_LINE))
     started_at = time.perf_counter()
-    text = "".join([chunk.text async for chunk in connection.stream(request)])
+    chunks = [chunk async for chunk in connection.stream(request)]
+    text = "".join(chunk.text for chunk in chunks)
     took_ms = 1e3 * (time.perf_counter() - started_at)
     what = f"a completion in the middle of a token: `return Nod` goes on with `{text}` after {took_ms:.0f} ms"
     if is_default and text != _REST:
         advice = f"The default model should say `{_REST}`; install midtoken again, and report it if that does not help."
         return note(what, advice)
+    if not all(chunk.text_ends for chunk in chunks if chunk.text):
+        return note(what, "Its engine tells no probabilities, so all text is shown, whatever the setting `confidence`.")
     return good(what)
 
 

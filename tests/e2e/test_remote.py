@@ -14,13 +14,15 @@ from benchmarks.baselines.servers import LLAMA_SERVER, run_llama_server
 from benchmarks.corpora.cuts import draw_cuts
 from benchmarks.remote import compare_remote
 from inference.config import EngineConfig
-from inference.protocol.completion import CompletionRequest
+from inference.engine.assembly import build_engine
+from inference.model.loader import load_model
+from inference.protocol.completion import CompletionRequest, Extent
 from inference.remote.engine import load_remote_engine
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 from tests.support.front_clients import EDITORS, ask_as_editors
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
-from tests.support.sinks import complete
+from tests.support.sinks import CollectingSink, complete
 
 _NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 
@@ -40,6 +42,30 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) -> None:
     cuts = draw_cuts(iter_held_out(), 20, 20, seed=0)
     assert compare_remote(url, find_default_model(), cuts).wrong == []
+
+
+def test_probabilities_are_those_of_our_own_engine_with_the_same_weights(url: str) -> None:
+    """Those of the first choices are estimates, of the later tokens exact."""
+    config = EngineConfig(find_default_model(), dtype="float32", drafts=False)
+    cuts, errors = draw_cuts(iter_held_out(), 15, 15, seed=0), list[list[float]]()
+    with (
+        closing(build_engine(config, load_model(config))) as own,
+        closing(load_remote_engine(replace(config, engine_url=url))) as remote,
+    ):
+        for cut in cuts:
+            request = CompletionRequest(cut.find_context(400), max_tokens=8, extent=Extent.UNLIMITED)
+            ours, theirs = ([*_iter_log_probs(complete(engine, request))] for engine in (own, remote))
+            errors.append([abs(a - b) for a, b in zip(ours, theirs, strict=False)])  # a tie may end one earlier
+    assert sum(each[0] for each in errors) / len(errors) < 0.05
+    assert max(error for each in errors for error in each[1:]) < 0.05
+
+
+def _iter_log_probs(sink: CollectingSink) -> Iterator[float]:
+    """Of each token alone."""
+    before = 0.0
+    for log_prob in (each for chunk in sink.chunks for each in chunk.log_probs):
+        yield log_prob - before
+        before = log_prob
 
 
 def test_whole_rows_of_the_real_vocabulary_arrive(url: str) -> None:

@@ -58,6 +58,7 @@ class FakeLlamaServer:
     stops_after: int | None = None  # tokens, for a limit of its own
     falls_silent_after: int | None = None  # tokens, after which it answers nothing any more
     spoils: dict[str, Any] = field(default_factory=dict)  # of its events
+    misleads: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the n-th token that it writes, what it tells
     changes: dict[str, Any] = field(default_factory=dict)  # of what it tells of itself and of a text
 
     def reset(self) -> None:
@@ -145,7 +146,9 @@ class FakeLlamaServer:
                 ]
                 log_prob = log_probs[chosen] if self.is_raw else 0.0
                 place = {"id": chosen, "logprob": float(log_prob), "top_logprobs": top}
-                event["completion_probabilities"] = [place]
+                event["completion_probabilities"] = (
+                    [place | self.misleads.get(number, {})] if event["tokens"] else [place]
+                )
             await response.write(f"data: {json.dumps(event | self.spoils)}\n\n".encode())
             row.append(chosen)
         end = {"stop": True, "stop_type": "limit", "timings/prompt_n": max(num_new, 1)}

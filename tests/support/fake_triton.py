@@ -50,9 +50,13 @@ def say(*responses: Mapping[str, Array] | str, heartbeat_ms: float | None = 0.0,
     return answer
 
 
-def build_last_chunk(text: str) -> dict[str, Array]:
+def build_last_chunk(text: str, is_told: bool = True) -> dict[str, Array]:
     """Returns the only chunk of a completion, as arrays."""
-    return chunk_to_arrays(CompletionChunk(text, finish_reason=FinishReason.LENGTH, stats=CompletionStats()))
+    ends = (len(text),) * is_told
+    chunk = CompletionChunk(
+        text, text_ends=ends, log_probs=(-0.1,) * is_told, finish_reason=FinishReason.LENGTH, stats=CompletionStats()
+    )
+    return chunk_to_arrays(chunk)
 
 
 @asynccontextmanager

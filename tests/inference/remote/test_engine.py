@@ -22,7 +22,7 @@ from inference.errors import (
     ServerError,
 )
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
-from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
+from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing, Priority
 from inference.remote.engine import RemoteEngine, load_remote_engine
 from inference.remote.http_client import HttpClient
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
@@ -31,8 +31,7 @@ from tests.support.servers import wait_until
 from tests.support.sinks import CollectingSink, complete, submit
 
 _FOLDER = Path("models/default").absolute()
-
-
+_LOGGER = "inference.remote.engine"
 _PAUSE_S = 1.05  # in which a server may have been started again
 
 
@@ -211,6 +210,53 @@ def test_texts_are_sampled_and_a_seed_repeats_one(engine: RemoteEngine) -> None:
     assert (len({*texts}), texts[2] == texts[3]) == (3, True)
     assert ask(temperature=1.5, max_tokens=1)  # a draw from all tokens of the row
     assert ask(temperature=1.0, top_p=1e-6, max_tokens=1) == ask(max_tokens=1)
+
+
+def _ask_for(engine: RemoteEngine, **changes: Any) -> tuple[CollectingSink, list[float]]:
+    """A text of eight tokens, with its log probabilities."""
+    asked = CompletionRequest("x = self._no", **{"max_tokens": 8, "extent": Extent.UNLIMITED, **changes})
+    sink = complete(engine, asked)
+    return sink, [log_prob for chunk in sink.chunks for log_prob in chunk.log_probs]
+
+
+def test_the_text_ends_where_it_becomes_unlikely_and_the_server_stops(
+    engine: RemoteEngine, server: FakeLlamaServer
+) -> None:
+    server.delay_s = 0.02
+    _, log_probs = _ask_for(engine)
+    num_closed = server.num_closed
+    sink, told = _ask_for(engine, max_tokens=200, min_probability=math.exp(log_probs[2]) * 1.01)
+    assert (sink.finish_reason, told) == (FinishReason.UNLIKELY, log_probs[:3])
+    wait_until(lambda: server.num_closed > num_closed)
+
+
+@pytest.mark.parametrize("wrong", [None, 0.5], ids=str)  # NaN, as JSON has it, and above 1
+def test_text_ends_before_what_is_no_probability_and_the_log_says_so_once(
+    wrong: float | None, server: FakeLlamaServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(_load(server)) as engine:
+        whole, log_probs = _ask_for(engine)
+        server.misleads = {2: {"logprob": wrong}}
+        for _ in range(2):
+            sink, told = _ask_for(engine)
+            assert (sink.finish_reason, told) == (FinishReason.UNLIKELY, log_probs[:3])
+            assert whole.text.startswith(sink.text)
+    assert [each.message.partition(" has told")[0] for each in caplog.records if each.name == _LOGGER] == [
+        engine.runs_as
+    ]
+
+
+def test_a_server_that_tells_no_probabilities_of_what_it_writes_writes_the_same_text(server: FakeLlamaServer) -> None:
+    with closing(_load(server)) as engine:
+        whole, log_probs = _ask_for(engine)
+        assert len(log_probs) == 8
+        server.misleads = {3: {"logprob": 0.0, "top_logprobs": []}}  # as llama.cpp tells what a draft model has guessed
+        sink, told = _ask_for(engine, min_probability=0.0)
+        assert (sink.text, told) == (whole.text, log_probs[:4])
+    server.misleads = {number: {"top_logprobs": []} for number in range(8)}
+    with closing(_load(server)) as engine:
+        sink, told = _ask_for(engine, min_probability=0.9)
+        assert (sink.text, told) == (whole.text, [])
 
 
 @pytest.mark.usefixtures("server")

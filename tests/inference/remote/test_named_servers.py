@@ -1,8 +1,10 @@
 """The engine in front of vLLM and SGLang: exact choices, and what is refused at the start."""
 
+import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
 
@@ -120,10 +122,16 @@ def test_what_follows_is_what_the_server_writes(
     is_incremental: bool, server: FakeNamedServer, tokenizer: LoadedTokenizer
 ) -> None:
     server.is_incremental, tokens = is_incremental, find_first_tokens(server, tokenizer, "x = ")
+    num_first = len(tokens)
     while len(tokens) < 20:
         tokens.append(int(server.find_log_probs(tokens).argmax()))
     with closing(_load(server)) as engine:
-        written = complete(engine, CompletionRequest("x = ", max_tokens=8, extent=Extent.UNLIMITED))[0]
+        sink = submit(engine, CompletionRequest("x = ", max_tokens=8, extent=Extent.UNLIMITED)).wait()
+    written, told = sink.text, [log_prob for chunk in sink.chunks for log_prob in chunk.log_probs]
+    raw = [float(server.find_log_probs(tokens[:number])[tokens[number]]) for number in range(num_first, num_first + 7)]
+    totals = [*accumulate(raw, initial=told[0])]  # of tokens that end in one character, the first is told
+    assert len(told) > 4
+    assert all(any(math.isclose(each, total, rel_tol=1e-5) for total in totals) for each in told)
     assert len(written) > 10
     assert b"".join(map(tokenizer.trie.spell, tokens)).decode(errors="replace").removeprefix("x = ").startswith(written)
 
@@ -156,7 +164,8 @@ _WAYS: dict[str, Callable[[MeasuredServer], Awaitable[object]]] = {
     ("running", "way", "edit"),
     [
         *((kind, "score", (_INDEX, "[]")) for kind in _KINDS),
-        *((kind, "generate", (_TOKEN, each)) for kind in _KINDS for each in ("7.5", '"7"', "true")),
+        *(("sglang", "generate", (_TOKEN, each)) for each in ("7.5", '"7"', "true")),
+        *(("vllm", "generate", (r"(?<=token_id:)\d+", each)) for each in ("7.5", "true")),
         ("vllm", "generate", (_END, "[]")),
         *(
             (kind, way, (_LOG_PROB, rf"\g<1>{each}"))

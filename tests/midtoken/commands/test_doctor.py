@@ -48,6 +48,12 @@ async def _check(*arguments: str) -> list[Check]:
             "a completion in the middle of a token: `return Nod` goes on with `e` ",
         ),
         (
+            say(build_last_chunk("e", is_told=False)),
+            Mark.NOTE,
+            "idle",
+            "a completion in the middle of a token: `return Nod` goes on with `e` ",
+        ),
+        (
             say("the engine has stopped", heartbeat_ms=70.0),
             Mark.WRONG,
             "busy, its last step was 70 ms ago",
