@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from inference.protocol.completion import CompletionChunk
 
+_BELOW = 1 - 1e-9  # by less than a probability is rounded
+
 
 @dataclass(frozen=True, slots=True)
 class LikelyToken:
@@ -15,6 +17,7 @@ class LikelyToken:
     start: int  # its first character
     text: str
     log_prob: float  # log P(token | the text before it). The first is the choice of a path and a token
+    text_log_prob: float  # of all tokens up to this one
 
 
 @dataclass(slots=True)
@@ -36,8 +39,18 @@ class LikelyText:
         at = bisect_right(self._ends, start)
         before = self._log_probs[at - 1] if at else 0.0
         for end, log_prob in zip(self._ends[at:], self._log_probs[at:], strict=True):
-            yield LikelyToken(start, self.text[start:end], log_prob - before)
+            yield LikelyToken(start, self.text[start:end], log_prob - before, log_prob)
             start, before = end, log_prob
+
+    def find_pieces(self) -> Iterator[tuple[str, float]]:
+        """Yields what each lower confidence adds to the text that is shown, and the highest one with which it is."""
+        start = 0
+        for token in self.read_tokens():
+            probability = math.exp(token.text_log_prob)
+            end = self.find_end(0, probability * _BELOW)
+            if end > start:
+                yield self.text[start:end], probability
+            start = end
 
     def cut_chunk(self, chunk: CompletionChunk, start: int, end: int) -> CompletionChunk:
         """Returns the chunk with the text from `start` to `end` instead, and its probabilities."""
