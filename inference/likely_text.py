@@ -83,7 +83,9 @@ class LikelyText:
         return self._find_boundary(num_typed, self._ends[at - 1] if at else 0)
 
     def _find_boundary(self, num_typed: int, end: int) -> int:
-        """Cuts back to whole words, except for the word that is being typed, and after the first line to whole lines.
+        """Cuts back to whole words, except for the word that is being typed.
+
+        After the first line it cuts back to whole lines, without blank ones at the end.
 
         To complete the word instead was measured: it shows more that is wrong, and saves no more keys.
         """
@@ -94,7 +96,7 @@ class LikelyText:
                 word -= 1
             end = word if word > num_typed else end
         line_end = self.text.rfind("\n", num_typed, end)
-        return end if line_end < 0 else line_end
+        return end if line_end < 0 else max(num_typed, len(self.text[:line_end].rstrip()))
 
 
 def is_word(char: str) -> bool:
