@@ -5,9 +5,11 @@ import asyncio
 import sys
 from typing import TextIO
 
+from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
 from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
+from midtoken.answer import CONFIDENCE, find_style
 from midtoken.connection import open_connection
 from midtoken.input_text import ClearedText, add_text_arguments
 
@@ -39,11 +41,13 @@ def run(options: argparse.Namespace) -> int:
     text = ClearedText(options)
     cursor = text.read_cursor(options.cursor)
     request = text.clear(build_request(options, cursor))
-    last = asyncio.run(_print_stream(options, request, cursor.line_before))
+    last, likely = asyncio.run(_print_stream(options, request, cursor.line_before))
     if last.stats is not None:
+        end = likely.find_end(0, CONFIDENCE)
         statistics = (
             f"{last.stats.num_tokens} tokens, {last.stats.num_forwards} forward passes, {last.healed_bytes} bytes "
-            f"healed, {last.stats.total_ms:.0f} ms, ended by: {last.finish_reason}\n"
+            f"healed, {last.stats.total_ms:.0f} ms, ended by: {last.finish_reason}; "
+            f"an editor shows {end} of {len(likely.text)} characters with confidence {CONFIDENCE}\n"
         )
         print_dim(statistics, sys.stderr)
     return 0
@@ -62,18 +66,33 @@ def build_request(options: argparse.Namespace, cursor: Context) -> CompletionReq
 
 async def _print_stream(
     options: argparse.Namespace, request: Cleared[CompletionRequest], line_before: str
-) -> CompletionChunk:
+) -> tuple[CompletionChunk, LikelyText]:
+    likely = LikelyText()
     async with open_connection(options) as connection:
         print_dim(line_before, sys.stdout)  # not earlier: the notice of waiting clears its line when it ends
         async for chunk in connection.stream(request):
-            print(chunk.text, end="", flush=True)
+            likely.add(chunk)
+            _print_part(chunk, likely)
     print()
-    return chunk
+    return chunk, likely
+
+
+def _print_part(chunk: CompletionChunk, likely: LikelyText) -> None:
+    """Prints a chunk, which has been added to `likely`. In a terminal its tokens fade with their probability."""
+    tokens = [*likely.read_tokens(len(likely.text) - len(chunk.text))] if sys.stdout.isatty() else []
+    for token in tokens:
+        _print_styled(token.text, sys.stdout, find_style(token.text_log_prob))
+    if not tokens:
+        print(chunk.text, end="", flush=True)
 
 
 def print_dim(text: str, stream: TextIO) -> None:
     """Prints the text dimmed, without a line end, if the stream is a terminal."""
     if stream.isatty():
-        from rich.console import Console  # here, because importing it takes as long as a completion
+        _print_styled(text, stream, "dim")
 
-        Console(file=stream).print(text, end="", style="dim", markup=False, highlight=False)
+
+def _print_styled(text: str, stream: TextIO, style: str) -> None:
+    from rich.console import Console  # here, because importing it takes as long as a completion
+
+    Console(file=stream).print(text, end="", style=style, markup=False, highlight=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from inference.likely_text import LikelyText
 from inference.protocol.completion import (
     CompletionRequest,
     ExplainedNode,
@@ -20,7 +22,7 @@ from inference.protocol.completion import (
 )
 from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
-from midtoken.answer import Answer, find_shares, mark_blanks, read_answer
+from midtoken.answer import CONFIDENCE, Answer, find_shares, find_style, mark_blanks, read_answer
 from midtoken.connection import open_connection
 from midtoken.input_text import ClearedText, add_text_arguments
 
@@ -67,6 +69,7 @@ def render(title: str, cursor: Context, answers: dict[Healing, Answer]) -> Group
         _render_tree(explanation),
         Text(),
         _label("chosen", _tokens(explanation.chosen_tokens)),
+        _label("likely", _render_likely(exact.likely)),
         Text(),
         _render_strategies(answers),
     )
@@ -95,6 +98,17 @@ def _tokens(tokens: tuple[str, ...]) -> Text:
     for index, token in enumerate(tokens):
         text.append(mark_blanks(token), style=_TOKEN_STYLES[index % 2])
     return text
+
+
+def _render_likely(likely: LikelyText) -> Text:
+    """Returns each token with the probability of the text up to its end, and where the text of an editor ends."""
+    text = Text()
+    for token in likely.read_tokens():
+        text.append(mark_blanks(token.text), style=f"green {find_style(token.text_log_prob)}")
+        text.append(f" {100 * math.exp(token.text_log_prob):.0f} %  ", style="dim")
+    shown = mark_blanks(likely.text[: likely.find_end(0, CONFIDENCE)]) or "(nothing)"
+    note = f"shown with confidence {CONFIDENCE}: {shown}" if text else "the server tells no probabilities"
+    return text.append(note, style="dim")
 
 
 def _render_tree(explanation: Explanation) -> Tree:

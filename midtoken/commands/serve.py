@@ -8,7 +8,7 @@ import asyncio
 import faulthandler
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--openai-tls", type=Path, metavar="FILE", help="over TLS, with a private key and certificates in this PEM file"
+    )
+    parser.add_argument(
+        "--confidence",
+        type=_read_share,
+        metavar="X",
+        help="their text ends where it is less likely than this, from 0 to 1 (default: 0, all of it is sent)",
     )
     parser.add_argument("--no-ports", action="store_true", help="open none of these; your own editors need none")
     parser.add_argument(
@@ -106,8 +112,8 @@ def _open_door(options: argparse.Namespace) -> Door | None:
     if options.openai is not None:
         require_packages("playground", "--openai needs")
         return Door.open(options, os.environ)
-    if options.openai_key or options.openai_tls:
-        raise UsageError("--openai-key and --openai-tls are about the port of --openai")
+    if options.openai_key or options.openai_tls or options.confidence is not None:
+        raise UsageError("--openai-key, --openai-tls and --confidence are about the port of --openai")
     return None
 
 
@@ -117,8 +123,16 @@ async def _open_front(stack: AsyncExitStack, door: Door, url: str, options: argp
     connection = Connection(ServerAddress(url, None), None)
     stack.push_async_callback(connection.close)
     model = Path(options.model or "default").name
-    await stack.enter_async_context(open_front(door, connection, model, may_be_remote(options)))
+    front = open_front(door, connection, model, may_be_remote(options), options.confidence or 0.0)
+    await stack.enter_async_context(front)
     _say(f"Editors with /v1/completions or /infill find it at {door.url}")
+
+
+def _read_share(text: str) -> float:
+    with suppress(ValueError):
+        if 0 <= float(text) <= 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, not {text!r}")
 
 
 def _find_ports(options: argparse.Namespace, obstacle: str | None) -> list[int]:

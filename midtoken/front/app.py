@@ -7,6 +7,7 @@ import logging
 import math
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from inference.errors import (
     OverloadedError,
     ServerUnreachableError,
 )
+from inference.likely_text import LikelyText, LikelyToken
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
@@ -30,6 +32,7 @@ from lsp_server.errors import NotSentError, to_midtoken_error
 from lsp_server.privacy.guard import Cleared, Guard
 from midtoken.front.asked import Asked, Fields, read_completion, read_infill
 from midtoken.front.door import Door
+from midtoken.front.likely import show_likely
 
 DONE = "[DONE]"
 _log = logging.getLogger(__name__)
@@ -39,13 +42,13 @@ _log = logging.getLogger(__name__)
 class Texts:
     """What has arrived of a completion: the text of each candidate, why it ended, and the statistics."""
 
-    texts: dict[int, str] = field(default_factory=dict)
+    texts: defaultdict[int, LikelyText] = field(default_factory=lambda: defaultdict(LikelyText))
     reasons: dict[int, FinishReason] = field(default_factory=dict)
     stats: CompletionStats | None = None  # None: it was ended here
 
     def add(self, chunk: CompletionChunk) -> None:
         """Adds a chunk."""
-        self.texts[chunk.candidate] = self.texts.get(chunk.candidate, "") + chunk.text
+        self.texts[chunk.candidate].add(chunk)
         if chunk.finish_reason is not None:
             self.reasons[chunk.candidate] = chunk.finish_reason
         self.stats = chunk.stats
@@ -61,24 +64,31 @@ class CompletionForm:
 
     def __init__(self, asked: Asked, model: str) -> None:
         """`model`: its name."""
-        self._wants_usage = asked.wants_usage
+        self._asked = asked
         self._head = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time())}
         self._head["model"] = model
 
     def write_whole(self, texts: Texts) -> object:
         """Returns the answer that is not streamed."""
-        choices = [_write_choice(each, text, texts.reasons.get(each)) for each, text in sorted(texts.texts.items())]
+        choices = [self._write_choice(each, texts, texts.reasons.get(each)) for each in sorted(texts.texts)]
         return {**self._head, "choices": choices, "usage": _write_usage(texts.stats)}
 
-    def write_event(self, chunk: CompletionChunk) -> object:
-        """Returns the event of a stream for a chunk."""
-        return {**self._head, "choices": [_write_choice(chunk.candidate, chunk.text, chunk.finish_reason)]}
+    def write_event(self, chunk: CompletionChunk, texts: Texts) -> object:
+        """Returns the event of a stream for a chunk, which `texts` has too."""
+        start = len(texts.texts[chunk.candidate].text) - len(chunk.text)
+        return {**self._head, "choices": [self._write_choice(chunk.candidate, texts, chunk.finish_reason, start)]}
 
     def write_end(self, texts: Texts) -> Iterator[object]:
         """Yields the last events of a stream."""
-        if self._wants_usage:
+        if self._asked.wants_usage:
             yield {**self._head, "choices": [], "usage": _write_usage(texts.stats)}
         yield DONE
+
+    def _write_choice(self, candidate: int, texts: Texts, reason: FinishReason | None, start: int = 0) -> object:
+        ended = None if reason is None else "length" if reason is FinishReason.LENGTH else "stop"
+        likely, num_top = texts.texts[candidate], self._asked.num_top_tokens
+        logprobs = None if num_top is None else _write_logprobs([*likely.read_tokens(start)], num_top)
+        return {"index": candidate, "text": likely.text[start:], "logprobs": logprobs, "finish_reason": ended}
 
 
 class InfillForm:
@@ -96,10 +106,10 @@ class InfillForm:
 
     def write_whole(self, texts: Texts) -> object:
         """Returns the answer that is not streamed."""
-        results = [self._write_result(each, texts.texts[each], texts) for each in sorted(texts.texts)]
+        results = [self._write_result(each, texts.texts[each].text, texts) for each in sorted(texts.texts)]
         return results if self._asked.completion.num_candidates > 1 else results[0]
 
-    def write_event(self, chunk: CompletionChunk) -> object:
+    def write_event(self, chunk: CompletionChunk, _texts: Texts) -> object:
         """Returns the event of a stream for a chunk."""
         return {"index": chunk.candidate, "content": chunk.text, "tokens": [], "stop": False}
 
@@ -117,7 +127,7 @@ class InfillForm:
             "stop": True,
             "model": self._model,
             "stop_type": "limit" if reason is None else names.get(reason, "limit"),
-            "has_new_line": "\n" in texts.texts[candidate],
+            "has_new_line": "\n" in texts.texts[candidate].text,
             "truncated": False,
             "generation_settings": {"n_predict": request.max_tokens, "temperature": request.temperature},
         }
@@ -134,9 +144,13 @@ def to_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _write_choice(candidate: int, text: str, reason: FinishReason | None) -> dict[str, Any]:
-    ended = None if reason is None else "length" if reason is FinishReason.LENGTH else "stop"
-    return {"index": candidate, "text": text, "logprobs": None, "finish_reason": ended}
+def _write_logprobs(tokens: list[LikelyToken], num_top: int) -> dict[str, Any]:
+    return {
+        "tokens": [each.text for each in tokens],
+        "token_logprobs": [each.log_prob for each in tokens],
+        "text_offset": [each.start for each in tokens],
+        "top_logprobs": [{each.text: each.log_prob} for each in tokens] if num_top else None,
+    }
 
 
 def _write_usage(stats: CompletionStats | None) -> dict[str, Any]:
@@ -199,12 +213,15 @@ _STATUSES = (
 
 
 @asynccontextmanager
-async def open_front(door: Door, backend: Backend, model: str, is_remote: bool = False) -> AsyncIterator[None]:
+async def open_front(
+    door: Door, backend: Backend, model: str, is_remote: bool = False, confidence: float = 0.0
+) -> AsyncIterator[None]:
     """Answers the door's requests inside the block.
 
-    `model`: the name of the model for editors. `is_remote`: text may go to another machine.
+    `model`: the name of the model for editors. `is_remote`: text may go to another machine. `confidence`: of a
+    request that has none.
     """
-    front = _Front(door, backend, model, is_remote)
+    front = _Front(door, backend, model, is_remote, confidence)
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[front.guard])
     app.router.add_get("/health", front.tell_health)
     app.router.add_get("/v1/models", front.list_models)
@@ -215,8 +232,9 @@ async def open_front(door: Door, backend: Backend, model: str, is_remote: bool =
 
 
 class _Front:
-    def __init__(self, door: Door, backend: Backend, model: str, is_remote: bool) -> None:
+    def __init__(self, door: Door, backend: Backend, model: str, is_remote: bool, confidence: float) -> None:
         self._door, self._backend, self._model = door, backend, model
+        self._defaults = {"confidence": confidence}
         self._guard = Guard(is_remote=is_remote)
         self._reading = asyncio.Lock()
 
@@ -263,7 +281,7 @@ class _Front:
             asked, cleared = await asyncio.to_thread(self._read, read, body, client, session)
         form, texts = form_of(asked, self._model), Texts()
         chunks = self._generate(cleared, asked.completion if form_of is InfillForm else None)
-        chunks = _end_in_time(chunks, asked.max_predict_ms)
+        chunks = _end_in_time(show_likely(chunks, asked.completion.min_probability), asked.max_predict_ms)
         async with aclosing(chunks):
             if asked.streams:
                 return await _stream(request, chunks, form, texts)
@@ -274,7 +292,7 @@ class _Front:
     def _read(self, read: _Read, body: bytes, client: str, session: str) -> tuple[Asked, Cleared[CompletionRequest]]:
         """What a body asks for, and the request with what may be sent. Raises InvalidRequestError or InSecretError."""
         try:
-            fields = Fields(json.loads(body))
+            fields = Fields(json.loads(body), self._defaults)
         except (ValueError, RecursionError):
             raise InvalidRequestError("the body is no JSON") from None
         asked = read(fields, client, session)
@@ -338,7 +356,7 @@ async def _stream(
             texts.add(chunk)
             if not response.prepared:
                 await response.prepare(request)
-            await _send(response, form.write_event(chunk))
+            await _send(response, form.write_event(chunk, texts))
         for event in form.write_end(texts):
             await _send(response, event)
     except Exception as error:

@@ -6,7 +6,7 @@ llama-server and vLLM do. Without a temperature, the text is the most likely one
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar  # JSON has no types
 
 from inference.errors import InvalidRequestError, quote
@@ -32,7 +32,7 @@ _KINDS: Mapping[type, str] = {
 
 # Fields that change the text or the answer, with the values at which they do not.
 _NOT_OFFERED: Mapping[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("logprobs", "prompt_logprobs", "json_schema"), ()),
+    **dict.fromkeys(("prompt_logprobs", "json_schema"), ()),
     **dict.fromkeys(("echo", "ignore_eos", "mirostat", "n_probs", "presence_penalty", "frequency_penalty"), (0,)),
     **dict.fromkeys(("best_of", "repeat_penalty", "repetition_penalty"), (1,)),
     **dict.fromkeys(("grammar", "logit_bias", "lora"), ("", {}, [])),
@@ -66,15 +66,16 @@ class Asked:
     wants_usage: bool  # in an event of its own
     max_predict_ms: int  # from the first text on, if there is a whole line by then; 0 or less: no limit
     fields: tuple[str, ...]  # of the answer to `/infill`; none: all
+    num_top_tokens: int | None = None  # to tell the probabilities of, beside those of the text; None: none at all
 
 
 class Fields:
     """The fields of a request. One that is null is absent. Methods raise InvalidRequestError."""
 
-    def __init__(self, body: object) -> None:
+    def __init__(self, body: object, defaults: Mapping[str, Any] = {}) -> None:
         if not isinstance(body, dict):
             raise InvalidRequestError(f"an object is needed, not {quote(str(body))}")
-        self._values = {name: value for name, value in body.items() if value is not None}
+        self._values = {**defaults, **{name: value for name, value in body.items() if value is not None}}
 
     def has(self, name: str) -> bool:
         """Returns whether the field is there."""
@@ -115,7 +116,8 @@ def read_completion(fields: Fields, client: str, session: str) -> Asked:
     has_suffix = fields.has("suffix")
     before, after = (prompts[0], fields.take("suffix", "")) if has_suffix else split_prompt(prompts[0])
     max_tokens = fields.take("max_tokens", _NUM_COMPLETION_TOKENS)
-    return _build(fields, before, after, max_tokens, fields.take("n", 1), client, session)
+    asked = _build(fields, before, after, max_tokens, fields.take("n", 1), client, session)
+    return replace(asked, num_top_tokens=_read_logprobs(fields, asked.completion)) if fields.has("logprobs") else asked
 
 
 def read_infill(fields: Fields, client: str, session: str) -> Asked:
@@ -126,6 +128,14 @@ def read_infill(fields: Fields, client: str, session: str) -> Asked:
     max_tokens = num_tokens if num_tokens >= 0 else _MAX_TOKENS  # below 0: until the end
     num_candidates = fields.take("n_cmpl", fields.take("n", 1))
     return _build(fields, before, fields.take("input_suffix", ""), max_tokens, num_candidates, client, session)
+
+
+def _read_logprobs(fields: Fields, request: CompletionRequest) -> int:
+    """Of other tokens than the text's, no probabilities are known. The most likely text has the most likely tokens."""
+    number, known = fields.take("logprobs", 0), 1 if request.temperature == 0 and request.num_candidates == 1 else 0
+    if not 0 <= number <= known:
+        raise InvalidRequestError(f"logprobs must be {'0 or 1' if known else '0'} here, not {number}")
+    return number
 
 
 def split_prompt(prompt: str) -> tuple[str, str]:
@@ -149,6 +159,9 @@ def _build(
 ) -> Asked:
     """A request for no tokens has its text read, so that a later one need not."""
     temperature, slot, seed = fields.take("temperature", 0.0), fields.take("id_slot", -1), fields.take("seed", -1)
+    confidence = fields.take("confidence", 0.0)
+    if not 0 <= confidence <= 1:
+        raise InvalidRequestError(f"confidence must be a number from 0 to 1, not {confidence}")
     fields.refuse(_NOT_OFFERED if temperature == 0 else {**_NOT_OFFERED, **_NOT_SAMPLED})
     edited = session or (f"slot {slot}" if slot >= 0 else "")
     completion = CompletionRequest(
@@ -163,6 +176,7 @@ def _build(
         num_candidates=num_candidates,
         tenant=fields.take("user", ""),
         document=f"{client} {edited}" if edited else "",
+        min_probability=confidence,
         priority=Priority.INTERACTIVE if max_tokens else Priority.PREFETCH,
     )
     return Asked(

@@ -65,11 +65,20 @@ class HealingPicture:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a completion."""
+
+    shown: str
+    probability: float  # of the text with it; it is shown up to this confidence
+
+
+@dataclass(frozen=True, slots=True)
 class StrategyPicture:
     """The completion of one healing strategy."""
 
     healing: str
     completion: str
+    pieces: tuple[Piece, ...]  # of the completion; none if no probabilities are known
     is_cut: bool  # the completion goes on
     num_forwards: int
     took_ms: float  # without the wait for ghost text, which comes first
@@ -155,6 +164,7 @@ def draw_strategy(healing: Healing, answer: Answer) -> StrategyPicture:
     return StrategyPicture(
         healing=str(healing),
         completion=mark_blanks(answer.text),
+        pieces=tuple(Piece(mark_blanks(text), probability) for text, probability in answer.likely.find_pieces()),
         is_cut=is_cut,
         num_forwards=answer.stats.num_forwards,
         took_ms=answer.stats.total_ms - answer.stats.queue_ms,

@@ -79,6 +79,18 @@ def test_the_pictures_show_what_the_server_says(page: PlaygroundPage) -> None:
     assert shown["bytes"][0]["shown"] == "e"
 
 
+def test_the_slider_shows_more_of_the_text_or_less_without_asking_again(page: PlaygroundPage) -> None:
+    page.click("return Nod")
+    page.wait_for_pictures()
+    shown = []
+    for confidence in ("0", "0.4", "1"):
+        page.act("confidence", confidence)
+        shown.append("".join(page.act("likely")))
+    assert shown[0].startswith("e")
+    assert shown[0].startswith(shown[1])
+    assert shown[2] == ""
+
+
 @pytest.mark.parametrize("example", ["= Nod", "return Nod", '"http:', "fill in", "größe", "blanks"])
 def test_each_example_has_ghost_text_and_pictures(page: PlaygroundPage, example: str) -> None:
     page.wait_for_pictures()

@@ -79,8 +79,10 @@ def open_door(environment: Mapping[str, str] = {}, **options: Any) -> Door:
 
 
 @asynccontextmanager
-async def run_front(door: Door | None = None, is_remote: bool = False) -> AsyncIterator[FrontClient]:
+async def run_front(
+    door: Door | None = None, is_remote: bool = False, confidence: float = 0.0
+) -> AsyncIterator[FrontClient]:
     door, model = door or open_door(), FedModel()
     model.prefetches = model.streams
-    async with open_front(door, model, "default", is_remote), ClientSession(timeout=_PATIENCE) as session:
+    async with open_front(door, model, "default", is_remote, confidence), ClientSession(timeout=_PATIENCE) as session:
         yield FrontClient(door.url, session, model)

@@ -7,6 +7,7 @@ import { LanguageClient } from "./languageClient.ts";
 import type { Message } from "./messages.ts";
 import { showTime } from "./numbers.ts";
 import { drawNextByte } from "./panels/nextByte.ts";
+import { LikelyGhost } from "./panels/likely.ts";
 import { drawPaths } from "./panels/paths.ts";
 import { NUM_STRATEGIES, Strategies } from "./panels/strategies.ts";
 import { drawTokens } from "./panels/tokens.ts";
@@ -34,6 +35,7 @@ const questions = new Questions(
   () => readAroundCursor(editor),
 );
 const strategies = new Strategies();
+const ghost = new LikelyGhost();
 let situation: Situation = { isConnected: false, isStarting: false };
 let retryTimer: ReturnType<typeof setTimeout> | undefined; // after a failure
 let numParts = 0; // of the answer to the newest question
@@ -82,9 +84,11 @@ function show(message: Message): void {
       drawTokens(message);
       drawPaths(message);
       strategies.begin(message.typed);
+      ghost.begin(message.typed);
       break;
     case "strategy":
       strategies.add(message);
+      ghost.add(message);
       break;
     case "next_byte":
       drawNextByte(message);

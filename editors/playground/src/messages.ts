@@ -37,11 +37,17 @@ export interface HealingPicture {
   readonly times: Times;
 }
 
+export interface Piece {
+  readonly shown: string;
+  readonly probability: number; // it is shown up to this confidence
+}
+
 export interface StrategyPicture {
   readonly kind: "strategy";
   readonly number: number;
   readonly healing: string;
   readonly completion: string;
+  readonly pieces: readonly Piece[];
   readonly is_cut: boolean;
   readonly num_forwards: number;
   readonly took_ms: number;

@@ -6,6 +6,7 @@ import math
 import pytest
 from rich.console import Console
 
+from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Explanation, Healing
 from lsp_server.context import Context
 from midtoken.answer import Answer
@@ -28,7 +29,9 @@ def _render() -> str:
     stats = CompletionStats(num_forwards=3, num_healing_forwards=1, total_ms=12.0)
     exact = CompletionChunk("", healed_bytes=4, stats=stats, explanation=_EXPLANATION)
     none = CompletionChunk("", stats=CompletionStats(num_forwards=1))
-    answers = {Healing.EXACT: Answer("e:", exact), Healing.NONE: Answer(":", none)}
+    likely = LikelyText()
+    likely.add(CompletionChunk("e:", 0, (1, 2), (-0.5, -1.5)))
+    answers = {Healing.EXACT: Answer("e:", exact, likely), Healing.NONE: Answer(":", none)}
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(render("app.py:2", Context("class Node\n  return Nod", "\nrest"), answers))
     return console.export_text()
@@ -42,6 +45,7 @@ def _render() -> str:
         "·Node",  # a blank in a token
         "no token of the vocabulary continues from here",
         "1 pass ",  # of the strategy none
+        "e 61 %  : 22 %  shown with confidence 0.4: e",  # how likely the text is
         "3 passes, 12 ms",  # of the strategy exact
     ],
 )

@@ -47,7 +47,8 @@ def test_a_tritonserver_of_an_embedded_server_is_refused(
     [
         ("--openai=eight", "--openai is a port, or an address and a port"),
         ("--openai=0.0.0.0:8012", "others than programs of this machine may reach 0.0.0.0, so --openai needs a key"),
-        ("--openai-key=key", "--openai-key and --openai-tls are about the port of --openai"),
+        ("--openai-key=key", "--openai-key, --openai-tls and --confidence are about the port of --openai"),
+        ("--confidence=0", "--openai-key, --openai-tls and --confidence are about the port of --openai"),
     ],
 )
 def test_a_port_for_editors_that_cannot_be_is_refused(

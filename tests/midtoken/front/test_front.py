@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -110,6 +111,26 @@ async def test_only_the_fields_that_are_wanted_are_answered_without_blanks_as_ll
     assert await asking == (200, '{"content":"e","timings/prompt_n":5}')
 
 
+@pytest.mark.parametrize(
+    ("default", "body", "shown"),
+    [
+        (0.0, {}, "ems() + 1"),
+        (0.0, {"confidence": 0.4}, "ems()"),
+        (0.9, {}, "ems"),
+        (0.9, {"confidence": 0}, "ems() + 1"),
+    ],
+)
+async def test_a_text_ends_where_it_is_less_likely_than_the_request_or_the_server_says(
+    default: float, body: dict[str, Any], shown: str
+) -> None:
+    chunk = CompletionChunk("ems() + 1", 0, (3, 5, 9), tuple(map(math.log, (0.95, 0.5, 0.2))))
+    async with run_front(confidence=default) as front:
+        for path, field in ((_COMPLETION, "text"), (_INFILL, "content")):
+            request, answer = await front.ask(path, {"prompt": "a", **body}, chunk, last_chunk(""))
+            assert answer.get("choices", [answer])[0][field] == shown
+            assert request.min_probability == body.get("confidence", default)
+
+
 async def test_several_infills_are_a_list(front: FrontClient) -> None:
     chunks = CompletionChunk("a", 0, finish_reason=FinishReason.STOP), last_chunk("b", candidate=1)
     _, answers = await front.ask(_INFILL, {"n_cmpl": 2}, *chunks)
@@ -147,7 +168,14 @@ async def test_what_the_engine_refuses_also_for_one_text_or_of_several_completio
 @pytest.mark.parametrize(
     ("path", "body", "reason"),
     [
-        (_COMPLETION, {"logprobs": 1}, "logprobs is not offered here, so leave it out"),
+        (_COMPLETION, {"logprobs": 2}, "logprobs must be 0 or 1 here, not 2"),
+        (_COMPLETION, {"logprobs": -1}, "logprobs must be 0 or 1 here, not -1"),
+        (_COMPLETION, {"logprobs": 1, "temperature": 0.5}, "logprobs must be 0 here, not 1"),
+        (_COMPLETION, {"logprobs": 1, "n": 2}, "logprobs must be 0 here, not 1"),
+        (_COMPLETION, {"logprobs": True}, "logprobs must be a whole number, not 'True'"),
+        (_COMPLETION, {"confidence": 1.1}, "confidence must be a number from 0 to 1, not 1.1"),
+        (_INFILL, {"confidence": math.nan}, "confidence must be a number from 0 to 1, not nan"),
+        (_INFILL, {"confidence": "high"}, "confidence must be a number, not 'high'"),
         (_INFILL, {"presence_penalty": 0.5}, "presence_penalty is not offered here"),
         (_INFILL, {"lora": [{"id": 0}]}, "lora is not offered here"),
         (_COMPLETION, {"temperature": 0.5, "top_k": 40}, "top_k is not offered here"),

@@ -1,10 +1,12 @@
 """OpenAI's own package reads what the port for editors answers."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import openai
 import pytest
+from openai.types.completion_choice import Logprobs
 
 from inference.errors import ServerError
 from inference.protocol.completion import (
@@ -41,6 +43,31 @@ async def test_the_openai_package_reads_an_answer_with_text_reason_and_usage(
     assert stream.request == CompletionRequest("return Nod", "\n", stop=("x",), num_candidates=2, **expected)
 
 
+@pytest.mark.parametrize("number", [0, 1])
+async def test_the_openai_package_reads_the_probability_of_each_token(
+    front: FrontClient, client: openai.AsyncOpenAI, number: int
+) -> None:
+    chunks = (
+        CompletionChunk("ems()", 0, (3, 5), (-0.5, -0.75)),
+        replace(last_chunk(":"), text_ends=(1,), log_probs=(-2,)),
+    )
+    sent: Any = {"model": "any", "prompt": "a", "logprobs": number}
+    top = [{"ems": -0.5}, {"()": -0.25}, {":": -1.25}] if number else None
+    asking, stream = await front.begin(client.completions.create(**sent))
+    for chunk in chunks:
+        stream.send(chunk)
+    assert (await asking).choices[0].logprobs == Logprobs(
+        tokens=["ems", "()", ":"], token_logprobs=[-0.5, -0.25, -1.25], text_offset=[0, 3, 5], top_logprobs=top
+    )
+    reading, stream = await front.begin(client.completions.create(stream=True, **sent))
+    for chunk in chunks:
+        stream.send(chunk)
+    assert [event.choices[0].logprobs async for event in await reading] == [
+        Logprobs(tokens=["ems", "()"], token_logprobs=[-0.5, -0.25], text_offset=[0, 3], top_logprobs=top and top[:2]),
+        Logprobs(tokens=[":"], token_logprobs=[-1.25], text_offset=[5], top_logprobs=top and top[2:]),
+    ]
+
+
 @pytest.mark.parametrize("options", [{"stream_options": {"include_usage": True}}, {}])
 async def test_the_openai_package_reads_a_stream(
     front: FrontClient, client: openai.AsyncOpenAI, options: dict[str, Any]
@@ -61,8 +88,8 @@ async def test_the_openai_package_reads_a_stream(
 async def test_the_openai_package_raises_what_went_wrong_and_asks_once(
     front: FrontClient, client: openai.AsyncOpenAI
 ) -> None:
-    with pytest.raises(openai.BadRequestError, match="logprobs is not offered here"):
-        await client.completions.create(model="any", prompt="a", logprobs=1)
+    with pytest.raises(openai.BadRequestError, match="logprobs must be 0 or 1 here, not 5"):
+        await client.completions.create(model="any", prompt="a", logprobs=5)
     asking, stream = await front.begin(client.completions.create(model="any", prompt="a", stream=True))
     stream.feed("b")
     events = await asking

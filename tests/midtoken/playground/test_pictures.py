@@ -5,9 +5,10 @@ import math
 import pytest
 
 from inference.errors import InvalidRequestError, ServerError
+from inference.likely_text import LikelyText
 from inference.protocol.characters import CoveringMember, NextByte
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, FinishReason, Healing
-from midtoken.answer import Answer
+from midtoken.answer import Answer, mark_blanks
 from midtoken.playground.pictures import (
     Cell,
     Failure,
@@ -149,6 +150,17 @@ def test_a_completion_that_goes_on_is_marked_as_cut(reason: FinishReason, is_cut
     picture = draw_strategy(Healing.GREEDY, Answer("e\n", last))
     assert (picture.healing, picture.completion, picture.is_cut) == ("greedy", "e⏎", is_cut)
     assert (picture.num_forwards, picture.took_ms) == (2, 11.0)
+
+
+def test_a_confidence_shows_the_pieces_of_a_completion_that_are_as_likely() -> None:
+    likely = LikelyText()
+    log_probs = tuple(map(math.log, (0.9, 0.5, 0.3, 0.1)))
+    likely.add(CompletionChunk("e = first_name", 0, (3, 5, 9, 14), log_probs))
+    pieces = draw_strategy(Healing.EXACT, Answer(likely.text, EXACT, likely)).pieces
+    assert [each.shown for each in pieces] == ["e·=", "·", "first_name"]
+    for confidence in (0.05, 0.2, 0.4, 0.7, 0.95):
+        shown = "".join(each.shown for each in pieces if each.probability >= confidence)
+        assert shown == mark_blanks(likely.text[: likely.find_end(0, confidence)])
 
 
 def test_the_next_bytes_come_most_likely_first_and_impossible_ones_not_at_all() -> None:

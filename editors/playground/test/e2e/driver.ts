@@ -85,6 +85,20 @@ const ACTIONS: Readonly<Record<string, Action>> = {
       };
     }),
 
+  /** Moves the slider of the confidence. */
+  confidence: (page, value) =>
+    page.$eval(
+      "#confidence",
+      (slider, value) => {
+        (slider as HTMLInputElement).value = value;
+        slider.dispatchEvent(new Event("input"));
+      },
+      value,
+    ),
+
+  /** Returns what is shown of the likely text. */
+  likely: (page) => page.$$eval("#likely .piece:not(.hidden)", (pieces) => pieces.map((piece) => piece.textContent)),
+
   /** Returns the text of the pictures. */
   text: (page) => page.$eval("#pictures", (pictures) => pictures.textContent),
 
