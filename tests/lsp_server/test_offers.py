@@ -109,7 +109,7 @@ async def test_edits_of_one_notification_are_one_step_and_letters_in_it_are_type
     await both.ask_and_finish(0, 2, "self):\n    pass")
     _change(both.editor, ((0, 2), (0, 3), ""), _insert(2, "self):\n    pass"))
     await both.ask_and_finish(1, 8, "\nnext")
-    _change(both.editor, ((1, 8), (1, 8), "\n"), ((2, 0), (2, 0), "n"), ((2, 1), (2, 1), "e"))
+    _change(both.editor, ((1, 8), (1, 8), "\n"), *(((2, at), (2, at), char) for at, char in enumerate("next")))
     await _settle(both)
 
     assert _read(both) == Counts(shown=2, whole=1, saved_keys=14)
