@@ -9,12 +9,13 @@ from lsprotocol import types
 
 from lsp_server.backend import BackendFactory
 from lsp_server.documents import Place
-from lsp_server.items import completion_item, extend_selected, inline_item
+from lsp_server.items import Suggestion, completion_item, extend_selected, inline_item
 from lsp_server.no_suggestion import HIDING, NoSuggestion
 from lsp_server.notebooks import Notebooks
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.protocol import build_strict_converter
-from lsp_server.server import MidtokenServer, Suggestion
+from lsp_server.server import MidtokenServer
+from lsp_server.usage import UsageFile, describe
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.
 _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
@@ -25,17 +26,20 @@ def build_server(
     languages: tuple[str, ...] | None = None,
     policy: Policy | None = None,
     is_remote: bool = False,
+    usage: UsageFile | None = None,
 ) -> MidtokenServer:
     """Returns a language server. It offers each editor one of its two features: ghost text or completion menu.
 
     It calls `connect` when the first document is opened, and again after the connection is lost. `languages`: those
     that the model knows; None: any. `policy` says which documents are excluded; by default one that knows no
     environment. `is_remote`: text may go to another machine, so more of it counts as secret.
+    `usage`: where it is counted what suggestions bring; None: nowhere.
     """
-    server = MidtokenServer(connect, languages, policy, is_remote)
+    server = MidtokenServer(connect, languages, policy, is_remote, usage)
     _add_lifecycle(server)
     _add_text_synchronization(server)
     _add_rest(server)
+    _add_statistics(server)
     return server
 
 
@@ -141,6 +145,16 @@ def _reads_markdown(params: types.InitializeParams) -> bool:
 
 def _is(params: types.InitializeParams, name: str) -> bool:
     return params.client_info is not None and params.client_info.name == name
+
+
+def _add_statistics(server: MidtokenServer) -> None:
+    @server.command("midtoken.stats")
+    def _describe() -> str:
+        """Returns a text for the user: what was counted in the last days, by all editors."""
+        if not server.settings.stats:
+            return "The setting stats is false, so nothing is counted here.\n"
+        server.usage.write()
+        return describe(server.usage.read())
 
 
 # Implementation-dependent (LSP, "$ Notifications"): servers that do not know it ignore it.

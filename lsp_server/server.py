@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import uuid
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -21,6 +20,7 @@ from lsp_server.documents import Document, Notebook, Place, num_units
 from lsp_server.errors import EditorError, NotSentError, OutOfStepError, to_midtoken_error
 from lsp_server.filters import Insertion, fit_all
 from lsp_server.indentation import write_blanks
+from lsp_server.items import Suggestion
 from lsp_server.no_suggestion import (
     SUPERSEDED,
     NoSuggestion,
@@ -39,20 +39,12 @@ from lsp_server.related import RelatedText
 from lsp_server.session import Change, Question, Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
 from lsp_server.status import Status, Window
+from lsp_server.usage import UsageFile
 
 _START = types.Range(types.Position(0, 0), types.Position(0, 0))
 _NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")], save=True)
 _MAX_ITEMS = 3
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
-
-
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """The text around a cursor, and what to insert there: the best first, at least one."""
-
-    place: Place
-    context: Context
-    insertions: tuple[Insertion, ...]
 
 
 class MidtokenServer(LanguageServer):
@@ -66,6 +58,7 @@ class MidtokenServer(LanguageServer):
         languages: tuple[str, ...] | None = None,
         policy: Policy | None = None,
         is_remote: bool = False,
+        usage: UsageFile | None = None,
     ) -> None:
         """`languages`: the identifiers of those that the model knows (LSP, TextDocumentItem); None: any.
 
@@ -81,6 +74,7 @@ class MidtokenServer(LanguageServer):
         self.protocol.on_unreadable_edit = self.lose_text
         self.editor_id: int | None = None  # of its process, if that is on this machine
         self.settings = Settings()
+        self.usage = usage or UsageFile(None)
         self.encoding = types.PositionEncodingKind.Utf16
         self.sessions: dict[str, Session] = {}  # of the open documents; the one that was opened or edited last is last
         self._languages = self._default_languages = languages
@@ -125,7 +119,7 @@ class MidtokenServer(LanguageServer):
         """Adds a document that the editor opened, and starts to connect to the completion server."""
         self.close(item.uri)
         document = Document(item, self.encoding, notebook)
-        session = self.sessions[item.uri] = Session(document, self._starter, self._status)
+        session = self.sessions[item.uri] = Session(document, self._starter, self._status, self.usage)
         self._check_soon(session)
         self._prefetcher.expect(Expectation(document, _START))
 
@@ -137,7 +131,8 @@ class MidtokenServer(LanguageServer):
             document, last_edit = session.document, session.document.last_edit
             document.apply(params.text_document.version, params.content_changes)
             if document.last_edit is not last_edit:  # an edit of an older version is ignored
-                document.was_pasted = is_paste(document.last_edit, session.offered)
+                document.was_pasted = is_paste(document.last_edit, session.offers.lines)
+            session.offers.follow(params.content_changes)
             self.sessions[document.uri] = self.sessions.pop(document.uri)
             self._check(document)
             end = document.find_edit_end()
@@ -201,6 +196,7 @@ class MidtokenServer(LanguageServer):
         async with self._closing:
             for uri in list(self.sessions):
                 self.close(uri)
+            self.usage.write()
             self._guard.close()
             await self._starter.close()
 
@@ -252,7 +248,7 @@ class MidtokenServer(LanguageServer):
         self._expect_taken(document, place, insertions[0] if insertions else Insertion(""))
         if not insertions:
             return NoSuggestion(Reason.FILTERED if answer.strip() else Reason.NOTHING)
-        session.offered = frozenset(context.line_before + each.text for each in insertions)
+        session.offers.show(place, insertions)
         return Suggestion(place, context, insertions)
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
@@ -342,6 +338,7 @@ class MidtokenServer(LanguageServer):
             self._languages = self._find_named_languages()
             self._starter.restart()
         self._related.max_bytes = self.settings.max_related_bytes
+        self.usage.is_on = self.settings.stats
         self._status.configured(read.problems)
         self._configure_guard()
         for session in self.sessions.values():

@@ -18,9 +18,11 @@ from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.documents import Document
 from lsp_server.errors import to_midtoken_error
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, find_reason
+from lsp_server.offers import Offers
 from lsp_server.privacy.guard import Cleared
 from lsp_server.settings import Settings
 from lsp_server.status import Status
+from lsp_server.usage import UsageFile
 
 Change = Callable[[CompletionRequest], CompletionRequest]
 
@@ -146,9 +148,11 @@ class Session:
     for it then has no suggestion, and the next request starts a new generation.
     """
 
-    def __init__(self, document: Document, starter: BackendStarter, status: Status) -> None:
+    def __init__(
+        self, document: Document, starter: BackendStarter, status: Status, usage: UsageFile | None = None
+    ) -> None:
         self.document = document
-        self.offered: frozenset[str] = frozenset()  # the texts that were suggested last
+        self.offers = Offers(document, usage or UsageFile(None))
         self.checking: asyncio.Task[None] | None = None  # looks at the rules for the document
         self._starter = starter
         self._status = status

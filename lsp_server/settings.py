@@ -28,6 +28,7 @@ class Settings:
     prefetch: bool = True  # whether text is sent and read before a key asks for it
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore; of documents that match one, nothing is sent
     redact_secrets: bool = True  # known forms of secrets are replaced before text is sent
+    stats: bool = True  # whether what suggestions bring is counted, on this machine
     model: str | None = None  # what --model takes; None: that of the command line
     languages: tuple[str, ...] | None = None  # those with suggestions; None: those that the model knows
 
@@ -182,6 +183,7 @@ _SETTINGS: Mapping[str, _Setting] = {
     "prefetch": _switch("prefetch"),
     "exclude": _texts("exclude"),
     "redactSecrets": _switch("redact_secrets"),
+    "stats": _switch("stats"),
     "model": _Setting("model", "a text", lambda value: _is_text(value) and value != ""),
     "languages": _texts("languages"),
 }

@@ -23,6 +23,7 @@ _SUMMARIES = {
     "surprisal": "Show the surprisal of each character of a text, in bits.",
     "next-byte": "Show the distribution of the next byte after a text, and the tokenizations that predict it.",
     "models": "List models that can be used instead of the bundled one, download one, or try how quick one is here.",
+    "stats": "Show what suggestions have brought: shown, accepted, keys saved, wrong characters, by language and day.",
     "doctor": "Check whether completions work here, and say what to do where they do not.",
     "lsp": "Run the language server on stdin and stdout. Editors start it.",
     "serve": "Run a completion server on this machine until it is interrupted.",

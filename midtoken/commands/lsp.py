@@ -7,15 +7,18 @@ import argparse
 import asyncio
 import os
 import sys
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
+from inference.errors import LaunchError
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.server import MidtokenServer
 from lsp_server.stdio import serve_stdio
+from lsp_server.usage import UsageFile, find_usage_path
 from midtoken.server_arguments import add_connection_arguments, find_languages, may_be_remote
 
 
@@ -28,12 +31,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> NoReturn:
     """Serves one editor until it disconnects. Only LSP messages are written to standard output."""
-    serve_stdio(build_language_server(options))
+    usage = None
+    with suppress(LaunchError):  # without a home folder, nothing is counted
+        usage = UsageFile(find_usage_path(options.state_dir))
+    serve_stdio(build_language_server(options, usage))
 
 
-def build_language_server(options: argparse.Namespace) -> MidtokenServer:
+def build_language_server(options: argparse.Namespace, usage: UsageFile | None = None) -> MidtokenServer:
     """Returns one that uses the completion server of the parsed arguments of `add_connection_arguments`."""
-    return build_server(partial(_connect, options), find_languages(options), Policy(os.environ), may_be_remote(options))
+    connect, languages = partial(_connect, options), find_languages(options)
+    return build_server(connect, languages, Policy(os.environ), may_be_remote(options), usage)
 
 
 async def _connect(options: argparse.Namespace, model: str | None, on_download: OnDownload) -> CompletionBackend:

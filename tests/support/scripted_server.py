@@ -1,6 +1,7 @@
 """Runs the real language server on stdio with a scripted model: `python -m tests.support.scripted_server FILE`.
 
-FILE is JSON: {"rules": [{"ends_with", "texts", "delay_s"}], "log": PATH, "start_s": 0, "start_error": null}.
+FILE is JSON: {"rules": [{"ends_with", "texts", "delay_s"}], "log": PATH, "start_s": 0, "start_error": null,
+"usage": null or the PATH of a UsageFile}.
 """
 
 import asyncio
@@ -15,13 +16,15 @@ from lsp_server.backend import BackendFactory, CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.stdio import serve_stdio
+from lsp_server.usage import UsageFile
 from tests.support.lsp_fakes import ScriptedBackend
 
 
 def main() -> NoReturn:
     keep_text_out_of_logs()
-    connect = build_connect(json.loads(Path(sys.argv[1]).read_text()))
-    serve_stdio(build_server(connect, policy=Policy(os.environ)))
+    script = json.loads(Path(sys.argv[1]).read_text())
+    usage = UsageFile(Path(script["usage"])) if "usage" in script else None
+    serve_stdio(build_server(build_connect(script), policy=Policy(os.environ), usage=usage))
 
 
 def build_connect(script: dict[str, Any]) -> BackendFactory:

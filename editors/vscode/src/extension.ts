@@ -7,6 +7,7 @@ import {
   type ExtensionContext,
   type LogOutputChannel,
   type TextDocument,
+  Uri,
   window,
   workspace,
 } from "vscode";
@@ -30,6 +31,7 @@ import {
 import { describe, findOffReason } from "./status.ts";
 import { StatusItem } from "./statusItem.ts";
 
+const STATISTICS = "midtoken-statistics"; // the scheme of a document
 const read: ReadValue = (name) => workspace.getConfiguration(SECTION).get(name);
 const readForLanguageServer = () =>
   selectLanguageServerSettings(workspace.getConfiguration().get<Record<string, unknown>>(SECTION) ?? {}, inspect);
@@ -85,6 +87,10 @@ class Extension {
       commands.registerCommand("midtoken.disableLanguage", () => this.#switchLanguage(false)),
       commands.registerCommand("midtoken.explain", () => this.#explain()),
       commands.registerCommand("midtoken.restart", () => this.#restart()),
+      commands.registerCommand("midtoken.showStatistics", () => showStatistics()),
+      workspace.registerTextDocumentContentProvider(STATISTICS, {
+        provideTextDocumentContent: () => this.#server.describeStatistics(),
+      }),
       commands.registerCommand("midtoken.showLog", () => {
         this.#log.show();
       }),
@@ -229,6 +235,12 @@ class Extension {
       describe(this.#server.findState(document?.uri.toString()), document && this.#findOffReason(document)),
     );
   }
+}
+
+/** Shows a document that the language server writes. Each has a name of its own, or VS Code would show the last again. */
+async function showStatistics(): Promise<void> {
+  const uri = Uri.from({ scheme: STATISTICS, path: "midtoken statistics", query: String(Date.now()) });
+  await window.showTextDocument(uri);
 }
 
 async function askForSettings(message: string): Promise<void> {

@@ -42,6 +42,7 @@ function listEntries(
       : { label: "Enable suggestions", command: "midtoken.enable" },
     ...ofFile,
     { label: "Restart language server", command: "midtoken.restart" },
+    { label: "Show statistics", command: "midtoken.showStatistics" },
     { label: "Show log", command: "midtoken.showLog" },
     { label: "Open settings", command: "workbench.action.openSettings", argument: "@ext:midtoken.midtoken" },
   ];
