@@ -7,7 +7,8 @@ anywhere in other lines. The parts `below` and `above` do so with the text below
 text below at other confidences. `…_none` is without healing at the default confidence, `…_none_all` at confidence 0.
 
 `…_infill`: llama.cpp's server with the same weights, asked as llama.vim asks it. The server lays the text out in an
-order that this model was not trained with, so almost nothing is right, and the targets do not compare with it.
+order that this model was not trained with, so almost nothing is right; 30 lines and cursors show that, and the targets
+do not compare with it.
 `…_llama_server`: the same server continues the text before the cursor, greedily. Of both, only the first line counts,
 and a key that agrees with an answer needs no request.
 """
@@ -15,7 +16,6 @@ and a key that agrees with an answer needs no request.
 import argparse
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from midtoken.typing_trial import Cursors, Line, Trial, Typist, draw_lines, run_
 from models.training.corpus import iter_held_out
 from tests.support.front_clients import read_sent
 
-_NUM_LINES, _NUM_CURVE_LINES = 300, 100
+_NUM_LINES, _NUM_CURVE_LINES, _NUM_INFILL = 300, 100, 30
 _TYPED_SEED, _ASKED_SEED = 101, 102
 _DEFAULT = Settings().confidence
 _CURVE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6)
@@ -95,13 +95,12 @@ async def _measure(
         name: Trial.build(connection, False, healing=healing, confidence=confidence)
         for (healing, confidence), name in _NAMES.items()
     }
-    with ExitStack() as stack:
-        url = stack.enter_context(run_llama_server(Path("models/default").absolute(), folder))
+    with run_llama_server(Path("models/default").absolute(), folder) as url:
         async with ClientSession(url) as session:
-            for name, is_plain in (("_infill", False), ("_llama_server", True)):
-                by_tab, by_word = (LlamaServer(session, slot, is_plain) for slot in (0, 1))
-                trials[name] = Trial(name, Typist(by_tab), Typist(by_word, takes_words=True), Cursors(by_tab))
+            trials["_llama_server"], plugin = _build_beside(session, True), _build_beside(session, False)
             await _run_trials([*trials.values()], typed, asked)
+            await _run_trials([plugin], typed[:_NUM_INFILL], asked[:_NUM_INFILL])
+            trials["_infill"] = plugin
     figures = {
         f"{figure}{name}_{part}": value
         for name, each in trials.items()
@@ -109,6 +108,11 @@ async def _measure(
     }
     figures[f"calibration_error_{part}"] = figures[f"calibration_error_all_{part}"]  # of texts that were not ended
     return figures | _compare(figures, part)
+
+
+def _build_beside(session: ClientSession, is_plain: bool) -> Trial:
+    by_tab, by_word = (LlamaServer(session, slot, is_plain) for slot in (0, 1))
+    return Trial("llama-server", Typist(by_tab), Typist(by_word, takes_words=True), Cursors(by_tab))
 
 
 def _compare(figures: dict[str, float | None], part: str) -> dict[str, float | None]:
