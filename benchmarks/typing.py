@@ -107,7 +107,7 @@ async def _measure(
         for figure, value in each.list_figures().items()
     }
     figures[f"calibration_error_{part}"] = figures[f"calibration_error_all_{part}"]  # of texts that were not ended
-    return figures | _compare(figures, part)
+    return {f"num_lines_{part}": len(typed), **figures, **_compare(figures, part)}
 
 
 def _build_beside(session: ClientSession, is_plain: bool) -> Trial:
@@ -139,7 +139,7 @@ async def _draw_curve(typed: Sequence[Line], connection: Connection, _folder: Pa
 
 async def _run_trials(trials: Sequence[Trial], typed: Sequence[Line], asked: Sequence[Line]) -> None:
     with Progress() as progress:
-        task = progress.add_task("typing", total=len(typed) + len(asked))
+        task = progress.add_task("typing", total=max(len(typed), len(asked)))
 
         def on_line() -> bool:
             progress.advance(task)

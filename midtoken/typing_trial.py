@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from statistics import mean
 from typing import Any, Protocol
 
@@ -35,8 +35,10 @@ _MIN_CHARS_ABOVE = 1_000
 _NEAR_CHARS = 16_384  # twice what is sent
 _MIN_LINE_CHARS, _MAX_LINE_CHARS = 8, 120
 _WORD = re.compile(r"\s*(\w+|[^\w\s]+)")
-_NO_ANSWER = (Reason.STARTING, Reason.UNREACHABLE, Reason.BUSY, Reason.REFUSED, Reason.FAILED, Reason.OTHER_LANGUAGE)
+_NOT_YET = (Reason.UNKNOWN_RULES, Reason.STARTING)
+_NO_ANSWER = (Reason.UNREACHABLE, Reason.BUSY, Reason.REFUSED, Reason.FAILED, Reason.OTHER_LANGUAGE)
 _NUM_BINS = 10
+_RETRY_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,9 @@ class TypedFile:
                 return found.insertions[0].text
             if found.reason in _NO_ANSWER:
                 raise ServerError(f"the typing has ended: {found.message or found.reason}")
-            if found.reason is not Reason.UNKNOWN_RULES:
+            if found.reason not in _NOT_YET:
                 return ""
+            await asyncio.sleep(_RETRY_S)  # `suggest` may not wait, and what it asks for needs the loop
 
 
 class Recorder:
@@ -268,18 +271,17 @@ class Trial:
 async def run_trials(
     trials: Sequence[Trial], typed: Iterable[Line], asked: Iterable[Line], seed: int, on_line: Callable[[], bool]
 ) -> None:
-    """Types lines in all trials, and asks at a cursor in each of other lines, one trial after the other.
+    """Types lines in all trials at once, and asks at a cursor in each of other lines, one trial after the other.
 
-    `on_line` is called after each line. If it returns False, the rest is left out, of all trials.
+    `on_line` is called after each pair of lines. If it returns False, the rest is left out, of all trials.
     """
     rng = random.Random(seed)
-    for line in typed:
-        await asyncio.gather(*(typist.type(line) for each in trials for typist in (each.by_tab, each.by_word)))
-        if not on_line():
-            break
-    for line in asked:
-        at = rng.randrange(len(line.text))
-        for each in trials:
-            await each.ask(line, at)
+    for line, other in zip_longest(typed, asked):
+        if line is not None:
+            await asyncio.gather(*(typist.type(line) for each in trials for typist in (each.by_tab, each.by_word)))
+        if other is not None:
+            at = rng.randrange(len(other.text))
+            for each in trials:
+                await each.ask(other, at)
         if not on_line():
             break
