@@ -28,10 +28,10 @@ _IDLE_S = 30.0  # then a server that was tried ends
 _DEFAULT = Settings().confidence
 _CONFIDENCES = (0.0, 0.2, 0.3, _DEFAULT, 0.5, 0.6)
 _COLUMNS = {  # of the table, by the name of the figure: the heading, the factor, and the form
-    "saved": ("keys saved by Tab, %", 100, ".1f"),
-    "saved_word": ("with accept-word, %", 100, ".1f"),
-    "wrong_chars_per_key": ("wrong characters at a key", 1, ".1f"),
-    "shown_right_share": ("shown texts wholly right, %", 100, ".0f"),
+    "saved": ("keys saved, %", 100, ".1f"),
+    "saved_word": ("by word, too, %", 100, ".1f"),
+    "wrong_chars_per_key": ("wrong chars a key", 1, ".1f"),
+    "shown_right_share": ("wholly right, %", 100, ".0f"),
     "calibration_error": ("calibration error", 1, ".3f"),
     "tokens_per_request": ("tokens a request", 1, ".1f"),
     "ms": ("ms to text", 1, ".0f"),
@@ -58,7 +58,8 @@ async def print_report(options: argparse.Namespace) -> None:
         raise UsageError(f"{options.on} has too few lines in files {options.files} that may be sent")
     models = [options.name, *options.compare]
     trials = {name: await _try(options, name, lines, _MAX_S / len(models)) for name in models}
-    Console(highlight=False).print(_build_table(trials))
+    table = _build_table(trials)
+    Console(width=Console(width=1_000).measure(table).maximum, highlight=False).print(table)
     if options.plot is not None:
         options.plot.write_text(draw_plot(trials), encoding="utf-8")
 
