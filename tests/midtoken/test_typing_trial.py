@@ -17,9 +17,9 @@ class _Scripted:
     def __init__(self, texts: dict[str, str]) -> None:
         self._texts = texts
 
-    def open(self, before: str, after: str) -> None: ...
+    def open(self, _before: str, _after: str) -> None: ...
 
-    async def show(self, before: str, after: str) -> str:
+    async def show(self, before: str, _after: str) -> str:
         return self._texts.get(before, "")
 
 
