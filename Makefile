@@ -272,6 +272,10 @@ train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on 
 bench-gguf: $(BENCH_READY) $(LARGE_VOCABULARY) $(GGUF_READY)  ## compare GGUF files in the engine with llama.cpp's plain loop and with onnxruntime, in six minutes; needs a calm machine
 	@$(BIN)/python -m benchmarks.gguf
 
+.PHONY: bench-typing
+bench-typing: $(BENCH_READY) $(LLAMA_SERVER)  ## type held-out lines: keys saved, wrong characters shown, beside llama.cpp's server and no healing; some 25 minutes
+	@$(BIN)/python -m benchmarks.typing
+
 .PHONY: bench-remote
 bench-remote: $(BENCH_READY) $(LLAMA_SERVER)  ## compare healing in front of llama.cpp's server with our own engine, and with the server alone, in four minutes
 	@$(BIN)/python -m benchmarks.remote

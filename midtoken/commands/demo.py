@@ -2,8 +2,6 @@
 
 import argparse
 import asyncio
-import io
-import json
 import re
 import statistics
 import sysconfig
@@ -11,17 +9,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lsprotocol import types
-from pygls.io_ import StdoutWriter
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from inference.protocol.completion import Healing
-from lsp_server.items import Suggestion
 from midtoken.commands.lsp import build_language_server
 from midtoken.connection import open_connection
 from midtoken.server_arguments import add_connection_arguments
+from midtoken.typing_trial import TypedFile
 
 # A file of the standard library that the default model was not trained on, and its lines that are typed.
 _FILE = "sched.py"
@@ -44,25 +40,15 @@ class _Side:
     def __init__(self, name: str, style: str, healing: Healing, options: argparse.Namespace) -> None:
         self.name, self.style = name, style
         self.ghost, self.num_right, self.times_ms = "", 0, list[float]()
-        self._document = types.VersionedTextDocumentIdentifier(0, f"untitled:{_FILE}")
-        self.server = build_language_server(options)
-        self.server.protocol.set_writer(StdoutWriter(io.BytesIO()))  # what an editor is told is not shown
         settings = {"healing": str(healing), "extent": "single_line"}
-        initialize = {"id": 1, "params": {"capabilities": {}, "initializationOptions": settings}}
-        for method, more in (("initialize", initialize), ("initialized", {"params": {}})):
-            message = {"jsonrpc": "2.0", "method": method, **more}
-            self.server.protocol.receive(json.dumps(message).encode())
-        self.server.open(types.TextDocumentItem(self._document.uri, "python", self._document.version, ""))
+        self.file = TypedFile(build_language_server(options), settings, _FILE)
+        self.file.open("", "")
 
-    async def ask(self, text: str, place: types.Position, rest: str) -> None:
-        """Asks for the ghost text at a place of the new text, before the `rest` of its line, and takes the time."""
-        self._document.version += 1
-        change = types.TextDocumentContentChangeWholeDocument(text)
+    async def ask(self, before: str, after: str, rest: str) -> None:
+        """Asks for the ghost text before the `rest` of the cursor's line, and takes the time."""
         started_s = time.perf_counter()
-        self.server.change(types.DidChangeTextDocumentParams(self._document, [change]))
-        found = await self.server.suggest(self._document.uri, place)
+        self.ghost = await self.file.show(before, after)
         self.times_ms.append(1e3 * (time.perf_counter() - started_s))
-        self.ghost = found.insertions[0].text if isinstance(found, Suggestion) else ""
         self.num_right += _find_first_word(self.ghost) == _find_first_word(rest)
 
 
@@ -90,7 +76,7 @@ async def _play(options: argparse.Namespace) -> None:
             for line in _LINES[: options.lines]:
                 await _type(line, lines, sides, live)
         for side in sides:
-            await side.server.close_all()
+            await side.file.server.close_all()
     for side in sides:
         times = f"median {statistics.median(side.times_ms):.1f} ms, slowest {max(side.times_ms):.0f} ms"
         console.print(f"{side.name:9}right {side.num_right} of {len(side.times_ms)}, {times}")
@@ -100,9 +86,9 @@ async def _play(options: argparse.Namespace) -> None:
 async def _type(line: str, lines: list[str], sides: Sequence[_Side], live: Live) -> None:
     row = lines.index(line)
     for column in range(len(line) - len(line.lstrip()) + 1, len(line) + 1):
-        text, place = "\n".join([*lines[:row], line[:column], *lines[row + 1 :]]), types.Position(row, column)
+        before, after = "\n".join([*lines[:row], line[:column]]), "\n".join(["", *lines[row + 1 :]])
         for side in sides:  # one after the other: together, they would share the processor, and both would look slow
-            await side.ask(text, place, line[column:])
+            await side.ask(before, after, line[column:])
         if live.console.is_terminal:
             live.update(_draw(lines[max(0, row - _NUM_LINES_ABOVE) : row], line[:column], sides), refresh=True)
             await asyncio.sleep(_PAUSE_S)

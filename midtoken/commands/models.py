@@ -23,6 +23,8 @@ from midtoken.installed import find_default_model
 from midtoken.models import OLLAMA, HubModel, fetch_model, find_manifests, find_model, find_pins_dir
 from midtoken.server import find_cache_dir
 from midtoken.server_arguments import UsageError, add_connection_arguments
+from midtoken.typing_report import add_arguments as add_trial_arguments
+from midtoken.typing_report import find_model_option, print_report
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +65,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument(
             "name",
             metavar="NAME",
-            help="OWNER/NAME[:FILE.gguf or :Q8_0][@REVISION] on a hub; to try one, whatever --model takes",
+            help="OWNER/NAME[:FILE.gguf or :Q8_0][@REVISION] on a hub; to try one, whatever --model takes, or bundled",
         )
     add_connection_arguments(attempt)
+    add_trial_arguments(attempt)
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints what the action finds. Raises UsageError, ModelError, LaunchError or ServerError."""
     if options.action == "try":
-        options.model = options.name
-        asyncio.run(_try(options))
+        options.model = find_model_option(options.name)
+        asyncio.run(_try(options) if options.on is None else print_report(options))
     elif options.action == "get":
         if HubModel.parse(options.name) is None:
             raise UsageError(f"{options.name} is not OWNER/NAME or OWNER/NAME:FILE.gguf, as a model on a hub is called")

@@ -1,0 +1,166 @@
+"""What the ghost text of models is worth on somebody's own files: a table, and a plot by confidence."""
+
+import argparse
+import asyncio
+import os
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from inference.protocol.completion import Healing
+from lsp_server.context import clean
+from lsp_server.privacy.exclusion import Policy
+from lsp_server.settings import Settings
+from midtoken.connection import open_connection
+from midtoken.server_arguments import UsageError, may_be_remote
+from midtoken.typing_trial import Line, Trial, draw_lines, run_trials
+
+_SEED = 1
+_MAX_FILES, _MAX_FILE_BYTES = 1_000, 400_000
+_MAX_S = 600.0  # for all models
+_IDLE_S = 30.0  # then a server that was tried ends
+_DEFAULT = Settings().confidence
+_CONFIDENCES = (0.0, 0.2, 0.3, _DEFAULT, 0.5, 0.6)
+_COLUMNS = {  # of the table, by the name of the figure: the heading, the factor, and the form
+    "saved": ("keys saved, %", 100, ".1f"),
+    "saved_word": ("by word, too, %", 100, ".1f"),
+    "wrong_chars_per_key": ("wrong chars a key", 1, ".1f"),
+    "shown_right_share": ("wholly right, %", 100, ".0f"),
+    "calibration_error": ("calibration error", 1, ".3f"),
+    "tokens_per_request": ("tokens a request", 1, ".1f"),
+    "ms": ("ms to text", 1, ".0f"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that `print_report` reads."""
+    parser.add_argument("--on", type=Path, metavar="FOLDER", help="type lines of the files in this folder, and count")
+    parser.add_argument("--compare", nargs="+", default=[], metavar="NAME", help="do so with these models, too")
+    parser.add_argument("--files", default="*.py", metavar="PATTERN", help="which files (default: %(default)s)")
+    parser.add_argument("--lines", type=int, default=60, help="how many, at most ten minutes (default: %(default)s)")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="type at other confidences, too, and draw that")
+
+
+async def print_report(options: argparse.Namespace) -> None:
+    """Tries the models that the options name on the files of a folder. Raises UsageError or as `open_connection` does.
+
+    A file that a rule excludes is left out, and secrets are replaced, as in an editor.
+    """
+    texts = await asyncio.to_thread(_read_texts, options.on, options.files)
+    lines = draw_lines(texts, 2 * max(1, options.lines), _SEED)
+    if len(lines) < 2:
+        raise UsageError(f"{options.on} has too few lines in files {options.files} that may be sent")
+    models = [options.name, *options.compare]
+    trials = {name: await _try(options, name, lines, _MAX_S / len(models)) for name in models}
+    table = _build_table(trials)
+    Console(width=Console(width=1_000).measure(table).maximum, highlight=False).print(table)
+    if options.plot is not None:
+        options.plot.write_text(draw_plot(trials), encoding="utf-8")
+
+
+def _read_texts(folder: Path, pattern: str) -> list[str]:
+    """Returns the texts of files that may be sent."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder")
+    paths = [each for each in sorted(folder.absolute().rglob(pattern)) if each.is_file()]
+    paths = random.Random(_SEED).sample(paths, min(len(paths), _MAX_FILES))
+    languages = {path.as_uri(): "" for path in paths if path.stat().st_size <= _MAX_FILE_BYTES}
+    excluded = Policy(os.environ).find_exclusions(languages, (), [folder.absolute().as_uri()])
+    return [*_decode(path for path in paths if excluded.get(path.as_uri(), "too large") is None)]
+
+
+def _decode(paths: Iterable[Path]) -> Iterable[str]:
+    for path in paths:
+        try:
+            yield clean(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            continue
+
+
+async def _try(options: argparse.Namespace, name: str, lines: Sequence[Line], max_s: float) -> list[Trial]:
+    """Every second line is typed. In the others, a cursor is placed."""
+    confidences = (_DEFAULT, 0.0, *(_CONFIDENCES[1:] if options.plot else ()))
+    wanted = [(Healing.EXACT, each) for each in dict.fromkeys(confidences)]
+    wanted += [(Healing.NONE, _DEFAULT), (Healing.NONE, 0.0)]
+    model = argparse.Namespace(**vars(options) | {"model": find_model_option(name)})
+    async with open_connection(model, _IDLE_S) as connection:
+        trials = [
+            Trial.build(connection, may_be_remote(options), healing=str(healing), confidence=confidence)
+            for healing, confidence in wanted
+        ]
+        with Progress(console=Console(stderr=True)) as progress:
+            task, ends_s = progress.add_task(name, total=len(lines) / 2), time.monotonic() + max_s
+
+            def on_line() -> bool:
+                progress.advance(task)
+                return time.monotonic() < ends_s
+
+            await run_trials(trials, lines[::2], lines[1::2], _SEED, on_line)
+    return trials
+
+
+def find_model_option(name: str) -> str | None:
+    """Returns what `--model` takes for a name; None for the bundled model."""
+    return None if name == "bundled" else name
+
+
+def _build_table(trials: Mapping[str, Sequence[Trial]]) -> Table:
+    table = Table("model", "healing, confidence")
+    for heading, _, _ in _COLUMNS.values():
+        table.add_column(heading, justify="right")
+    for name, some in trials.items():
+        for each in some:
+            figures = each.list_figures()
+            table.add_row(name, each.name, *(_format(figures[figure], figure) for figure in _COLUMNS))
+    return table
+
+
+def _format(value: float | None, figure: str) -> str:
+    _, factor, form = _COLUMNS[figure]
+    return "–" if value is None else f"{factor * value:{form}}"
+
+
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 660, 360, 60, 50, 310
+_COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#a0a0a0")
+
+
+def draw_plot(trials: Mapping[str, Sequence[Trial]]) -> str:
+    """Returns an SVG: the share of saved keys (full lines) and wrong characters at a key (dashed) by confidence."""
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
+        'font-size="12"><rect width="100%" height="100%" fill="white"/>',
+        _write(_LEFT, 20, "keys saved by Tab, % (full lines), wrong characters on the screen at a key (dashed)"),
+    ]
+    parts += [_write(_LEFT - 30, _find_y(value) + 4, str(value)) for value in range(0, 61, 10)]
+    parts += [_write(_find_x(each) - 8, _BOTTOM + 18, f"{each:g}") for each in _CONFIDENCES]
+    for number, (name, some) in enumerate(trials.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        exact = sorted((float(each.name.rpartition(" ")[2]), each) for each in some if each.name.startswith("exact"))
+        parts.append(_draw_line(colour, [(at, 100 * each.by_tab.saved) for at, each in exact]))
+        wrong = [(at, each.by_tab.num_wrong / each.by_tab.num_keys) for at, each in exact]
+        parts.append(_draw_line(colour, wrong, "6 4"))
+        parts.append(_write(_LEFT + 130 * number, 40, name, colour))
+    return "\n".join([*parts, _write(_LEFT, _BOTTOM + 36, "confidence"), "</svg>\n"])
+
+
+def _draw_line(colour: str, points: Iterable[tuple[float, float]], dashes: str = "none") -> str:
+    places = " ".join(f"{_find_x(x):.1f},{_find_y(y):.1f}" for x, y in points)
+    return f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
+
+
+def _write(x: float, y: float, text: str, colour: str = "black") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}">{escape(text)}</text>'
+
+
+def _find_x(confidence: float) -> float:
+    return _LEFT + confidence / _CONFIDENCES[-1] * (_WIDTH - 2 * _LEFT)
+
+
+def _find_y(value: float) -> float:
+    return _BOTTOM - min(value, 60.0) / 60 * (_BOTTOM - _TOP)

@@ -1,0 +1,288 @@
+"""Types lines of real files into the language server, and counts what its ghost text is worth.
+
+A `Typist` goes through a line key by key. Where all of the ghost text is right and it has at least two characters, it
+presses Tab. One that accepts words, too, takes the first word of other ghost text if that is right and has at least
+three characters. Otherwise it types the next character. Each costs one key.
+"""
+
+import asyncio
+import io
+import json
+import math
+import random
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from itertools import takewhile, zip_longest
+from statistics import mean
+from typing import Any, Protocol
+
+from lsprotocol import types
+from pygls.io_ import StdoutWriter
+
+from inference.errors import ServerError
+from inference.protocol.completion import CompletionChunk, CompletionRequest
+from lsp_server.backend import CompletionBackend, OnDownload
+from lsp_server.documents import num_units
+from lsp_server.features import build_server
+from lsp_server.items import Suggestion
+from lsp_server.no_suggestion import Reason
+from lsp_server.privacy.guard import Cleared
+from lsp_server.server import MidtokenServer
+
+_MIN_CHARS_ABOVE = 1_000
+_NEAR_CHARS = 16_384  # twice what is sent
+_MIN_LINE_CHARS, _MAX_LINE_CHARS = 8, 120
+_WORD = re.compile(r"\s*(\w+|[^\w\s]+)")
+_NOT_YET = (Reason.UNKNOWN_RULES, Reason.STARTING)
+_NO_ANSWER = (Reason.UNREACHABLE, Reason.BUSY, Reason.REFUSED, Reason.FAILED, Reason.OTHER_LANGUAGE)
+_NUM_BINS = 10
+_RETRY_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a file."""
+
+    before: str  # the text above, and the indentation
+    text: str
+    after: str  # its line end, and the text below
+
+
+def draw_lines(texts: Sequence[str], num_lines: int, seed: int) -> list[Line]:
+    """Draws different lines of the files by a seed. There may be fewer."""
+    rng, found = random.Random(seed), dict[tuple[int, int], Line]()
+    files = [number for number, text in enumerate(texts) if len(text) > _MIN_CHARS_ABOVE]
+    for _ in range(20 * num_lines if files else 0):
+        number = rng.choice(files)
+        start = texts[number].rfind("\n", 0, rng.randrange(_MIN_CHARS_ABOVE, len(texts[number]))) + 1
+        line = _find_line(texts[number], start)
+        if _MIN_LINE_CHARS <= len(line.text) <= _MAX_LINE_CHARS and len(found) < num_lines:
+            found[number, start] = line
+    return [*found.values()]
+
+
+def _find_line(text: str, start: int) -> Line:
+    line = text[start:].partition("\n")[0]
+    first = start + len(line) - len(line.lstrip())
+    end = start + len(line.rstrip())
+    return Line(text[max(0, first - _NEAR_CHARS) : first], text[first:end], text[end : end + _NEAR_CHARS])
+
+
+class GhostText(Protocol):
+    """Shows text at a cursor: the language server, or what it is compared with."""
+
+    def open(self, before: str, after: str) -> None:
+        """Opens a document with the cursor between the texts. What was shown in another one is forgotten."""
+
+    async def show(self, before: str, after: str) -> str:
+        """Returns what is shown when the document has become this. Empty: nothing."""
+
+
+class TypedFile:
+    """A document without a file in a language server in this process."""
+
+    def __init__(self, server: MidtokenServer, settings: dict[str, Any], name: str = "typed.py") -> None:
+        self.server = server
+        self._document = types.VersionedTextDocumentIdentifier(0, f"untitled:{name}")
+        server.protocol.set_writer(StdoutWriter(io.BytesIO()))  # what an editor is told is not shown
+        initialize = {"id": 1, "params": {"capabilities": {}, "initializationOptions": settings}}
+        for method, more in (("initialize", initialize), ("initialized", {"params": {}})):
+            server.protocol.receive(json.dumps({"jsonrpc": "2.0", "method": method, **more}).encode())
+
+    def open(self, before: str, after: str) -> None:
+        """See `GhostText`."""
+        self.server.open(types.TextDocumentItem(self._document.uri, "python", self._document.version, before + after))
+
+    async def show(self, before: str, after: str) -> str:
+        """See `GhostText`. Raises ServerError if there is no answer."""
+        self._document.version += 1
+        change = types.TextDocumentContentChangeWholeDocument(before + after)
+        self.server.change(types.DidChangeTextDocumentParams(self._document, [change]))
+        line = before[before.rfind("\n") + 1 :]
+        place = types.Position(before.count("\n"), num_units(line, self.server.encoding))
+        while True:
+            found = await self.server.suggest(self._document.uri, place)
+            if isinstance(found, Suggestion):
+                return found.insertions[0].text
+            if found.reason in _NO_ANSWER:
+                raise ServerError(f"the typing has ended: {found.message or found.reason}")
+            if found.reason not in _NOT_YET:
+                return ""
+            await asyncio.sleep(_RETRY_S)  # `suggest` may not wait, and what it asks for needs the loop
+
+
+class Recorder:
+    """A backend that counts requests and tokens, and keeps the last answer."""
+
+    def __init__(self, backend: CompletionBackend) -> None:
+        self._backend = backend
+        self.languages: tuple[str, ...] | None = None
+        self.runs_as = backend.runs_as
+        self.num_requests, self.num_tokens = 0, 0
+        self.last: list[CompletionChunk] = []
+
+    async def connect(self, _model: str | None, _on_download: OnDownload) -> CompletionBackend:
+        """Returns itself, as a language server wants it."""
+        return self
+
+    async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
+        """See `CompletionBackend`."""
+        last = self.last = list[CompletionChunk]()
+        self.num_requests += 1
+        try:
+            async with aclosing(self._backend.stream(request)) as chunks:
+                async for chunk in chunks:
+                    last.append(chunk)
+                    yield chunk
+        finally:
+            stats = last[-1].stats if last else None
+            self.num_tokens += stats.num_tokens if stats else sum(len(each.text_ends) for each in last)
+
+    async def close(self) -> None:
+        """The backend stays open."""
+
+    def list_claims(self, truth: str) -> Iterator[tuple[float, bool]]:
+        """Yields for each end of a token of the last answer its probability, and whether it is right up to there."""
+        text = ""
+        for chunk in self.last:
+            ends = [len(text) + end for end in chunk.text_ends]
+            text += chunk.text
+            for end, log_prob in zip(ends, chunk.log_probs, strict=True):
+                yield math.exp(log_prob), truth.startswith(text[:end])
+
+
+@dataclass(slots=True)
+class Typist:
+    """Types lines, and counts."""
+
+    ghost: GhostText
+    takes_words: bool = False
+    num_chars: int = 0
+    num_keys: int = 0  # that were pressed
+    num_wrong: int = 0  # characters of it that were wrong, at all keys
+    num_flickers: int = 0  # ghost text that changed although the key agreed with it
+
+    async def type(self, line: Line) -> None:
+        """Types a line."""
+        self.ghost.open(line.before, line.after)
+        at, expected = 0, ""
+        while at < len(line.text):
+            shown = (await self.ghost.show(line.before + line.text[:at], line.after)).rstrip()
+            rest = line.text[at:]
+            num_right = count_right(shown, rest + line.after)
+            self.num_flickers += not shown.startswith(expected)
+            self.num_wrong += len(shown) - num_right
+            self.num_keys += 1
+            taken = min(self._find_accepted(shown, num_right), len(rest))
+            expected = shown[1:] if not taken and shown[:1] == rest[0] else ""
+            at += taken or 1
+        self.num_chars += len(line.text)
+
+    @property
+    def saved(self) -> float:
+        """The share of keys that the ghost text has saved."""
+        return 1 - self.num_keys / self.num_chars
+
+    def _find_accepted(self, shown: str, num_right: int) -> int:
+        """Returns how many characters are accepted."""
+        if num_right == len(shown) >= 2:
+            return num_right
+        word = _WORD.match(shown) if self.takes_words else None
+        return word.end() if word and 3 <= word.end() <= num_right else 0
+
+
+def count_right(shown: str, truth: str) -> int:
+    """Returns how many of the first characters are right."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(shown, truth, strict=False)))
+
+
+@dataclass(slots=True)
+class Cursors:
+    """What is shown at cursors anywhere in lines."""
+
+    ghost: GhostText
+    rights: list[bool] = field(default_factory=list)  # of the texts that were shown: whether all of it is right
+    times_ms: list[float] = field(default_factory=list)  # to ghost text, or to the answer that there is none
+
+    async def ask(self, line: Line, at: int) -> None:
+        """Asks at a cursor in a line, when the text before the last key has been read."""
+        before = line.before + line.text[: max(0, at - 1)]
+        self.ghost.open(before, line.after)
+        await self.ghost.show(before, line.after)
+        self.ghost.open(before, line.after)  # forgets the answer
+        started_s = time.perf_counter()
+        shown = (await self.ghost.show(line.before + line.text[:at], line.after)).rstrip()
+        self.times_ms.append(1e3 * (time.perf_counter() - started_s))
+        self.rights += [count_right(shown, line.text[at:] + line.after) == len(shown)] if shown else []
+
+
+def find_calibration_error(claims: Sequence[tuple[float, bool]]) -> float | None:
+    """Returns by how much probabilities differ from the share that is right: ten bins, weighted. None: no claims."""
+    bins = [[each for each in claims if int(min(each[0], 0.999) * _NUM_BINS) == number] for number in range(_NUM_BINS)]
+    errors = [abs(sum(probability - is_right for probability, is_right in each)) for each in bins]
+    return sum(errors) / len(claims) if claims else None
+
+
+@dataclass(slots=True)
+class Trial:
+    """The language server with some settings: two typists, who may accept words or not, and cursors."""
+
+    name: str
+    by_tab: Typist
+    by_word: Typist
+    cursors: Cursors
+    typed: Recorder | None = None  # of `by_tab`; None: not midtoken
+    asked: Recorder | None = None  # of `cursors`
+    claims: list[tuple[float, bool]] = field(default_factory=list)
+
+    @classmethod
+    def build(cls, backend: CompletionBackend, is_remote: bool, **settings: Any) -> "Trial":
+        """Returns one of the language server with these settings. `is_remote`: text may go to another machine."""
+        settings = {"prefetch": False, "languages": ["*"]} | settings
+        recorders = [Recorder(backend) for _ in range(3)]
+        servers = [build_server(each.connect, is_remote=is_remote) for each in recorders]
+        by_tab, by_word, asked = (TypedFile(server, settings) for server in servers)
+        name = f"{settings['healing']}, {settings['confidence']:g}"
+        return cls(name, Typist(by_tab), Typist(by_word, True), Cursors(asked), recorders[0], recorders[2])
+
+    async def ask(self, line: Line, at: int) -> None:
+        """Asks at a cursor in a line."""
+        await self.cursors.ask(line, at)
+        if self.asked is not None:
+            self.claims += self.asked.list_claims(line.text[at:] + line.after)
+
+    def list_figures(self) -> dict[str, float | None]:
+        """What came of it, by name. None: not known."""
+        typed, times_ms, rights = self.typed, sorted(self.cursors.times_ms), self.cursors.rights
+        return {
+            "saved": self.by_tab.saved,
+            "saved_word": self.by_word.saved,
+            "wrong_chars_per_key": self.by_tab.num_wrong / self.by_tab.num_keys,
+            "shown_right_share": mean(rights) if rights else None,
+            "calibration_error": find_calibration_error(self.claims),
+            "flicker": self.by_tab.num_flickers + self.by_word.num_flickers,
+            "tokens_per_request": typed.num_tokens / max(1, typed.num_requests) if typed else None,
+            "ms": times_ms[len(times_ms) // 2] if times_ms else None,
+        }
+
+
+async def run_trials(
+    trials: Sequence[Trial], typed: Iterable[Line], asked: Iterable[Line], seed: int, on_line: Callable[[], bool]
+) -> None:
+    """Types lines in all trials at once, and asks at a cursor in each of other lines, one trial after the other.
+
+    `on_line` is called after each pair of lines. If it returns False, the rest is left out, of all trials.
+    """
+    rng = random.Random(seed)
+    for line, other in zip_longest(typed, asked):
+        if line is not None:
+            await asyncio.gather(*(typist.type(line) for each in trials for typist in (each.by_tab, each.by_word)))
+        if other is not None:
+            at = rng.randrange(len(other.text))
+            for each in trials:
+                await each.ask(other, at)
+        if not on_line():
+            break
