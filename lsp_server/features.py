@@ -8,13 +8,14 @@ from typing import Any
 from lsprotocol import types
 
 from lsp_server.backend import BackendFactory
+from lsp_server.commands import add_commands
 from lsp_server.documents import Place
-from lsp_server.items import completion_item, extend_selected, inline_item
+from lsp_server.items import Suggestion, completion_item, extend_selected, inline_item
 from lsp_server.no_suggestion import HIDING, NoSuggestion
 from lsp_server.notebooks import Notebooks
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.protocol import build_strict_converter
-from lsp_server.server import MidtokenServer, Suggestion
+from lsp_server.server import MidtokenServer
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.
 _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
@@ -36,6 +37,7 @@ def build_server(
     _add_lifecycle(server)
     _add_text_synchronization(server)
     _add_rest(server)
+    add_commands(server)
     return server
 
 

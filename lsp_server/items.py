@@ -1,6 +1,7 @@
 """Turns insertions into LSP items, with ranges in the editor's units and the document's line ends."""
 
 import re
+from dataclasses import dataclass
 
 from lsprotocol.types import (
     CompletionItem,
@@ -20,6 +21,15 @@ from inference.likely_text import is_word
 from lsp_server.context import Context
 from lsp_server.documents import Place, num_units, split_line
 from lsp_server.filters import Insertion
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """The text around a cursor, and what to insert there: the best first, at least one."""
+
+    place: Place
+    context: Context
+    insertions: tuple[Insertion, ...]
 
 
 def inline_item(insertion: Insertion, context: Context, place: Place) -> InlineCompletionItem:

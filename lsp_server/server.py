@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import uuid
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -16,12 +15,15 @@ from pygls.lsp.server import LanguageServer
 from inference.platforms import is_there
 from inference.protocol.completion import Chunks, CompletionRequest, Priority
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
+from lsp_server.battery import Battery
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document, Notebook, Place, num_units
 from lsp_server.errors import EditorError, NotSentError, OutOfStepError, to_midtoken_error
 from lsp_server.filters import Insertion, fit_all
 from lsp_server.indentation import write_blanks
+from lsp_server.items import Suggestion
 from lsp_server.no_suggestion import (
+    SNOOZED,
     SUPERSEDED,
     NoSuggestion,
     Reason,
@@ -35,6 +37,7 @@ from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import cut_excerpt
 from lsp_server.protocol import MidtokenProtocol, build_strict_converter
+from lsp_server.quiet import Quiet, list_scopes
 from lsp_server.related import RelatedText
 from lsp_server.session import Change, Question, Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
@@ -44,15 +47,6 @@ _START = types.Range(types.Position(0, 0), types.Position(0, 0))
 _NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")], save=True)
 _MAX_ITEMS = 3
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
-
-
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """The text around a cursor, and what to insert there: the best first, at least one."""
-
-    place: Place
-    context: Context
-    insertions: tuple[Insertion, ...]
 
 
 class MidtokenServer(LanguageServer):
@@ -87,6 +81,8 @@ class MidtokenServer(LanguageServer):
         self._guard = Guard(policy, is_remote=is_remote)
         self._related = RelatedText()
         self._status = Status(Window(self))
+        self.quiet = Quiet(self._status.snoozed)
+        self._battery = Battery()
         self._starter = BackendStarter(partial(self._connect, connect), self._status)
         self._prefetcher = Prefetcher(self._prefetch)
         self._closing = asyncio.Lock()
@@ -108,10 +104,7 @@ class MidtokenServer(LanguageServer):
         self._read_settings()
 
     async def pull_settings(self) -> None:
-        """Requests the settings from the editor, if it supports that. On an error they stay unchanged.
-
-        Until the first answer, nothing is sent.
-        """
+        """Requests the editor's settings. Until the first answer nothing is sent; on an error they stay unchanged."""
         workspace = self.client_capabilities.workspace
         if workspace is not None and workspace.configuration:
             params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
@@ -179,6 +172,13 @@ class MidtokenServer(LanguageServer):
             self._status.forget(uri)
             session.close()
 
+    def note_quiet(self) -> None:
+        """To be called after `quiet` was changed by a command."""
+        for session in self.sessions.values():
+            session.supersede()
+            self._check_soon(session)
+        self._prefetcher.expect_again()
+
     async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | NoSuggestion:
         """Returns what to suggest at a position, or why there is nothing. The user has been told of a failure.
 
@@ -236,7 +236,7 @@ class MidtokenServer(LanguageServer):
         place = document.find_place(position)
         context = cut_context(document, place.position, self.settings)
         if not is_invoked:
-            found = find_disturbance(document, place, context)
+            found = SNOOZED if self.quiet.minutes_left else find_disturbance(document, place, context)
             if found is not None:
                 return found
         build_request = partial(self._build_request, session, document, place, context)
@@ -274,7 +274,8 @@ class MidtokenServer(LanguageServer):
     async def _prefetch(self, expected: Expectation) -> None:
         """Has the server read what the next key will send, by the rules for keys."""
         document = expected.document
-        if not self.settings.prefetch:
+        is_saving = self.quiet.minutes_left or self._battery.is_below(self.settings.prefetch_min_battery)
+        if is_saving or not self.settings.prefetch:
             return
         self._configure_guard()
         await self._guard.wait_until_known(_list_languages([document]))
@@ -328,7 +329,7 @@ class MidtokenServer(LanguageServer):
         found = find_document_reason(document, self.settings, self._languages, exclusion)
         if found is not None and found.reason is Reason.EXCLUDED and not self._guard.is_known(document.file_uri):
             return NoSuggestion(Reason.UNKNOWN_RULES, found.message)
-        return found
+        return found or self.quiet.find_reason(list_scopes(document, self.workspace.folders))
 
     def _configure_guard(self) -> None:
         """To be called before each question, since the folders of the workspace may change at any time."""

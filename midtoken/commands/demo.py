@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.text import Text
 
 from inference.protocol.completion import Healing
-from lsp_server.server import Suggestion
+from lsp_server.items import Suggestion
 from midtoken.commands.lsp import build_language_server
 from midtoken.connection import open_connection
 from midtoken.server_arguments import add_connection_arguments

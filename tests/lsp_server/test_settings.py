@@ -18,7 +18,7 @@ _JSON = st.recursive(
     max_leaves=5,
 )
 _NAMES = ["enabled", "extent", "maxTokens", "healing", "confidence", "deadlineMs", "maxPrefixBytes", "maxSuffixBytes"]
-_NAMES += ["maxRelatedBytes", "prefetch", "exclude", "redactSecrets", "model", "languages"]
+_NAMES += ["maxRelatedBytes", "prefetch", "prefetchMinBattery", "exclude", "redactSecrets", "model", "languages"]
 
 
 @pytest.mark.parametrize(
