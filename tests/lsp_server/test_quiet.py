@@ -34,8 +34,8 @@ async def test_a_snooze_sends_nothing_unless_a_person_asks_and_ends_by_itself(bo
     await both.start_with("x")
     await _run(both, "snooze", 2)
     await wait_for(lambda: _find_last_report(both) == (None, "off", "snoozed", "snoozed for 2 minutes"))
-    assert await _is_hidden(both)
     await asyncio.sleep(0.4)  # longer than a cursor must rest
+    assert await _is_hidden(both)
     assert (both.backend.streams, both.backend.prefetches) == ([], [])
     asked = both.editor.ask(0, 1, is_invoked=True)
     (await both.find_stream()).finish("z")
