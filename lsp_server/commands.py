@@ -18,9 +18,8 @@ def add_commands(server: MidtokenServer) -> None:
     def _snooze(*arguments: Any) -> None:
         minutes = _read_minutes(*arguments)
         server.quiet.snooze(minutes)
-        text = f"snoozed for {describe(minutes)}; you can still ask for a suggestion" if minutes else "not snoozed"
-        server.note_quiet()
-        Window(server).show(text)  # not all editors show the state
+        server.note_quiet()  # not all editors show the state, so it is also said
+        Window(server).show(f"snoozed for {describe(minutes)}" if minutes else "the snooze is over")
 
     @server.command(TOGGLE)
     def _toggle(*arguments: Any) -> None:
