@@ -16,7 +16,7 @@ class Reason(StrEnum):
 
     # The document gets no suggestions at all.
     DISABLED = "disabled"  # by the setting `enabled`
-    TURNED_OFF = "turned_off"  # by the command `midtoken.toggle`
+    TURNED_OFF = "turned_off"  # by a command
     EXCLUDED = "excluded"  # by a rule on what may leave the process
     TOO_LARGE = "too_large"
     OTHER_LANGUAGE = "other_language"  # the model does not know it
@@ -33,7 +33,7 @@ class Reason(StrEnum):
     SUPERSEDED = "superseded"  # by an edit, by a newer request, or because the editor cancelled it
     IN_SECRET = "in_secret"  # the text around the cursor may not be sent
     # A suggestion would disturb.
-    SNOOZED = "snoozed"  # by the command `midtoken.snooze`
+    SNOOZED = "snoozed"  # by a command; a person who asks gets one
     INSIDE_WORD = "inside_word"  # the cursor was moved into a word
     PASTED = "pasted"  # the last edit inserted much text that was not suggested
     # There is nothing to insert.
