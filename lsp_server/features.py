@@ -8,6 +8,7 @@ from typing import Any
 from lsprotocol import types
 
 from lsp_server.backend import BackendFactory
+from lsp_server.commands import add_commands
 from lsp_server.documents import Place
 from lsp_server.items import Suggestion, completion_item, extend_selected, inline_item
 from lsp_server.no_suggestion import HIDING, NoSuggestion
@@ -15,7 +16,7 @@ from lsp_server.notebooks import Notebooks
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.protocol import build_strict_converter
 from lsp_server.server import MidtokenServer
-from lsp_server.usage import UsageFile, describe
+from lsp_server.usage import UsageFile
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.
 _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
@@ -39,7 +40,7 @@ def build_server(
     _add_lifecycle(server)
     _add_text_synchronization(server)
     _add_rest(server)
-    _add_statistics(server)
+    add_commands(server)
     return server
 
 
@@ -145,16 +146,6 @@ def _reads_markdown(params: types.InitializeParams) -> bool:
 
 def _is(params: types.InitializeParams, name: str) -> bool:
     return params.client_info is not None and params.client_info.name == name
-
-
-def _add_statistics(server: MidtokenServer) -> None:
-    @server.command("midtoken.stats")
-    def _describe() -> str:
-        """Returns a text for the user: what was counted in the last days, by all editors."""
-        if not server.settings.stats:
-            return "The setting stats is false, so nothing is counted here.\n"
-        server.usage.write()
-        return describe(server.usage.read())
 
 
 # Implementation-dependent (LSP, "$ Notifications"): servers that do not know it ignore it.

@@ -16,6 +16,7 @@ class Reason(StrEnum):
 
     # The document gets no suggestions at all.
     DISABLED = "disabled"  # by the setting `enabled`
+    TURNED_OFF = "turned_off"  # by a command
     EXCLUDED = "excluded"  # by a rule on what may leave the process
     TOO_LARGE = "too_large"
     OTHER_LANGUAGE = "other_language"  # the model does not know it
@@ -32,6 +33,7 @@ class Reason(StrEnum):
     SUPERSEDED = "superseded"  # by an edit, by a newer request, or because the editor cancelled it
     IN_SECRET = "in_secret"  # the text around the cursor may not be sent
     # A suggestion would disturb.
+    SNOOZED = "snoozed"  # by a command; a person who asks gets one
     INSIDE_WORD = "inside_word"  # the cursor was moved into a word
     PASTED = "pasted"  # the last edit inserted much text that was not suggested
     # There is nothing to insert.
@@ -40,10 +42,11 @@ class Reason(StrEnum):
 
 
 # Those that hold for every place in the document.
-_UNSUITED = frozenset({Reason.DISABLED, Reason.EXCLUDED, Reason.TOO_LARGE, Reason.OTHER_LANGUAGE})
+_UNSUITED = frozenset({Reason.DISABLED, Reason.TURNED_OFF, Reason.EXCLUDED, Reason.TOO_LARGE, Reason.OTHER_LANGUAGE})
 OF_DOCUMENT = _UNSUITED | {Reason.OUT_OF_STEP}
 # Those for which an older suggestion should not stay visible. For the others, nothing is known about the text at hand.
-HIDING = _UNSUITED | {Reason.IN_SECRET, Reason.INSIDE_WORD, Reason.PASTED, Reason.NOTHING, Reason.FILTERED}
+_DISTURBING = {Reason.SNOOZED, Reason.INSIDE_WORD, Reason.PASTED}
+HIDING = _UNSUITED | _DISTURBING | {Reason.IN_SECRET, Reason.NOTHING, Reason.FILTERED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class NoSuggestion:
 
 
 SUPERSEDED = NoSuggestion(Reason.SUPERSEDED)
+SNOOZED = NoSuggestion(Reason.SNOOZED)
 
 
 def to_no_suggestion(error: MidtokenError) -> NoSuggestion:

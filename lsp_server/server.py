@@ -15,6 +15,7 @@ from pygls.lsp.server import LanguageServer
 from inference.platforms import is_there
 from inference.protocol.completion import Chunks, CompletionRequest, Priority
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
+from lsp_server.battery import Battery
 from lsp_server.context import Context, cut_context
 from lsp_server.documents import Document, Notebook, Place, num_units
 from lsp_server.errors import EditorError, NotSentError, OutOfStepError, to_midtoken_error
@@ -22,6 +23,7 @@ from lsp_server.filters import Insertion, fit_all
 from lsp_server.indentation import write_blanks
 from lsp_server.items import Suggestion
 from lsp_server.no_suggestion import (
+    SNOOZED,
     SUPERSEDED,
     NoSuggestion,
     Reason,
@@ -35,6 +37,7 @@ from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import cut_excerpt
 from lsp_server.protocol import MidtokenProtocol, build_strict_converter
+from lsp_server.quiet import Quiet, list_scopes
 from lsp_server.related import RelatedText
 from lsp_server.session import Change, Question, Session
 from lsp_server.settings import SECTION, Settings, SettingsSources
@@ -81,6 +84,8 @@ class MidtokenServer(LanguageServer):
         self._guard = Guard(policy, is_remote=is_remote)
         self._related = RelatedText()
         self._status = Status(Window(self))
+        self.quiet = Quiet(self._status.snoozed)
+        self._battery = Battery()
         self._starter = BackendStarter(partial(self._connect, connect), self._status)
         self._prefetcher = Prefetcher(self._prefetch)
         self._closing = asyncio.Lock()
@@ -102,10 +107,7 @@ class MidtokenServer(LanguageServer):
         self._read_settings()
 
     async def pull_settings(self) -> None:
-        """Requests the settings from the editor, if it supports that. On an error they stay unchanged.
-
-        Until the first answer, nothing is sent.
-        """
+        """Requests the editor's settings. Until the first answer nothing is sent; on an error they stay unchanged."""
         workspace = self.client_capabilities.workspace
         if workspace is not None and workspace.configuration:
             params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
@@ -174,6 +176,13 @@ class MidtokenServer(LanguageServer):
             self._status.forget(uri)
             session.close()
 
+    def note_quiet(self) -> None:
+        """To be called after `quiet` was changed by a command."""
+        for session in self.sessions.values():
+            session.supersede()
+            self._check_soon(session)
+        self._prefetcher.expect_again()
+
     async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | NoSuggestion:
         """Returns what to suggest at a position, or why there is nothing. The user has been told of a failure.
 
@@ -232,7 +241,7 @@ class MidtokenServer(LanguageServer):
         place = document.find_place(position)
         context = cut_context(document, place.position, self.settings)
         if not is_invoked:
-            found = find_disturbance(document, place, context)
+            found = SNOOZED if self.quiet.minutes_left else find_disturbance(document, place, context)
             if found is not None:
                 return found
         build_request = partial(self._build_request, session, document, place, context)
@@ -270,7 +279,8 @@ class MidtokenServer(LanguageServer):
     async def _prefetch(self, expected: Expectation) -> None:
         """Has the server read what the next key will send, by the rules for keys."""
         document = expected.document
-        if not self.settings.prefetch:
+        is_saving = self.quiet.minutes_left or self._battery.is_below(self.settings.prefetch_min_battery)
+        if is_saving or not self.settings.prefetch:
             return
         self._configure_guard()
         await self._guard.wait_until_known(_list_languages([document]))
@@ -324,7 +334,7 @@ class MidtokenServer(LanguageServer):
         found = find_document_reason(document, self.settings, self._languages, exclusion)
         if found is not None and found.reason is Reason.EXCLUDED and not self._guard.is_known(document.file_uri):
             return NoSuggestion(Reason.UNKNOWN_RULES, found.message)
-        return found
+        return found or self.quiet.find_reason(list_scopes(document, self.workspace.folders))
 
     def _configure_guard(self) -> None:
         """To be called before each question, since the folders of the workspace may change at any time."""

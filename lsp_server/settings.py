@@ -26,6 +26,7 @@ class Settings:
     max_suffix_bytes: int = 2048  # how much text after the cursor is sent
     max_related_bytes: int = 300  # how much text of other open files is sent, at most
     prefetch: bool = True  # whether text is sent and read before a key asks for it
+    prefetch_min_battery: int = 20  # not on a battery with less percent than this
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore; of documents that match one, nothing is sent
     redact_secrets: bool = True  # known forms of secrets are replaced before text is sent
     stats: bool = True  # whether what suggestions bring is counted, on this machine
@@ -181,6 +182,7 @@ _SETTINGS: Mapping[str, _Setting] = {
     "maxSuffixBytes": _between("max_suffix_bytes", 0, 1_048_576),
     "maxRelatedBytes": _between("max_related_bytes", 0, 65_536),
     "prefetch": _switch("prefetch"),
+    "prefetchMinBattery": _between("prefetch_min_battery", 0, 100),
     "exclude": _texts("exclude"),
     "redactSecrets": _switch("redact_secrets"),
     "stats": _switch("stats"),

@@ -283,7 +283,7 @@ def test_what_was_accepted_whole_and_by_word_and_typed_is_counted(
     editor.type("(")
     editor.wait_for_ghost("one)")
     editor.type_and_wait("x")
-    editor.nvim.command("MidtokenStats")
+    editor.nvim.command("Midtoken stats")
     editor.wait_for(lambda: "keys saved" in editor.messages, True)
     row = next(line.split() for line in editor.messages.splitlines() if line.startswith("  python"))
     assert row == ["python", "2", "1", "0", "1", str(len("e(value, x)") - 1 + len("acity") - 1), str(len("one)"))]

@@ -143,6 +143,33 @@ def test_suggestions_can_be_disabled(use: Use, write_script: WriteScript) -> Non
     editor.wait_for_ghost("e")
 
 
+def test_the_menu_of_the_status_item_snoozes_and_switches_off(use: Use, write_script: WriteScript) -> None:
+    editor = use(script := write_script({"ends_with": "Nod", "texts": ["e"]}))
+    _choose(editor, "Snooze for 60 minutes")
+    editor.wait_for(lambda: editor.status, "midtoken: snoozed for 60 minutes")
+    editor.type("Nod")
+    editor.save()
+    assert (editor.ghost, script.count("started")) == (None, 0)
+    editor.run("Trigger Inline Suggestion")
+    editor.wait_for_ghost("e")
+    _choose(editor, "End the snooze")
+    editor.wait_for(lambda: editor.status, "midtoken: ready")
+    _choose(editor, "Turn suggestions off in this file")
+    editor.wait_for(lambda: "you turned suggestions off in this file" in editor.status, True)
+    _choose(editor, "Turn suggestions on in this file")
+    editor.wait_for(lambda: editor.status, "midtoken: ready")
+    editor.type(" Nod")
+    editor.wait_for_ghost("e")
+
+
+def _choose(editor: VsCode, entry: str) -> None:
+    """Chooses an entry of the menu of the status item."""
+    editor.run("midtoken: Show Menu")
+    time.sleep(1)  # the language server is asked for its entries
+    editor.type(entry)
+    editor.press("Enter")
+
+
 def test_the_settings_page_decides_what_is_sent(use: Use, write_script: WriteScript) -> None:
     editor = use(script := write_script({"ends_with": "Nod", "texts": ["e"]}), "# a line\n" * 40)
     editor.type("Nod")

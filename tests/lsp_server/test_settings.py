@@ -18,7 +18,8 @@ _JSON = st.recursive(
     max_leaves=5,
 )
 _NAMES = ["enabled", "extent", "maxTokens", "healing", "confidence", "deadlineMs", "maxPrefixBytes", "maxSuffixBytes"]
-_NAMES += ["maxRelatedBytes", "prefetch", "exclude", "redactSecrets", "stats", "model", "languages"]
+_NAMES += ["maxRelatedBytes", "prefetch", "prefetchMinBattery", "exclude", "redactSecrets", "stats", "model"]
+_NAMES += ["languages"]
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,10 @@ class Extension {
       commands.registerCommand("midtoken.showLog", () => {
         this.#log.show();
       }),
-      commands.registerCommand("midtoken.showMenu", () =>
-        showMenu(readEnabled(inspect), this.#languages, window.activeTextEditor?.document.languageId),
-      ),
+      commands.registerCommand("midtoken.showMenu", () => {
+        const document = window.activeTextEditor?.document;
+        return showMenu(readEnabled(inspect), this.#languages, document?.languageId, document?.uri.toString());
+      }),
       workspace.onDidOpenTextDocument(() => void this.update()),
       workspace.onDidChangeConfiguration((event) => {
         if (event.affectsConfiguration(SECTION) || event.affectsConfiguration("editor.inlineSuggest")) {

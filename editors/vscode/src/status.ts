@@ -6,6 +6,7 @@ export type ServerState =
   | { readonly kind: "starting"; readonly what: string }
   | { readonly kind: "ready" }
   | { readonly kind: "off"; readonly why: string }
+  | { readonly kind: "snoozed"; readonly how: string }
   | { readonly kind: "failed"; readonly why: string };
 
 /** The notification `$/midtoken/status`: the state of a document, or with `uri` null that of all. */
@@ -46,7 +47,7 @@ export const SCHEMES = ["file", "untitled", "vscode-notebook-cell"] as const;
 export class StateTracker {
   #error: string | undefined;
   #progress: string | undefined;
-  #offReason: string | undefined; // why the server suggests nothing in any file
+  #off: ToldStatus | undefined; // why the server suggests nothing in any file
   readonly #documents = new Map<string, ToldStatus>(); // those that are not ready, by URI
   #runs: "no" | "starting" | "yes" = "no";
 
@@ -54,7 +55,7 @@ export class StateTracker {
   clientStarts(): void {
     this.#error = undefined;
     this.#progress = undefined;
-    this.#offReason = undefined;
+    this.#off = undefined;
     this.#documents.clear();
     this.#runs = "starting";
   }
@@ -103,7 +104,7 @@ export class StateTracker {
     }
     this.#progress = status.state === "starting" ? status.message : undefined;
     this.#error = status.state === "error" ? status.message : undefined;
-    this.#offReason = status.state === "off" ? status.message : undefined;
+    this.#off = status.state === "off" ? status : undefined;
   }
 
   /** Returns the state for a document, by its URI; undefined if none is open. */
@@ -120,8 +121,8 @@ export class StateTracker {
     if (this.#runs === "no") {
       return { kind: "stopped" };
     }
-    if (this.#offReason !== undefined) {
-      return { kind: "off", why: this.#offReason };
+    if (this.#off !== undefined) {
+      return toState(this.#off);
     }
     const told = uri === undefined ? undefined : this.#documents.get(uri);
     return told === undefined ? { kind: "ready" } : toState(told);
@@ -134,7 +135,10 @@ export class StateTracker {
   }
 }
 
-function toState({ state, message }: ToldStatus): ServerState {
+function toState({ state, code, message }: ToldStatus): ServerState {
+  if (code === "snoozed") {
+    return { kind: "snoozed", how: message };
+  }
   switch (state) {
     case "starting":
       return { kind: "starting", what: message };
@@ -175,6 +179,8 @@ export function describe(state: ServerState, offReason: string | undefined): Sta
       return say("check", "ready");
     case "off":
       return say("circle-slash", `off for this file: ${state.why}`);
+    case "snoozed":
+      return say("bell-slash", state.how);
     case "failed":
       return say("error", state.why, true);
   }

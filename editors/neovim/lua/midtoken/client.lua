@@ -1,5 +1,6 @@
 -- The language server: when it is started and started again, which buffers it has, and how it is asked.
 
+local message = require('midtoken.message')
 local options = require('midtoken.options')
 local status = require('midtoken.status')
 
@@ -94,6 +95,26 @@ function M.tell_cursor(buf)
   if client then
     M.call(client, 'notify', '$/midtoken/cursor', vim.lsp.util.make_range_params(0, 'utf-8'))
   end
+end
+
+--- Has the language server of the current buffer execute a command. All of them snooze.
+---@param name string
+---@param argument? any
+function M.execute(name, argument)
+  local buf = vim.api.nvim_get_current_buf()
+  local clients = vim.lsp.get_clients({ name = 'midtoken', bufnr = name ~= 'midtoken.snooze' and buf or nil })
+  local arguments = { argument, name == 'midtoken.toggle' and vim.uri_from_bufnr(buf) or nil }
+  for _, client in ipairs(clients) do
+    M.call(client, 'request', 'workspace/executeCommand', { command = name, arguments = arguments }, function(err, text)
+      if err then
+        message.show(err.message)
+      elseif type(text) == 'string' then
+        vim.api.nvim_echo({ { text } }, true, {})
+      end
+    end, buf)
+  end
+  require('midtoken.suggestion').forget(buf)
+  return #clients > 0 or message.show('the language server is not attached')
 end
 
 --- Detaches the language server from a buffer, which then has no suggestions.

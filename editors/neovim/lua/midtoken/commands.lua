@@ -1,6 +1,4 @@
--- The commands. Those that switch concern the current buffer, and with ! all buffers.
-
-local message = require('midtoken.message')
+-- The commands.
 
 local M = {}
 
@@ -11,29 +9,39 @@ local function define(name, run, description)
   end, { bang = true, bar = true, desc = description })
 end
 
---- Shows what the language server has counted. Any of those that run knows the counts of all.
-local function show_statistics()
-  local client = vim.lsp.get_clients({ name = 'midtoken' })[1]
-  if not client then
-    message.show('the language server is not running; `midtoken stats` in a terminal shows the statistics')
-    return
+local WORDS = { -- of :Midtoken, and what each has the language server do
+  snooze = { 'midtoken.snooze' },
+  wake = { 'midtoken.snooze', 0 },
+  file = { 'midtoken.toggle', 'document' },
+  language = { 'midtoken.toggle', 'language' },
+  folder = { 'midtoken.toggle', 'folder' },
+  stats = { 'midtoken.stats' },
+}
+
+local function complete(lead, line)
+  local words = line:match('%ssnooze%s') and { '5', '15', '60' } or vim.fn.sort(vim.tbl_keys(WORDS))
+  return vim.tbl_filter(function(word)
+    return vim.startswith(word, lead)
+  end, words)
+end
+
+local function run(command)
+  local word, minutes = unpack(command.fargs)
+  local name, argument = unpack(WORDS[word] or {})
+  if not name or (minutes and word ~= 'snooze') or #command.fargs > 2 then
+    require('midtoken.message').show(':Midtoken takes snooze [minutes], wake, file, language, folder or stats')
+  else
+    require('midtoken.client').execute(name, argument or tonumber(minutes) or minutes)
   end
-  local params = { command = 'midtoken.stats' }
-  require('midtoken.client').call(client, 'request', 'workspace/executeCommand', params, function(err, text)
-    if err then
-      message.show(err.message)
-    else
-      vim.api.nvim_echo({ { text } }, true, {})
-    end
-  end)
 end
 
 function M.define()
+  local about = 'Snooze, switch suggestions off or on in the file, its language or its folder, or show statistics'
+  vim.api.nvim_create_user_command('Midtoken', run, { nargs = '+', bar = true, complete = complete, desc = about })
   local midtoken = require('midtoken')
   define('MidtokenEnable', midtoken.enable, 'Show suggestions in this buffer (!: everywhere)')
   define('MidtokenDisable', midtoken.disable, 'Show no suggestions in this buffer (!: everywhere)')
   define('MidtokenToggle', midtoken.toggle, 'Switch suggestions in this buffer on or off (!: everywhere)')
-  vim.api.nvim_create_user_command('MidtokenStats', show_statistics, { bar = true, desc = 'Show what suggestions brought' })
 end
 
 return M
