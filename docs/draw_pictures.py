@@ -1,6 +1,7 @@
-"""The pictures of `docs/characters.md`, computed with the default model: `python -m docs.draw_pictures`."""
+"""Pictures of `docs/characters.md` and `docs/measured.md`, of the default model: `python -m docs.draw_pictures`."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,14 @@ from inference.characters.assembly import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.state import State
 from inference.config import EngineConfig
+from inference.engine.assembly import build_engine
+from inference.engine.sink import WaitingSink
+from inference.likely_text import LikelyText
+from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.loader import load_model
 from inference.protocol.characters import CoveringKind
+from inference.protocol.completion import CompletionChunk, CompletionRequest
+from lsp_server.settings import Settings
 from trie_cache.trie import Trie
 
 _PICTURES = Path(__file__).parent / "pictures"
@@ -38,11 +45,72 @@ def main() -> None:
     """Draws all."""
     matplotlib.rcParams |= {"svg.hashsalt": "midtoken", "font.size": 10, "font.family": "DejaVu Sans"}
     config = EngineConfig(Path(__file__).parent.parent / "models" / "default")
-    trie, model = load_model(config).trie, load_character_model(config)
+    loaded = load_model(config)
+    trie, model = loaded.tokenizer.trie, load_character_model(config)
     _PICTURES.mkdir(exist_ok=True)
     pictures = {"coverings": _draw_coverings(model, trie), "slices": _draw_slices(trie), "next-byte": _draw_next(model)}
+    pictures["confidence"] = _draw_reveal(_complete(config, loaded))
     for name, figure in pictures.items():
         figure.savefig(_PICTURES / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+
+
+_CHAIN = """class Node:
+    def __init__(self, value, next=None):
+        self.value = value
+        self.next = next
+
+
+class Chain:
+    def __init__(self):
+        self.first = None
+
+    def __iter__(self):
+        node = self.first
+        while node is not None:
+            yield node.value
+            node = node.next
+
+    def append(self, value):
+        n"""
+_KEYS = (0, len("ode ="), len("ode = s"))  # typed after it
+
+
+class _LikelySink(WaitingSink):
+    """A sink that keeps the probabilities."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.likely = LikelyText()
+
+    def send(self, chunk: CompletionChunk) -> None:
+        self.likely.add(chunk)
+        super().send(chunk)
+
+
+def _complete(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> LikelyText:
+    sink = _LikelySink()
+    with closing(build_engine(config, loaded)) as engine:
+        engine.submit(CompletionRequest(_CHAIN, "\n"), sink)
+        sink.wait()
+    return sink.likely
+
+
+def _draw_reveal(likely: LikelyText) -> Figure:
+    """A row for each key: what was typed, what is shown, and what is not shown yet."""
+    width, char = 6.5, 0.602 * 16 / 72  # inches
+    axes = (figure := Figure(figsize=(width, 1.5))).add_axes((0, 0, 1, 0.8))
+    confidence = Settings().confidence
+    for row, typed in enumerate(_KEYS):
+        end, column = likely.find_end(typed, confidence), 0
+        shown = ((_CHAIN[-1] + likely.text[:typed], "black"), ("|", _BLUE), (likely.text[typed:end], _BLUE))
+        for text, colour in (*shown, (likely.text[end:], "#d8d8d8")):
+            axes.text(column, -row, text, family="DejaVu Sans Mono", size=16, color=colour, va="center")
+            column += len(text)
+    axes.set_title(f"typed | shown with confidence {confidence:g}, and what waits for more keys", loc="left", size=11)
+    axes.set_xlim(0, width / char)
+    axes.set_ylim(-len(_KEYS) + 0.4, 0.6)
+    axes.axis("off")
+    return figure
 
 
 def _open(model: CharacterModel, kind: CoveringKind) -> State:
