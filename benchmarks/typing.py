@@ -37,7 +37,7 @@ from tests.support.front_clients import read_sent
 _NUM_LINES, _NUM_CURVE_LINES, _NUM_INFILL = 300, 100, 30
 _TYPED_SEED, _ASKED_SEED = 101, 102
 _DEFAULT = Settings().confidence
-_CURVE = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6)
+_CURVE = (0.0, 0.2, 0.3, 0.4, 0.45, 0.5, 0.6)
 _PREFIX_CHARS, _SUFFIX_CHARS = 2000, 500  # as many as the model was trained with
 _NAMES = {("exact", _DEFAULT): "", ("exact", 0.0): "_all", ("none", _DEFAULT): "_none", ("none", 0.0): "_none_all"}
 

@@ -20,7 +20,7 @@ class Settings:
     extent: Extent = Extent.AUTO  # how far a suggestion goes
     max_tokens: int = 64
     healing: Healing = Healing.EXACT
-    confidence: float = 0.4  # the least probability of what is suggested unasked; 0: the whole line or block is
+    confidence: float = 0.45  # the least probability of what is suggested unasked; 0: the whole line or block is
     deadline_ms: int | None = None  # generation stops after this time; the text so far is suggested
     max_prefix_bytes: int = 8192  # how much text before the cursor is sent
     max_suffix_bytes: int = 2048  # how much text after the cursor is sent

@@ -208,11 +208,10 @@ class Cursors:
     times_ms: list[float] = field(default_factory=list)  # to ghost text, or to the answer that there is none
 
     async def ask(self, line: Line, at: int) -> None:
-        """Asks at a cursor in a line, when the text before the last key has been read."""
-        before = line.before + line.text[: max(0, at - 1)]
-        self.ghost.open(before, line.after)
-        await self.ghost.show(before, line.after)
-        self.ghost.open(before, line.after)  # forgets the answer
+        """Asks at a cursor in a line, when the text above the line has been read."""
+        self.ghost.open(line.before, line.after)
+        await self.ghost.show(line.before, line.after)
+        self.ghost.open(line.before, line.after)  # forgets the answer
         started_s = time.perf_counter()
         shown = (await self.ghost.show(line.before + line.text[:at], line.after)).rstrip()
         self.times_ms.append(1e3 * (time.perf_counter() - started_s))

@@ -39,7 +39,7 @@ _NAMES += ["languages"]
         ({"extent": "page"}, {}, f"{_EXTENT}'page'; it stays 'auto'"),
         ({"extent": []}, {}, f"{_EXTENT}[]; it stays 'auto'"),
         ({"confidence": 1}, {"confidence": 1.0}, None),
-        ({"confidence": 1.5}, {}, "setting confidence must be a number from 0 to 1, not 1.5; it stays 0.4"),
+        ({"confidence": 1.5}, {}, "setting confidence must be a number from 0 to 1, not 1.5; it stays 0.45"),
         ({"model": ""}, {}, "setting model must be a text, not ''; it stays None"),
         ({"model": ["a"]}, {}, "setting model must be a text, not ['a']; it stays None"),
         ({"maxTokenz": 1}, {}, f"unknown setting 'maxTokenz'; known are {', '.join(_NAMES)}"),

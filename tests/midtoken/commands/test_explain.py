@@ -45,7 +45,7 @@ def _render() -> str:
         "·Node",  # a blank in a token
         "no token of the vocabulary continues from here",
         "1 pass ",  # of the strategy none
-        "e 61 %  : 22 %  shown with confidence 0.4: e",  # how likely the text is
+        "e 61 %  : 22 %  shown with confidence 0.45: e",  # how likely the text is
         "3 passes, 12 ms",  # of the strategy exact
     ],
 )
