@@ -62,7 +62,7 @@ class LikelyText:
         """The number of characters to show before anything is typed. Until the text has ended: whatever follows."""
         end = self.find_end(0, confidence)
         is_settled = has_ended or end < len(self.text) or not self._ends or confidence <= 0
-        return end if is_settled else self._find_boundary(0, end)
+        return end if is_settled else len(self.text[: self._find_boundary(0, end)].rstrip())
 
     def find_end(self, num_typed: int, confidence: float) -> int:
         """The number of characters to show, with the first `num_typed`, which the user has typed since.

@@ -176,9 +176,8 @@ class Session:
         while number == self.num_requests:
             if not self._can_answer(question):
                 self._stop()
-                known = self._recall(question)
-                if known is not None:
-                    return known
+                self._generation = self._recall(question)
+            if self._generation is None:
                 backend = await self._starter.get()
                 if number != self.num_requests:
                     break
@@ -243,13 +242,8 @@ class Session:
             return False
         return generation.find_answer(question) is not NoAnswer.MISMATCH
 
-    def _recall(self, question: Question) -> str | None:
-        for generation in self._remembered:
-            answer = generation.find_answer(question)
-            if isinstance(answer, str):
-                generation.note_shown(question, answer)
-                return answer
-        return None
+    def _recall(self, question: Question) -> Generation | None:
+        return next((each for each in self._remembered if isinstance(each.find_answer(question), str)), None)
 
     async def _wait(self, question: Question) -> str | NoAnswer | NoSuggestion:
         waiting = self._waiting = _Waiting(question, asyncio.get_running_loop().create_future())

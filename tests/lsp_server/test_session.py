@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import errno
 import math
+import random
 from collections.abc import AsyncIterator
 from itertools import accumulate
 from typing import Any
@@ -385,3 +386,48 @@ async def test_a_word_that_would_be_cut_is_not_shown_and_of_later_lines_whole_on
         bench.stream.send(build_chunk(*tokens))
 
         assert await task == shown
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_text_that_is_shown_was_generated_and_grows_at_its_end_only_while_it_is_typed(
+    bench: Bench, seed: int
+) -> None:
+    rng, generated, held = random.Random(seed), list[str](), list[tuple[FedStream, CompletionChunk]]()
+    confidence, typed, expected = rng.choice([1.0, 0.6, 0.3, 1e-12]), "", ""
+    for _ in range(50):
+        task = asyncio.create_task(complete(bench.session, typed, confidence=confidence))
+        await settle()
+        for stream in bench.backend.streams[len(generated) :]:
+            first, last = _draw_chunks(rng)
+            generated.append(typed + first.text + last.text)
+            stream.send(first)
+            held.append((stream, last))
+        await settle()
+        while held and (not task.done() or rng.random() < 0.3):
+            stream, last = held.pop()
+            stream.send(last)
+            await settle()
+        answer = await asyncio.wait_for(task, 5)
+        assert any(text.startswith(typed + answer) for text in generated)
+        assert answer.startswith(expected.rstrip())
+        typed, expected = _press_key(typed, answer, rng)
+        bench.session.note_edit()
+
+
+def _draw_chunks(rng: random.Random) -> tuple[CompletionChunk, CompletionChunk]:
+    """Two chunks of a text. The second one may tell no probabilities."""
+    texts, num_first = ["a", "b", "ab", "_", "(", "é", "😀", " ", "\n"], rng.randrange(8)
+    tokens = [(rng.choice(texts), rng.choice([1, 0.9, 0.4])) for _ in range(8)]
+    first, whole = build_chunk(*tokens[:num_first], reason=None, is_last=False), build_chunk(*tokens)
+    start, told = len(first.text), slice(num_first, 8 if rng.random() < 0.8 else num_first)
+    ends = tuple(end - start for end in whole.text_ends[told])
+    last = dataclasses.replace(whole, text=whole.text[start:], text_ends=ends, log_probs=whole.log_probs[told])
+    return first, last
+
+
+def _press_key(typed: str, shown: str, rng: random.Random) -> tuple[str, str]:
+    """Returns the text after a key, which often agrees with what is shown, and what is left of that."""
+    chance = rng.random()
+    if shown and chance < 0.65:
+        return typed + shown[0], shown[1:]
+    return typed[:-1] if chance < 0.9 else typed + rng.choice("ab_( \n"), ""

@@ -12,7 +12,7 @@ from inference.protocol.completion import CompletionChunk, CompletionStats, Fini
 from midtoken.front.likely import show_likely
 
 _TOKENS = st.lists(
-    st.tuples(st.sampled_from(["a", "b c", " d", "(", "\n", "\n  e"]), st.sampled_from([1.0, 0.9, 0.3])),
+    st.tuples(st.sampled_from(["a", "b c", " d", " ", "(", "\n", "\n  e"]), st.sampled_from([1.0, 0.9, 0.3])),
     min_size=2,
     max_size=8,
 )
