@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 try:
     import psutil
-except ImportError:  # an installation without the extra `local`
+except (ImportError, NotImplementedError):  # an installation without the extra `local`; another system
     psutil = None
 
 _VALID_S = 60.0  # the charge changes slowly, and the system may take milliseconds to tell

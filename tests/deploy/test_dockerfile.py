@@ -63,7 +63,16 @@ def test_the_container_gets_no_second_tritonserver() -> None:
     image = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.12"}
     names = {each.name for each in wanted if each.marker is None or each.marker.evaluate(image)}
 
-    assert names == {"aiohttp", "huggingface_hub", "ml-dtypes", "onnx", "onnxruntime", "safetensors", "tokenizers"}
+    assert names == {
+        "aiohttp",
+        "huggingface_hub",
+        "ml-dtypes",
+        "onnx",
+        "onnxruntime",
+        "psutil",
+        "safetensors",
+        "tokenizers",
+    }
 
 
 def test_packages_are_installed_where_the_server_looks_for_them() -> None:

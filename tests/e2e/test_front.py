@@ -46,5 +46,5 @@ async def test_the_openai_package_with_a_real_server(embedded_real_server: Runni
         assert answer.usage is not None
         assert answer.usage.prompt_tokens_details is not None
         assert answer.usage.prompt_tokens_details.cached_tokens == answer.usage.prompt_tokens > 50
-        with pytest.raises(openai.BadRequestError, match="num_candidates must be between 1 and 16, not 17"):
+        with pytest.raises(openai.BadRequestError, match="n must be between 1 and 16, not 17"):
             await client.completions.create(**around, n=17)

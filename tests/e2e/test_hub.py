@@ -60,7 +60,7 @@ def test_neovim_shows_the_download_and_then_ghost_text(hub: Hub, own_lsp: Script
     editor.wait_for(lambda: editor.status, downloading)
     editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
     editor.type("Goreturn Nod")
-    editor.wait_for_ghost("e(")
+    editor.wait_for_ghost("e")
 
 
 def test_helix_has_the_suggestion_of_a_model_that_its_configuration_names(
@@ -97,4 +97,4 @@ def test_vs_code_shows_the_download_which_can_be_cancelled(hub: Hub, tmp_path: P
         editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
         editor.press("Control+End")
         editor.type("d")
-        editor.wait_for_ghost("e(")
+        editor.wait_for_ghost("e")

@@ -265,7 +265,7 @@ def test_a_snooze_shows_nothing_and_the_status_says_how_long(
 def test_suggestions_are_switched_off_where_a_command_says(open_editor: OpenEditor, write_script: WriteScript) -> None:
     editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, [""])
     assert editor.lua("return vim.fn.getcompletion('Midtoken ', 'cmdline')") == [
-        *("file", "folder", "language", "snooze", "wake")
+        *("file", "folder", "language", "snooze", "stats", "wake")
     ]
     assert editor.lua("return vim.fn.getcompletion('Midtoken snooze 1', 'cmdline')") == ["15"]
     for word, name in (("file", "this file"), ("language", "python files")):

@@ -19,7 +19,12 @@ _COMPLETION_ANSWER_TYPES = completion_arrays.DESCRIPTION_TYPES | completion_arra
 @pytest.mark.parametrize(
     ("name", "request_types", "answer_types", "dims"),
     [
-        ("completion", completion_arrays.REQUEST_TYPES, _COMPLETION_ANSWER_TYPES, {"stop": "-1", "languages": "-1"}),
+        (
+            "completion",
+            completion_arrays.REQUEST_TYPES,
+            _COMPLETION_ANSWER_TYPES,
+            dict.fromkeys(("stop", "languages", "text_ends", "log_probs"), "-1"),
+        ),
         (
             "characters",
             characters.REQUEST_TYPES,

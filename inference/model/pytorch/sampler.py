@@ -127,7 +127,13 @@ class TorchSampler:
         check_numbers(scores.log_totals)
         for each in scored:
             each.take_answers(scores)
-        return [each.build_result(scores) for each in scored]
+        drawn = [each.find_drawn(scores) for each in scored]
+        logits = [each.get_logit(*pair) for each, pairs in zip(scored, drawn, strict=True) for pair in pairs]
+        told = iter(torch.stack(logits).float().tolist() if logits else [])
+        return [
+            each.build_result([(*pair, next(told)) for pair in pairs])
+            for each, pairs in zip(scored, drawn, strict=True)
+        ]
 
     def _ask(self, request: SampleRequest, questions: "_Questions") -> "_ScoredRequest":
         """Adds the questions of a request."""
@@ -215,8 +221,8 @@ class _ScoredRequest:
             scores.log_masses[own] + self.offsets, scores.best_ids[own], scores.best_logits[own] + self.offsets
         )
 
-    def build_result(self, scores: Scores) -> SampleResult:
-        """The choices, which are counted as draws, or the branches that must be read first."""
+    def build_result(self, drawn: Sequence[tuple[int, int, float]]) -> SampleResult:
+        """The choices, which are counted as draws, or the branches that must be read first. `drawn`: with logits."""
         request, log_probs = self.request, self._scores.best_log_probs
         needed = find_needed(request, self._weights, float(log_probs.max(initial=-math.inf)))
         if needed:
@@ -227,24 +233,28 @@ class _ScoredRequest:
             token_id, log_prob = int(self._scores.best_ids[best]), float(log_probs[best]) - log_total
             choices: tuple[Choice, ...] = (Choice(self.crossings[best], token_id, log_prob),)
         else:
-            choices = self._find_drawn(scores, log_total)
+            choices = tuple(
+                Choice(self.crossings[at], token_id, logit + float(self.offsets[at]) - log_total)
+                for at, token_id, logit in drawn
+            )
         _count_draws(request)
         return SampleResult(choices, (), self._scores if request.wants_scores else None)
 
-    def _find_drawn(self, scores: Scores, log_total: float) -> tuple[Choice, ...]:
-        """The choice of each random source, from all paths and tokens together."""
+    def find_drawn(self, scores: Scores) -> list[tuple[int, int]]:
+        """The crossing and token of each random source, drawn from all paths and tokens together. None if greedy."""
+        if self.request.sampling.is_greedy:
+            return []
         shape = len(self.crossings), len(self.request.random_sources)
         own = slice(self.first_draw, self.first_draw + shape[0] * shape[1])
         noisy = scores.draw_scores[own].reshape(shape)
         noisy = noisy + self._scores.best_log_probs[:, None] / self.request.sampling.temperature
         ids = scores.drawn_ids[own].reshape(shape)
-        drawn = [(at, int(ids[at, draw])) for draw, at in enumerate(noisy.argmax(axis=0).tolist())]
-        return tuple(Choice(self.crossings[at], each, self._read(at, each) - log_total) for at, each in drawn)
+        return [(at, int(ids[at, draw])) for draw, at in enumerate(noisy.argmax(axis=0).tolist())]
 
-    def _read(self, at: int, token_id: int) -> float:
-        """log P(path + token) of a crossing."""
+    def get_logit(self, at: int, token_id: int) -> torch.Tensor:
+        """The logit of a token at a crossing, device."""
         row: torch.Tensor = self.request.rows[find_row(self.crossings[at].node)]
-        return float(row[token_id]) + float(self.offsets[at])
+        return row[token_id]
 
 
 def _needs_order(request: SampleRequest) -> bool:
