@@ -106,7 +106,7 @@ def test_keys_can_be_chosen_and_turned_off(open_editor: OpenEditor, write_script
     editor = open_editor(command, [""], keys={"accept": "<C-y>", "accept_word": False})
     editor.nvim.command("setlocal noexpandtab softtabstop=0")
     mapped = editor.lua("return vim.tbl_map(function(m) return m.lhs end, vim.api.nvim_buf_get_keymap(0, 'i'))")
-    assert sorted(mapped) == ["<C-Y>", "<M-d>", "<M-l>", "<M-n>", "<M-p>"]
+    assert sorted(mapped) == ["<C-Y>", "<M-a>", "<M-d>", "<M-l>", "<M-n>", "<M-p>"]
     editor.type("iNod")
     editor.wait_for_ghost("e value")
     editor.type_and_wait("<C-y><Tab>.x")  # a text that is typed with the key comes after the accepted text
@@ -120,7 +120,7 @@ def test_other_keys_of_a_later_setup_replace_those_before_and_give_back_what_the
     editor = open_editor(command, [""], keys={"accept": "<C-y>"})
     editor.nvim.command("inoremap <buffer> <C-g> was")
     list_mapped = "return vim.tbl_map(function(m) return m.lhs end, vim.api.nvim_buf_get_keymap(0, 'i'))"
-    alt = ["<M-d>", "<M-l>", "<M-n>", "<M-p>", "<M-w>"]
+    alt = ["<M-a>", "<M-d>", "<M-l>", "<M-n>", "<M-p>", "<M-w>"]
     for keys, mapped in [
         ({"accept": "<C-g>"}, ["<C-G>", *alt]),
         ({"accept": "<C-l>"}, ["<C-G>", "<C-L>", *alt]),

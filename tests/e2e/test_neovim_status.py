@@ -173,6 +173,17 @@ def test_several_suggestions_are_asked_for_when_the_next_one_is_wanted(open_edit
     editor.lua("for _, pid in ipairs(vim.api.nvim_get_proc_children(vim.fn.getpid())) do vim.uv.kill(pid, 18) end")
 
 
+def test_a_key_asks_by_hand_where_nothing_is_shown(open_editor: OpenEditor, tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    editor = open_editor(_command(record), ["unlikely", "f"])
+    editor.type("GA")
+    editor.wait_for(lambda: record.exists() and record.read_text(), "automatic\n")
+    editor.type("<M-a>")
+    editor.wait_for_ghost("(one 😀)")
+    editor.type_and_wait("<Tab>")
+    assert editor.lines == ["unlikely", "f(one 😀)"]
+
+
 def test_file_types_are_those_that_are_listed_or_else_all_that_the_model_knows(
     open_editor: OpenEditor, write_script: WriteScript
 ) -> None:

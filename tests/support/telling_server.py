@@ -2,7 +2,8 @@
 
 `python -m tests.support.telling_server RECORD` suggests `(one 😀)`, and more if a person asks. A line `status {…}` of
 the document is sent as the notification `$/midtoken/status`, in which "here" stands for the document's URI, after the
-seconds in "after_s". A line `silent` makes it suggest nothing until it has told that it is ready.
+seconds in "after_s". A line `silent` makes it suggest nothing until it has told that it is ready, a line `unlikely`
+nothing unless a person asks.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ def main() -> None:
             return None
         here = types.Range(params.position, params.position)
         items = [types.InlineCompletionItem(text, range=here) for text in ("(one 😀)", "(two)", "[three]")]
-        return types.InlineCompletionList(items if is_invoked else items[:1])
+        return types.InlineCompletionList(items if is_invoked else items[: "unlikely\n" not in lines])
 
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def _open(params: types.DidOpenTextDocumentParams) -> None:

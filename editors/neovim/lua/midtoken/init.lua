@@ -39,6 +39,11 @@ function M.accept_line()
   return require('midtoken.accept').line()
 end
 
+--- Asks for a suggestion, where none is shown too: the whole line or block, however probable.
+function M.ask()
+  return require('midtoken.suggestion').invoke()
+end
+
 --- Shows the next suggestion for this place, if there are several.
 function M.next()
   return require('midtoken.suggestion').step(1)

@@ -15,6 +15,7 @@ local defaults = {
     next = '<M-n>',
     previous = '<M-p>',
     dismiss = '<M-d>',
+    ask = '<M-a>',
   },
 }
 

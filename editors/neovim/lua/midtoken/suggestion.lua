@@ -235,6 +235,17 @@ function M.ask_again()
   end
 end
 
+--- Requests a suggestion as a person asks for it: the whole line or block, however probable.
+---@return boolean # false if none can be shown here
+function M.invoke()
+  local buf = vim.api.nvim_get_current_buf()
+  local can_ask = can_show(buf)
+  if can_ask then
+    ask(buf, INVOKED)
+  end
+  return can_ask
+end
+
 --- Forgets what was offered and asked for.
 ---@param buf integer
 function M.forget(buf)
