@@ -97,4 +97,4 @@ def test_vs_code_shows_the_download_which_can_be_cancelled(hub: Hub, tmp_path: P
         editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
         editor.press("Control+End")
         editor.type("d")
-        editor.wait_for_ghost("e")
+        editor.wait_for_ghost("e(")

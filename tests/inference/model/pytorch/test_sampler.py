@@ -71,7 +71,7 @@ def _choose(sampler: TorchSampler, logits: list[torch.Tensor], asked: list[tuple
         ([(_GREEDY, 1), (_GREEDY, 4), (_HEAD, 3), (_HEAD, 1), (_EXACT, 1)], 8),  # three need sorted tokens
     ],
 )
-def test_a_choice_copies_once_to_the_device_and_once_back_once_more_for_drawn_ones_and_twice_for_each_that_needs_sorted_tokens(
+def test_a_choice_copies_once_to_the_device_and_once_back_and_more_for_drawn_and_for_sorted_tokens(
     asked: list[tuple[Sampling, int]], num_copies_back: int
 ) -> None:
     """Its results are those on the CPU."""
