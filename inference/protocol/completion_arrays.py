@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from inference.errors import ServerError
 from inference.protocol.arrays import Array, FieldTypes, fields_from_arrays, fields_to_arrays, to_array, to_text
 from inference.protocol.completion import (
     CompletionChunk,
@@ -92,14 +93,18 @@ def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
 
 
 def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
-    """The chunk in the arrays of `chunk_to_arrays`."""
+    """The chunk in the arrays of `chunk_to_arrays`. Raises ServerError if the probabilities are not those of the text."""
     texts = {name: to_text(name, array.reshape(-1)[0]) for name, array in arrays.items() if array.dtype == np.object_}
     reason = texts["finish_reason"]
+    ends, log_probs = (arrays[name].reshape(-1).tolist() if name in arrays else [] for name in _PROBABILITIES)
+    if len(ends) != len(log_probs) or ends != sorted(set(ends) & {*range(1, len(texts["text"]) + 1)}):
+        raise ServerError("the server's probabilities (text_ends, log_probs) do not belong to its text")
     return CompletionChunk(
         text=texts["text"],
         candidate=arrays["candidate"].item(),
         healed_bytes=arrays["healed_bytes"].item(),
-        **{name: tuple(arrays[name].reshape(-1).tolist()) for name in _PROBABILITIES if name in arrays},
+        text_ends=tuple(ends),
+        log_probs=tuple(log_probs),
         finish_reason=FinishReason(reason) if reason else None,
         stats=CompletionStats(**json.loads(texts["stats"])) if "stats" in texts else None,
         explanation=_read_explanation(json.loads(texts["explanation"])) if "explanation" in texts else None,

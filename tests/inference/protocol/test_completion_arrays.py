@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.errors import InvalidRequestError
+from inference.errors import InvalidRequestError, ServerError
 from inference.protocol import characters, completion, completion_arrays
 from inference.protocol.arrays import FieldTypes
 from inference.protocol.completion import (
@@ -133,3 +133,15 @@ def test_an_invalid_array_is_named_in_the_error(arrays: dict[str, list[bytes]], 
     with pytest.raises(InvalidRequestError) as caught:
         completion_arrays.request_from_arrays({name: np.array(items, np.object_) for name, items in arrays.items()})
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("ends", "log_probs"), [((1,), ()), ((1, 2), (-0.1,)), ((3,), (-0.1,)), ((2, 1), (-0.1, -0.2))]
+)
+def test_probabilities_that_do_not_belong_to_the_text_are_refused(
+    ends: tuple[int, ...], log_probs: tuple[float, ...]
+) -> None:
+    arrays = completion_arrays.chunk_to_arrays(CompletionChunk("ab", text_ends=ends, log_probs=log_probs))
+
+    with pytest.raises(ServerError, match="do not belong to its text"):
+        completion_arrays.chunk_from_arrays(arrays)
