@@ -93,7 +93,7 @@ def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
 
 
 def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
-    """The chunk in the arrays of `chunk_to_arrays`. Raises ServerError if the probabilities are not those of the text."""
+    """The chunk in the arrays of `chunk_to_arrays`. Raises ServerError if its probabilities are of another text."""
     texts = {name: to_text(name, array.reshape(-1)[0]) for name, array in arrays.items() if array.dtype == np.object_}
     reason = texts["finish_reason"]
     ends, log_probs = (arrays[name].reshape(-1).tolist() if name in arrays else [] for name in _PROBABILITIES)
