@@ -52,9 +52,10 @@ def say(*responses: Mapping[str, Array] | str, heartbeat_ms: float | None = 0.0,
 
 def build_last_chunk(text: str, is_told: bool = True) -> dict[str, Array]:
     """Returns the only chunk of a completion, as arrays."""
-    ends = (len(text),) * is_told
+    ends = (len(text),) * (is_told and bool(text))
+    log_probs = (-0.1,) * len(ends)
     chunk = CompletionChunk(
-        text, text_ends=ends, log_probs=(-0.1,) * is_told, finish_reason=FinishReason.LENGTH, stats=CompletionStats()
+        text, text_ends=ends, log_probs=log_probs, finish_reason=FinishReason.LENGTH, stats=CompletionStats()
     )
     return chunk_to_arrays(chunk)
 

@@ -220,13 +220,14 @@ class _ScoredRequest:
         self._scores = CrossingScores(
             scores.log_masses[own] + self.offsets, scores.best_ids[own], scores.best_logits[own] + self.offsets
         )
+        best = float(self._scores.best_log_probs.max(initial=-math.inf))
+        self._needed = find_needed(self.request, self._weights, best)
 
     def build_result(self, drawn: Sequence[tuple[int, int, float]]) -> SampleResult:
         """The choices, which are counted as draws, or the branches that must be read first. `drawn`: with logits."""
+        if self._needed:
+            return SampleResult((), self._needed)
         request, log_probs = self.request, self._scores.best_log_probs
-        needed = find_needed(request, self._weights, float(log_probs.max(initial=-math.inf)))
-        if needed:
-            return SampleResult((), needed)
         log_total = sum_masses(self._weights, self._scores.log_masses)
         if request.sampling.is_greedy:
             best = int(log_probs.argmax())
@@ -241,8 +242,11 @@ class _ScoredRequest:
         return SampleResult(choices, (), self._scores if request.wants_scores else None)
 
     def find_drawn(self, scores: Scores) -> list[tuple[int, int]]:
-        """The crossing and token of each random source, drawn from all paths and tokens together. None if greedy."""
-        if self.request.sampling.is_greedy:
+        """The crossing and token of each random source, drawn from all paths and tokens together.
+
+        Nothing is drawn if the choice is greedy or branches must be read first.
+        """
+        if self.request.sampling.is_greedy or self._needed:
             return []
         shape = len(self.crossings), len(self.request.random_sources)
         own = slice(self.first_draw, self.first_draw + shape[0] * shape[1])
