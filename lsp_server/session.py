@@ -75,7 +75,7 @@ class Generation:
     def find_answer(self, question: Question) -> str | NoAnswer:
         """Returns the text that is left to insert for a question, which may be newer than the generation's own.
 
-        While more text is to come, the answer consists of whole lines.
+        While more text is to come that may be shown, the answer consists of whole lines.
         """
         if self._is_dead or question.settings != self.question.settings:
             return NoAnswer.MISMATCH
@@ -90,9 +90,9 @@ class Generation:
         if not self.text.startswith(typed):
             is_behind = not self.is_finished and self.text != "" and typed.startswith(self.text)
             return NoAnswer.PENDING if is_behind else NoAnswer.MISMATCH
-        end = max(self.likely.find_end(len(typed), question.confidence), self.num_shown)
-        remaining = self.text[len(typed) : end]
-        if self.is_finished:
+        likely_end = self.likely.find_end(len(typed), question.confidence)
+        remaining = self.text[len(typed) : max(likely_end, self.num_shown)]
+        if self.is_finished or likely_end < len(self.text):  # what is still to come is less likely
             all_accepted = typed != "" and not remaining.strip()  # the next text needs a new generation
             return NoAnswer.MISMATCH if all_accepted else remaining
         whole_lines = remaining.rpartition("\n")[0]
@@ -183,7 +183,8 @@ class Session:
                     break
                 if backend is None:
                     return self._starter.reason
-                request = await question.build_request(partial(_limit, question.confidence))
+                limit = partial(dataclasses.replace, min_probability=question.confidence)
+                request = await question.build_request(limit)
                 if isinstance(request, NoSuggestion):
                     return request
                 self._was_known = False
@@ -328,7 +329,6 @@ class _Drawing:
     task: asyncio.Task[list[str]]
 
 
-_RESERVE = 0.5  # of what is shown: with less, more tokens are generated than typing reveals
 _MOMENT_S = 0.1  # nobody notices
 _NUM_DRAWN = 4  # of which some are equal
 _TEMPERATURE = 0.8
@@ -346,11 +346,6 @@ async def _read_texts(backend: CompletionBackend, request: Cleared[CompletionReq
     except MidtokenError:  # the best text is there, and a lost connection shows at the next request for it
         return []
     return texts
-
-
-def _limit(confidence: float, request: CompletionRequest) -> CompletionRequest:
-    """Ends it where so little is likely that a few more keys would not reveal it."""
-    return dataclasses.replace(request, min_probability=confidence * _RESERVE)
 
 
 def _draw(request: CompletionRequest) -> CompletionRequest:

@@ -58,7 +58,8 @@ class Connection:
             lease = await lease_server(arguments.entry, arguments.build_shared_command(idle_s), on_progress)
             connection = cls(ServerAddress(lease.url, None), lease)
         try:
-            connection.languages, connection.runs_as, _ = await connection.read_description()
+            description = await connection.read_description()
+            connection.languages, connection.runs_as = description.languages or None, description.runs_as
         except BaseException:
             await connection.close()
             raise

@@ -11,6 +11,7 @@ from inference.engine.suffix_rule import Ending, SuffixRule, build_suffix_rule
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason
 
 _ROUNDING = 1e-3  # of a log probability
+_RESERVE = 0.5  # of `min_probability`: with less, more tokens are generated than typing reveals
 
 # Reasons that say less than that the text reached the suffix.
 _REPLACED_REASONS = (FinishReason.END, FinishReason.EXTENT, FinishReason.STOP, FinishReason.LOOP, FinishReason.LENGTH)
@@ -26,12 +27,15 @@ class Limits:
     suffix: SuffixRule | None = None
     reads_suffix: bool = False  # whether the model read it, and so knows where to end
     prefix: str = ""
-    sends_lines: bool = False  # whether nothing of a line is sent before it is complete
+    sends_lines: bool = False  # see `Chunks.LINES`
+    unlikely_log_prob: float = -math.inf  # of a text that is not worth more time
     min_log_prob: float = -math.inf  # of the text
 
 
 def build_limits(request: CompletionRequest, reads_suffix: bool) -> Limits:
     """The limits of a request. `reads_suffix`: whether the model reads the text after the cursor."""
+    unlikely = math.log(request.min_probability) if request.min_probability > 0 else -math.inf
+    sends_lines = request.chunks is Chunks.LINES
     return Limits(
         request.max_tokens,
         request.stop,
@@ -39,8 +43,9 @@ def build_limits(request: CompletionRequest, reads_suffix: bool) -> Limits:
         build_suffix_rule(request.prefix, request.suffix),
         reads_suffix,
         request.prefix,
-        request.chunks is Chunks.LINES,
-        math.log(request.min_probability) if request.min_probability > 0 else -math.inf,
+        sends_lines,
+        unlikely,
+        unlikely + math.log(_RESERVE) * sends_lines,
     )
 
 
@@ -90,6 +95,7 @@ class Answer:
         if log_prob is not None:
             self.log_prob += min(log_prob, 0.0)
             self._ends.append((len(self.text), self.log_prob))
+            self._loop.sends_lines &= self.log_prob >= self.limits.unlikely_log_prob
         self._apply_limits(added)
 
     def finish(self, reason: FinishReason) -> None:
@@ -104,12 +110,14 @@ class Answer:
         if self._cut_suffix(Ending.CHOSEN if was_chosen else Ending.LIMITED) and reason in _REPLACED_REASONS:
             self.finish_reason = FinishReason.SUFFIX
 
-    def take_text(self, chunks: Chunks) -> str:
+    def take_text(self) -> str:
         """The text to send now. The remaining text is sent at the end."""
         if self.finish_reason:
             ready = len(self.text)
+        elif self.limits.sends_lines and (self._num_sent or self.log_prob >= self.limits.unlikely_log_prob):
+            ready = self._count_first_line()
         else:
-            ready = self._count_settled() if chunks is Chunks.TOKENS else self._count_first_line()
+            ready = self._count_settled()
         taken = self.text[self._num_sent : ready]
         self._num_sent = max(self._num_sent, ready)
         return taken

@@ -184,7 +184,7 @@ class Job:
 
     def send_ready(self, now: float) -> None:
         """Sends the text that is ready and, when all candidates have ended, the last chunk with the stats."""
-        taken = [(each, each.answer.take_text(self.request.chunks)) for each in self.candidates]
+        taken = [(each, each.answer.take_text()) for each in self.candidates]
         ready = [(each, text) for each, text in taken if text or each.answer.owes_last]
         for number, (candidate, text) in enumerate(ready, 1):
             is_last = self.is_finished and number == len(ready)

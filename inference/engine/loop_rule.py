@@ -96,7 +96,7 @@ class LoopRule:
     def __init__(self, prefix: str = "", sends_lines: bool = False) -> None:
         """`prefix`: the text before the cursor. `sends_lines`: of a line, nothing is sent before it is complete."""
         self._before = prefix[-_NEAR_CHARS:]
-        self._sends_lines = sends_lines
+        self.sends_lines = sends_lines  # may become false before a part of a line is sent
         self._lines: deque[_Line] = deque(maxlen=_NUM_KEPT_LINES)
         self._line = self._before.rpartition("\n")[2]  # the last line; the first with the text before the cursor
         self._line_start = -len(self._line)  # of the last line, in the text
@@ -146,7 +146,7 @@ class LoopRule:
 
     def _find_end_before(self, run: _Run) -> int:
         """Where the completion ends before a loop."""
-        if not self._sends_lines or not run.is_row:
+        if not self.sends_lines or not run.is_row:
             return max(self._line_start + run.free_end, 0)
         end = _find_item_end(self._line, run, max(-self._line_start, 0))
         kept = self._line[:end].rstrip()

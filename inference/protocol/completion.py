@@ -47,7 +47,9 @@ class Chunks(StrEnum):
     """When text is sent. Text that a later token may still cut waits in both cases."""
 
     TOKENS = "tokens"  # after each step
-    LINES = "lines"  # the first line once it is complete, and the rest at the end
+    # The first line once it is complete, or the text once it is less likely than `min_probability`, and the rest at the
+    # end. Such a text goes on until it is half as likely: the client shows more of it as the user types.
+    LINES = "lines"
 
 
 class Priority(StrEnum):

@@ -7,6 +7,7 @@ The arrays are sent over gRPC as tensors, and over HTTP as JSON fields of the sa
 import dataclasses
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,20 @@ CHUNK_TYPES: FieldTypes = {
 
 _PROBABILITIES = ("text_ends", "log_probs")
 
-# Beside the answer to a heartbeat, of shape [num_languages]: those that the model knows. Absent: any.
-LANGUAGES = "languages"
-RUNS_AS = "runs_as"  # and a text: the type of numbers, the threads, and why
-PROBLEM = "problem"  # and why no request would be answered now; absent if one would
-DESCRIPTION_TYPES: FieldTypes = dict.fromkeys((LANGUAGES, RUNS_AS, PROBLEM), ("BYTES", np.object_))
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a server tells of itself, beside the answer to a heartbeat."""
+
+    languages: tuple[str, ...] = ()  # those that the model knows, by their identifiers in LSP; empty: any
+    runs_as: str = ""  # the type of numbers, the threads, and why
+    problem: str = ""  # why no request would be answered now; empty: one would
+    inputs: tuple[str, ...] = tuple(REQUEST_TYPES)  # the fields of requests that it knows
+
+
+# One array for each field. An empty one is left out.
+DESCRIPTION_TYPES: FieldTypes = {each.name: ("BYTES", np.object_) for each in dataclasses.fields(Description)}
 
 
 def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
@@ -111,20 +121,20 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     )
 
 
-def description_to_arrays(languages: tuple[str, ...], runs_as: str, problem: str) -> dict[str, Array]:
-    """The arrays of the languages that the model knows (empty: any), of how it runs, and of PROBLEM."""
-    texts = {LANGUAGES: languages, RUNS_AS: (runs_as,), PROBLEM: (problem,)}
-    return {name: to_array(values, np.object_) for name, values in texts.items() if any(values)}
+def description_to_arrays(description: Description) -> dict[str, Array]:
+    """The arrays of the description's fields."""
+    values = dataclasses.asdict(description).items()
+    texts = {name: (value,) if isinstance(value, str) else value for name, value in values}
+    return {name: to_array(value, np.object_) for name, value in texts.items() if any(value)}
 
 
-def description_from_arrays(arrays: Mapping[str, Array]) -> tuple[tuple[str, ...] | None, str, str]:
-    """The languages beside a heartbeat (None: any), how the model runs, and why it would not answer now."""
-    texts = {
-        name: tuple(to_text(name, item) for item in array.reshape(-1))
-        for name, array in arrays.items()
-        if name in DESCRIPTION_TYPES
-    }
-    return texts.get(LANGUAGES), "".join(texts.get(RUNS_AS, ())), "".join(texts.get(PROBLEM, ()))
+def description_from_arrays(arrays: Mapping[str, Array]) -> Description:
+    """The description in the arrays. A server that is older than a field does not tell it."""
+
+    def read(name: str) -> tuple[str, ...]:
+        return tuple(to_text(name, item) for item in arrays[name].reshape(-1)) if name in arrays else ()
+
+    return Description(read("languages"), "".join(read("runs_as")), "".join(read("problem")), read("inputs"))
 
 
 def _read_explanation(fields: dict[str, Any]) -> Explanation:

@@ -28,9 +28,12 @@ from inference.protocol.arrays import (
 )
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion_arrays import Description
 from inference.serving.calls import CHARACTERS, COMPLETION, CallOpener, Channel, Secret, Tls, add_tensors, read_tensors
 from inference.serving.pace import Pace
 
+# A server that is older than one of these fields answers well without it: with more text than is shown.
+_OPTIONAL = frozenset({"min_probability"})
 _REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
 
 _IDLE_TIMEOUT_S = 60.0  # when the server's process dies, its streams stay open and receive nothing
@@ -80,6 +83,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel.grpc)
         self._calls = CallOpener(partial(self._server.ModelStreamInfer, metadata=self._metadata))
         self._endings: set[asyncio.Task[None]] = set()
+        self._left_out: frozenset[str] = frozenset()  # the fields of requests that the server does not know
         self._pace = Pace(self._send, asyncio.get_running_loop().time)
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
@@ -90,7 +94,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         return self._pace.stream(request) if request.document and not request.is_prefetch else self._send(request)
 
     def _send(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        message = _build_request(COMPLETION, completion_arrays.request_to_arrays(request))
+        arrays = completion_arrays.request_to_arrays(request)
+        message = _build_request(COMPLETION, {name: arrays[name] for name in arrays if name not in self._left_out})
         read, timeout_s = completion_arrays.chunk_from_arrays, self._idle_timeout_s
         return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, opens_next=True)
 
@@ -112,11 +117,11 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         return await self._ask_beside(model_name, heartbeat_from_arrays, timeout_s, first_wait_s)
 
-    async def read_description(self) -> tuple[tuple[str, ...] | None, str, str]:
-        """Returns the languages that the model knows, by their identifiers in LSP (None: any), how it runs, and why no
-        request would be answered now (empty: one would).
-        """
-        return await self._ask_beside(COMPLETION, completion_arrays.description_from_arrays)
+    async def read_description(self) -> Description:
+        """Returns what the server tells of itself. From then on it is not sent an optional field that it lacks."""
+        description = await self._ask_beside(COMPLETION, completion_arrays.description_from_arrays)
+        self._left_out = _OPTIONAL.difference(description.inputs)
+        return description
 
     async def probe(self) -> None:
         """Requests a completion of one token and waits for it. Other requests may run first.

@@ -26,6 +26,7 @@ from inference.errors import (
 )
 from inference.likely_text import LikelyText, LikelyToken
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.protocol.completion_arrays import Description
 from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError, to_midtoken_error
@@ -194,7 +195,7 @@ _Form = CompletionForm | InfillForm
 class Backend(CompletionBackend, Protocol):
     """Answers completions, and says whether its model lives: `midtoken.connection.Connection`."""
 
-    async def read_description(self) -> tuple[object, object, str]:
+    async def read_description(self) -> Description:
         """Returns, as the last, why no request would be answered now. Raises ServerError."""
 
 
@@ -256,7 +257,7 @@ class _Front:
 
     async def tell_health(self, _request: web.Request) -> web.Response:
         """Answers once the model does. Raises EngineUnreachableError while its engine does not."""
-        *_, problem = await self._backend.read_description()
+        problem = (await self._backend.read_description()).problem
         if problem:
             raise EngineUnreachableError(problem)
         return web.json_response({"status": "ok"})

@@ -70,8 +70,13 @@ async def _press(both: InProcess, line: int, character: int, text: str) -> int:
     both.editor.edit(line, character, text)
     lines = text.split("\n")
     await both.editor.ask(line + len(lines) - 1, len(lines[-1]) + (character if len(lines) == 1 else 0))
-    answered = _list_answered(both)[num_before:]
-    return sum(stats.num_read_tokens for request, stats in answered if not request.is_prefetch)
+
+    def list_new() -> list[CompletionStats]:
+        new = _list_answered(both)[num_before:]
+        return [stats for request, stats in new if not request.is_prefetch]
+
+    await wait_for(lambda: bool(list_new()))  # the text goes on behind what is shown
+    return sum(stats.num_read_tokens for stats in list_new())
 
 
 async def _wait_for_prefetch(both: InProcess, num_before: int) -> None:

@@ -17,7 +17,7 @@ from inference.protocol.arrays import (
     heartbeat_from_arrays,
 )
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from inference.protocol.completion_arrays import description_from_arrays
+from inference.protocol.completion_arrays import Description, description_from_arrays
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES, find_default_model
 from tests.support.adapters import load_adapter
 from tests.support.fakes import ChunkSink, FakeRequest, FakeTriton
@@ -129,7 +129,7 @@ def test_a_heartbeat_is_answered_while_a_request_runs_and_neither_counted_nor_gi
     (response,) = heartbeat.sender.responses
     assert response.flags == triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
     assert heartbeat_from_arrays(response.arrays) == 12.5
-    assert list(response.arrays) == [HEARTBEAT_ANSWER]
+    assert list(response.arrays) == [HEARTBEAT_ANSWER, "inputs"]
     assert not any(triton.metrics.values())
     assert reached == [CompletionRequest("")]
 
@@ -138,7 +138,7 @@ def test_a_heartbeat_says_which_languages_the_model_knows_and_how_it_runs(monkey
     monkeypatch.setenv("MIDTOKEN_MODEL_DIR", str(find_default_model()))
     _make_model(lambda *_: None, "int8").execute([heartbeat := _heartbeat()])
     (response,) = heartbeat.sender.responses
-    assert description_from_arrays(response.arrays) == (DEFAULT_MODEL_LANGUAGES, "int8", "gone")
+    assert description_from_arrays(response.arrays) == Description(DEFAULT_MODEL_LANGUAGES, "int8", "gone")
 
 
 def test_one_bad_request_does_not_affect_the_others() -> None:

@@ -16,6 +16,7 @@ from inference.protocol.completion import (
     CompletionStats,
     FinishReason,
 )
+from inference.protocol.completion_arrays import Description
 from midtoken.front.app import open_front
 from midtoken.front.door import Door
 from tests.support.lsp_fakes import FedBackend, FedStream
@@ -31,10 +32,10 @@ class FedModel(FedBackend):
     failure: Exception | None = None
     problem = ""
 
-    async def read_description(self) -> tuple[object, object, str]:
+    async def read_description(self) -> Description:
         if self.failure is not None:
             raise self.failure
-        return None, "", self.problem
+        return Description(problem=self.problem)
 
 
 class FrontClient:

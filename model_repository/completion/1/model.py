@@ -42,7 +42,9 @@ class TritonPythonModel(Adapter):
         config = self.read_config(args, os.environ)
         self.engine = self._load_engine(config)
         languages, engine = read_folder_file(config.model_dir).languages, self.engine
-        self.describe = lambda: completion_arrays.description_to_arrays(languages, engine.runs_as, engine.problem)
+        self.describe = lambda: completion_arrays.description_to_arrays(
+            completion_arrays.Description(languages, engine.runs_as, engine.problem)
+        )
         pb_utils.Logger.log_info(f"completion: the model runs as {engine.runs_as}")
         self._metrics = LateObservations(_Metrics().write, pb_utils.Logger.log_error)
         self.note_end = lambda end: self._metrics.add(observe(end))

@@ -1,4 +1,5 @@
 import dataclasses
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -47,25 +48,28 @@ def _split(text: str, num_bytes: int) -> list[bytes]:
     return [data[start : start + num_bytes] for start in range(0, len(data), num_bytes)]
 
 
+_unlikely = st.just(-math.inf) | st.floats(-20, 0)  # each token has -1
+
+
 @settings(max_examples=10 * settings().max_examples)
-@given(tokens=_tokens, limits=_bounds, chunks=st.sampled_from(Chunks), reason=st.sampled_from(FinishReason))
+@given(_tokens, _bounds, st.sampled_from(Chunks), st.sampled_from(FinishReason), _unlikely)
 def test_streamed_pieces_joined_equal_the_text_sent_at_once(
-    tokens: list[bytes], limits: Limits, chunks: Chunks, reason: FinishReason
+    tokens: list[bytes], limits: Limits, chunks: Chunks, reason: FinishReason, unlikely: float
 ) -> None:
-    limits = dataclasses.replace(limits, sends_lines=chunks is Chunks.LINES)
+    limits = dataclasses.replace(limits, sends_lines=chunks is Chunks.LINES, unlikely_log_prob=unlikely)
     streaming, at_once = Answer(limits), Answer(limits)
     streamed = []
     for token in tokens:
         if streaming.finish_reason:
             break
-        streaming.add(token)
-        at_once.add(token)
-        streamed.append(streaming.take_text(chunks))
+        streaming.add(token, log_prob=-1.0)
+        at_once.add(token, log_prob=-1.0)
+        streamed.append(streaming.take_text())
     for answer in (streaming, at_once):
         answer.finish(reason)
-    streamed.append(streaming.take_text(chunks))
+    streamed.append(streaming.take_text())
 
-    assert "".join(streamed) == at_once.take_text(chunks)
+    assert "".join(streamed) == at_once.take_text()
     assert chunks is Chunks.TOKENS or sum(map(bool, streamed)) <= 2
 
 
@@ -128,7 +132,7 @@ def test_what_is_certain_is_sent(tokens: list[bytes], limits: Limits) -> None:
         answer.add(token)
         if answer.finish_reason:
             return
-        sent += answer.take_text(Chunks.TOKENS)
+        sent += answer.take_text()
 
     certain = _find_certain(tokens, limits)
     assert certain.startswith(sent)
@@ -195,7 +199,7 @@ def test_a_rule_ends_the_text_with_the_last_token(
         assert not answer.finish_reason
         answer.add(token.encode())
 
-    assert (answer.finish_reason, answer.text, answer.take_text(Chunks.LINES)) == (reason, text, text)
+    assert (answer.finish_reason, answer.text, answer.take_text()) == (reason, text, text)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +221,7 @@ def test_however_it_ends_the_suffix_is_cut_and_the_first_reason_is_kept(
     answer.finish(reason)
     answer.finish(FinishReason.STOP)
 
-    assert (answer.finish_reason, answer.take_text(Chunks.LINES)) == (kept, text)
+    assert (answer.finish_reason, answer.take_text()) == (kept, text)
 
 
 @st.composite
@@ -276,13 +280,13 @@ _BLOCK = _limits(extent=BlockRule(1, closes=True))
 def test_text_waits_while_it_is_not_whole_or_a_rule_may_cut_it(
     limits: Limits, chunks: Chunks, tokens: list[bytes], sent: list[str]
 ) -> None:
-    answer = Answer(limits)
+    answer = Answer(dataclasses.replace(limits, sends_lines=chunks is Chunks.LINES))
     taken = []
     for token in tokens:
         answer.add(token)
-        taken.append(answer.take_text(chunks))
+        taken.append(answer.take_text())
 
     assert taken == sent
     text = answer.text
     answer.finish(FinishReason.CANCELLED)
-    assert "".join([*taken, answer.take_text(chunks)]) == answer.text == text[: len(answer.text)]
+    assert "".join([*taken, answer.take_text()]) == answer.text == text[: len(answer.text)]

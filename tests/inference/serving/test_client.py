@@ -11,10 +11,10 @@ import grpc
 import pytest
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError, ServerUnreachableError
-from inference.protocol.arrays import Array, heartbeat_to_arrays
+from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_to_arrays
 from inference.protocol.characters import Ask, CharacterRequest, Surprisals, answer_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.protocol.completion_arrays import chunk_to_arrays, description_to_arrays
+from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
 from inference.serving.calls import CHARACTERS, COMPLETION
 from inference.serving.client import Client
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton, say
@@ -124,9 +124,25 @@ async def test_a_heartbeat_is_read_in_milliseconds(model_name: str, required: st
 
 @pytest.mark.parametrize("languages", [(), ("python", "go")])
 async def test_the_languages_of_the_model_are_read_with_its_heartbeat(languages: tuple[str, ...]) -> None:
-    answer = say(heartbeat_to_arrays(0.0) | description_to_arrays(languages, "int8", "gone"), heartbeat_ms=None)
+    description = Description(languages, "int8", "gone")
+    answer = say(heartbeat_to_arrays(0.0) | description_to_arrays(description), heartbeat_ms=None)
     async with run_fake_triton(answer) as server, Client(server.url) as client:
-        assert await client.read_description() == ((languages or None), "int8", "gone")
+        assert await client.read_description() == description
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+async def test_a_server_without_the_field_is_sent_no_least_probability(is_old: bool) -> None:
+    description = Description(inputs=("prefix",)) if is_old else Description()
+
+    async def answer(call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
+        is_asked = HEARTBEAT in call.arrays
+        yield heartbeat_to_arrays(0.0) | description_to_arrays(description) if is_asked else build_last_chunk("e")
+
+    async with run_fake_triton(answer) as server, Client(server.url) as client:
+        await client.read_description()
+        chunks = [each async for each in client.stream(CompletionRequest("x", min_probability=0.5))]
+    assert len(chunks) == 1
+    assert ("min_probability" in server.calls[-1].arrays) is not is_old
 
 
 async def test_heartbeat_is_answered_while_completions_wait() -> None:
