@@ -60,7 +60,6 @@ CHUNK_TYPES: FieldTypes = {
 _PROBABILITIES = ("text_ends", "log_probs")
 
 
-
 @dataclass(frozen=True, slots=True)
 class Description:
     """What a server tells of itself, beside the answer to a heartbeat."""
