@@ -20,7 +20,7 @@ from rich.progress import track
 from benchmarks.corpora.cuts import Gap, GapKind, draw_gaps
 from benchmarks.measures.report import Row, find_percent, write_report
 from inference.config import EngineConfig
-from inference.engine.assembly import find_fill_in
+from inference.engine.assembly import find_fill_in, start_engine
 from inference.engine.engine import Engine
 from inference.engine.layout import Layout
 from inference.engine.prompt import PromptBuilder
@@ -81,7 +81,7 @@ def _load_engines() -> Iterator[tuple[Layout, dict[Layout, Engine]]]:
         for layout in Layout:
             setting = dataclasses.replace(config, fill_in_layout=str(layout))
             prompts = PromptBuilder(loaded.tokenizer, find_fill_in(setting, loaded))
-            engines[layout] = stack.enter_context(closing(Engine(setting, loaded.model, prompts)))
+            engines[layout] = stack.enter_context(closing(start_engine(setting, loaded.model, prompts)))
         yield Layout.NONE if default is None else default.layout, engines
 
 

@@ -34,6 +34,7 @@ from benchmarks.measures.report import Figures, Target, run_parts
 from benchmarks.measures.right_choices import Differences, Recorded, RecordingModel, find_log_prob
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
+from inference.engine.engine import Engine
 from inference.engine.sink import complete
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import load_tokenizer
@@ -41,9 +42,9 @@ from inference.model.language_model import Choice, SampleRequest
 from inference.model.loader import load_model
 from inference.model.numpy_sampler import find_row
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
+from inference.remote.assembly import load_remote_engine
 from inference.remote.choice import Written
 from inference.remote.discovery import find_server
-from inference.remote.engine import RemoteEngine, load_remote_engine
 from inference.remote.http_client import HttpClient
 from models.training.corpus import iter_held_out
 from tests.support.front_clients import EDITORS, ask_as_editors
@@ -167,7 +168,7 @@ class RecordingServer:
 
 
 @contextmanager
-def open_recording(url: str, folder: Path) -> Iterator[tuple[RemoteEngine, RecordingServer]]:
+def open_recording(url: str, folder: Path) -> Iterator[tuple[Engine, RecordingServer]]:
     """The engine in front of the server, with the tokenizer in the folder."""
     servers: list[RecordingServer] = []
 

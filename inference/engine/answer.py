@@ -61,6 +61,7 @@ class Answer:
         self.has_sent_last = False  # whether its last chunk was sent
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._num_to_drop = num_healed_bytes
+        self._is_told = True  # whether the probabilities of all tokens were told so far
         self._num_new = 0  # tokens that go beyond the healed bytes
         self._ends: list[tuple[int, float]] = []  # where tokens end, and `log_prob` there; those that are not sent
         self._num_sent = 0  # characters of `text`
@@ -82,7 +83,8 @@ class Answer:
         """Adds a token. `is_new`: it goes beyond the healed bytes, and so counts for the limit of tokens.
 
         The bytes of an incomplete code point wait for those that complete it. `log_prob`: the logarithm of its
-        probability, None if it is not known. One that is no probability ends the text before the token.
+        probability; None if it is not known, and then none of the text with it is. One that is no probability ends the
+        text before the token.
         """
         if log_prob is not None and not log_prob <= _ROUNDING:
             self.finish(FinishReason.UNLIKELY)
@@ -92,7 +94,8 @@ class Answer:
         self._num_new += is_new
         added = self._decoder.decode(token_bytes[dropped:])
         self.text += added
-        if log_prob is not None:
+        self._is_told = self._is_told and log_prob is not None
+        if log_prob is not None and self._is_told:
             self.log_prob += min(log_prob, 0.0)
             self._ends.append((len(self.text), self.log_prob))
             self._loop.sends_lines &= self.log_prob >= self.limits.unlikely_log_prob

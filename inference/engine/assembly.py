@@ -2,11 +2,14 @@
 
 import dataclasses
 import logging
+import time
+from collections.abc import Callable
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.engine.fill_in import choose_fill_in
 from inference.engine.layout import FillIn
+from inference.engine.local_executor import LocalExecutor
 from inference.engine.marker_check import SAMPLES, MarkerMeasure, measure_markers
 from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import complete
@@ -33,9 +36,20 @@ def build_engine(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> En
         config = dataclasses.replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
     config = dataclasses.replace(config, cache_tokens=min(config.cache_tokens, loaded.cache_tokens))
     fill_in = find_fill_in(config, loaded)
-    engine = Engine(config, loaded.model, PromptBuilder(loaded.tokenizer, fill_in), runs_as=loaded.runs_as)
+    engine = start_engine(config, loaded.model, PromptBuilder(loaded.tokenizer, fill_in), runs_as=loaded.runs_as)
     _warm(engine)
     return engine
+
+
+def start_engine(
+    config: EngineConfig,
+    model: LanguageModel,
+    prompts: PromptBuilder,
+    clock: Callable[[], float] = time.monotonic,
+    runs_as: str = "",
+) -> Engine:
+    """An engine for a model, which is not tested. `runs_as`: see `Executor`."""
+    return Engine(config, LocalExecutor(config, model, prompts.tokenizer, clock, runs_as), prompts, clock)
 
 
 def find_fill_in(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> FillIn | None:

@@ -5,17 +5,17 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
-from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
-from inference.engine.drafts import Drafter
-from inference.engine.job import EngineParts, Job
+from inference.config import DEFAULT_CONTEXT_TOKENS, MIN_PROMPT_TOKENS, EngineConfig
+from inference.engine.executor import Executor
+from inference.engine.job import Job
 from inference.engine.prompt import PromptBuilder
-from inference.engine.scheduler import PrefillSpeed, Scheduler
-from inference.engine.sequence_memory import SequenceMemory
+from inference.engine.scheduler import Scheduler
 from inference.engine.sink import ChunkSink, WaitingSink
-from inference.engine.stepper import Stepper
 from inference.errors import (
+    InvalidRequestError,
     MidtokenError,
     OverloadedError,
     ServerError,
@@ -24,49 +24,46 @@ from inference.errors import (
     tell_failure,
     to_public_error,
 )
-from inference.model.language_model import LanguageModel
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.protocol.heartbeat import Heartbeat
 
 _log = logging.getLogger(__name__)
 
+_LOOK_S = 0.01  # between looks at cancels and deadlines, while there is nothing to do
 _MAX_PREFILLS = 2  # full pieces of contexts, in one step of many requests
 _WORK_PER_ROW = 1 / 64  # in passes. It costs more, but nobody is to lose their turn by one jump in a file
 
 
 class Engine:
-    """Completes text with one model."""
-
-    problem = ""  # it has the model
+    """Completes text: it schedules requests, has them executed, and sends what they have become."""
 
     def __init__(
         self,
         config: EngineConfig,
-        model: LanguageModel,
+        executor: Executor,
         prompts: PromptBuilder,
         clock: Callable[[], float] = time.monotonic,
-        runs_as: str = "",
     ) -> None:
         """Starts the thread. `inference.engine.assembly` builds the parts from a model folder."""
-        self.runs_as = runs_as
-        max_context_tokens = config.max_context_tokens or DEFAULT_CONTEXT_TOKENS
-        drafter = Drafter(model.row_cost) if config.drafts else None
+        self.runs_as = executor.runs_as
         self._config = config
-        self._runs_together = model.runs_together
+        self._executor = executor
+        self._prompts = prompts
         self._clock = clock
-        self._parts = EngineParts(
-            model, prompts, max_context_tokens, clock, drafter, PrefillSpeed(), self._find_row_bytes, self._is_shared
-        )
-        self._stepper = Stepper(self._parts)
-        self._memory = SequenceMemory(model.new_cache, config.memory_mib * 2**20)
-        self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, config.cache_tokens, clock)
+        self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, executor.cache_tokens, clock, executor.speed)
         self._heartbeat = Heartbeat(clock)
-        self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # None only wakes the thread
         self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
         self._is_closed = threading.Event()
         self._has_stopped = False
+        executor.start(partial(self._inbox.put, None))
         self._thread = threading.Thread(target=self._run, name="midtoken-engine", daemon=True)
         self._thread.start()
+
+    @property
+    def problem(self) -> str:
+        """Why no request would be answered now, as far as that is known; empty if one would. Thread-safe."""
+        return self._executor.problem
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
         """Queues the request; its chunks go to `sink`.
@@ -81,7 +78,7 @@ class Engine:
             max_waiting = 0 if request.is_prefetch else self._config.max_waiting
             if self._inbox.qsize() + len(self._scheduler) >= max_waiting + self._config.max_sequences:
                 raise OverloadedError(f"{max_waiting} requests wait already; try again in a moment")
-            self._inbox.put(Job(request, sink, self._parts, submitted_at=self._clock()))
+            self._inbox.put(Job(request, sink, submitted_at=self._clock()))
 
     def measure_heartbeat_ms(self) -> float:
         """Milliseconds since the loop last made progress; 0 while idle. Does not block; thread-safe.
@@ -108,35 +105,31 @@ class Engine:
         finally:
             self._heartbeat.end()
             self._fail_all(ServerError(reason))
+            self._executor.close()
 
     def _run_once(self) -> None:
         self._take_inbox()
         self._end_dead()
-        self._prepare_first()
-        jobs = self._select()
-        self._stepper.step(jobs)
+        jobs = self._schedule()
+        num_rows = self._executor.step(jobs, self._is_shared())
         now = self._clock()
         for job in jobs:
-            self._scheduler.charge(job, 1 + job.num_step_rows * _WORK_PER_ROW)
+            self._scheduler.charge(job, 1 + num_rows[job] * _WORK_PER_ROW)
             self._deliver(job, now)
-        self._memory.shrink()  # the logits of those that run have become more
         self._heartbeat.beat()
 
     def _take_inbox(self) -> None:
-        """Adds the new requests; waits for one if there are none at all."""
-        while True:
-            is_idle = len(self._scheduler) == 0
-            if is_idle:
-                self._heartbeat.mark_idle()
-            try:
-                job = self._inbox.get(block=is_idle)
-            except queue.Empty:
-                return
-            self._heartbeat.beat()
-            if job is None:
-                return
-            for superseded in self._scheduler.add(job):
-                self._end(superseded, FinishReason.SUPERSEDED, self._clock())
+        """Adds the new requests; waits for one if there is nothing to do."""
+        wait_s: float | None = 0.0 if self._executor.has_work else _LOOK_S
+        if not len(self._scheduler):
+            self._heartbeat.mark_idle()
+            wait_s = None
+        with suppress(queue.Empty):
+            while (job := self._inbox.get(wait_s != 0.0, wait_s)) is not None:
+                self._heartbeat.beat()
+                wait_s = 0.0
+                for superseded in self._scheduler.add(job):
+                    self._end(superseded, FinishReason.SUPERSEDED, self._clock())
 
     def _end_dead(self) -> None:
         """Ends the requests that were cancelled or are past their deadline."""
@@ -146,8 +139,6 @@ class Engine:
                 self._end(job, FinishReason.CANCELLED, now)
             elif job.is_late(now):
                 self._end(job, FinishReason.DEADLINE, now)
-            else:
-                self._predict_lateness(job, now)
 
     def _prepare_first(self) -> None:
         """Sees to it that the first request in the order has a prompt: only this tells how much there is to prefill.
@@ -157,11 +148,12 @@ class Engine:
         while (ordered := self._scheduler.sort()) and not ordered[0].is_prepared:
             self._prepare(ordered[0])
 
-    def _select(self) -> list[Job]:
+    def _schedule(self) -> list[Job]:
         """The requests to step. Those whose turn it is are begun, if there is room for them."""
+        self._prepare_first()
         selected: list[Job] = []
         num_prefilled, is_full = 0, False
-        max_prefilled = _MAX_PREFILLS * self._parts.speed.find_max_rows()
+        max_prefilled = _MAX_PREFILLS * self._executor.speed.find_max_rows()
         ordered = self._scheduler.sort()
         for job in ordered:
             if job.request.is_prefetch and not ordered[0].request.is_prefetch:
@@ -178,7 +170,7 @@ class Engine:
                 continue
             num_prefilled += job.num_to_prefill
             selected.append(job)
-            if not self._runs_together:
+            if not self._executor.runs_together:
                 break
         return selected
 
@@ -187,10 +179,21 @@ class Engine:
         return job.is_prepared or self._try(job, partial(self._build_prompt, job))
 
     def _build_prompt(self, job: Job) -> None:
-        job.prepare()
+        started_at = self._clock()
+        job.prepare(self._prompts.build(job.request, self._find_prompt_room(job.request), job.is_ahead))
+        job.costs.prompt_ms = 1e3 * (self._clock() - started_at)
         self._scheduler.check_size(job)
-        job.num_remembered = self._memory.count_known(job.request.tenant, job.prompt.context_ids)
-        self._predict_lateness(job, self._clock())
+        self._executor.check(job)
+
+    def _find_prompt_room(self, request: CompletionRequest) -> int:
+        """The number of tokens available for the prompt and the generated healed bytes together."""
+        room = self._executor.max_tokens - request.max_tokens
+        if room < MIN_PROMPT_TOKENS:
+            raise InvalidRequestError(
+                f"max_tokens is {request.max_tokens}; the model sees {self._executor.max_tokens} tokens in all, and "
+                f"{MIN_PROMPT_TOKENS} of them at least are for the prompt"
+            )
+        return min(room, self._config.max_context_tokens or DEFAULT_CONTEXT_TOKENS)
 
     def _make_room(self, job: Job) -> bool:
         """Whether the job can begin. A person gets the room of prefetches, which end."""
@@ -201,24 +204,18 @@ class Engine:
                 self._end(other, FinishReason.CANCELLED, self._clock())
         return self._scheduler.has_room(job)
 
-    def _find_row_bytes(self) -> int:
-        """The memory for the logits of one running sequence."""
-        return self._config.memory_mib * 2**20 // max(self._scheduler.num_sequences, 1)
-
     def _is_shared(self) -> bool:
         """Whether more than one person waits. A prefetch waits for them all."""
         return sum(not job.request.is_prefetch for job in self._scheduler) > 1
 
-    def _predict_lateness(self, job: Job, now: float) -> None:
-        job.will_be_late = job.is_late(now + self._parts.speed.predict_s(job.num_to_prefill))
-
     def _begin(self, job: Job) -> None:
-        """Gives the job a sequence, with what is remembered of its context."""
-        job.begin(self._memory.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens))
+        job.begin(self._clock())
+        self._executor.begin(job)
 
     def _end(self, job: Job, reason: FinishReason, now: float) -> None:
         """Ends a request before it is complete. What was generated is sent."""
-        if self._try(job, partial(job.end, reason, now)):
+        job.finish(reason)
+        if self._try(job, partial(job.send_ready, now)):
             self._remove(job)
 
     def _deliver(self, job: Job, now: float) -> None:
@@ -227,8 +224,8 @@ class Engine:
             self._fail(job, job.failure)
         elif self._try(job, partial(job.send_ready, now)) and job.is_finished:
             self._remove(job)
-            if job.request.is_prefetch and not job.is_ahead:
-                self._scheduler.add(Job(job.request, WaitingSink(), self._parts, now, is_ahead=True))
+            if job.request.is_prefetch and not job.is_ahead and self._executor.reads_ahead:
+                self._scheduler.add(Job(job.request, WaitingSink(), now, is_ahead=True))
 
     def _try(self, job: Job, act: Callable[[], object]) -> bool:
         """Returns whether it succeeded. If not, the job has failed, and no other one."""
@@ -242,16 +239,13 @@ class Engine:
     def _fail(self, job: Job, error: BaseException) -> None:
         self._remove(job)
         public = to_public_error(error, _log.error)
-        # Without its traceback, which refers to the candidates, and so to the sequences.
+        # Without its traceback, which refers to sequences.
         tell_failure(job.sink.fail, public.with_traceback(None), _log.error)
 
     def _remove(self, job: Job) -> None:
-        """Removes a request. Its first sequence is remembered, as far as it was forwarded."""
         self._scheduler.remove(job)
-        if job.candidates:
-            self._memory.give_back(job.candidates[0].sequence)
-        job.candidates = []
-        job.failure = None  # its traceback refers to the candidates, and so to the sequences
+        self._executor.end(job)
+        job.failure = None  # its traceback refers to sequences
 
     def _fail_all(self, error: MidtokenError) -> None:
         """Refuses further requests and fails all present ones with `error`."""

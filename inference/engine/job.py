@@ -1,38 +1,23 @@
-"""A request inside the engine, from its arrival to its end, and its candidates.
+"""A request inside the engine, from its arrival to its end.
 
-A job arrives as a request and a sink. When its turn may come, it gets its prompt: most requests are superseded before.
-When it begins, it gets a sequence of the model's cache, which belongs to its first candidate. With the first choice
-the candidates part, and each has a sequence of its own.
+A job arrives as a request and a sink, and waits. When its turn may come, it gets its prompt: most requests are
+superseded before. Then an executor prefills its context, and the first choice gives it its candidates.
 """
 
 import dataclasses
-import sys
-from collections.abc import Callable, Iterator, Sequence
+import enum
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from inference.config import MIN_PROMPT_TOKENS
 from inference.engine.answer import Answer, build_limits
-from inference.engine.drafts import Draft, Drafter
+from inference.engine.candidate import Candidate
 from inference.engine.explanation import build_explanation
-from inference.engine.prompt import Prompt, PromptBuilder
-from inference.engine.scheduler import PrefillSpeed
+from inference.engine.prompt import Prompt
 from inference.engine.sink import ChunkSink
-from inference.engine.stopping import LineRule
-from inference.errors import InvalidRequestError, as_failure
-from inference.healing.covering import Crossing, Rule
-from inference.healing.token_tree import TokenTree
-from inference.model.language_model import (
-    Choice,
-    LanguageModel,
-    LogitRow,
-    Part,
-    RandomSource,
-    SampleRequest,
-    SampleResult,
-    Sampling,
-)
-from inference.model.token_sequence import TokenSequence
+from inference.errors import as_failure
+from inference.healing.loaded_tokenizer import LoadedTokenizer
+from inference.model.language_model import SampleResult
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,
@@ -40,26 +25,16 @@ from inference.protocol.completion import (
     Explanation,
     FinishReason,
 )
-from trie_cache.vocabulary import Vocabulary
+
+_NUM_SEEDS = 2**63
 
 
-@dataclass(frozen=True, slots=True)
-class EngineParts:
-    """What all jobs of an engine use."""
+class Phase(enum.Enum):
+    """How far a job has come."""
 
-    model: LanguageModel
-    prompts: PromptBuilder
-    max_context_tokens: int
-    clock: Callable[[], float]  # seconds
-    drafter: Drafter | None = None  # None: no drafts
-    speed: PrefillSpeed = field(default_factory=PrefillSpeed)
-    find_row_bytes: Callable[[], int] = lambda: sys.maxsize  # for the logits of each running sequence
-    is_shared: Callable[[], bool] = lambda: False  # whether more than one person waits
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The model's tokens."""
-        return self.prompts.tokenizer.vocabulary
+    WAITING = enum.auto()  # for its turn
+    PREFILL = enum.auto()  # its context is read, up to the first choice
+    DECODE = enum.auto()  # its candidates are written
 
 
 @dataclass(slots=True, eq=False)
@@ -68,21 +43,40 @@ class Job:
 
     request: CompletionRequest
     sink: ChunkSink
-    parts: EngineParts
     submitted_at: float  # this and other times are in seconds of the engine's clock
     is_ahead: bool = False  # see `PromptBuilder.build`; of a prefetch that nobody sent, after one that is finished
-    prompt: Prompt = field(init=False)  # not before it is prepared
-    is_prepared: bool = False
-    candidates: "list[Candidate]" = field(default_factory=list)  # none until it begins; one until the first choice
-    random_sources: tuple[RandomSource | None, ...] = ()  # one for each candidate
+    phase: Phase = Phase.WAITING
+    candidates: list[Candidate] = field(default_factory=list)  # none until the first choice
     costs: CompletionStats = field(default_factory=CompletionStats)
-    num_prefill_forwards: int = 0  # passes over a piece of a long context, which choose no token
-    num_step_rows: int = 0  # that were forwarded in the last step
+    num_to_prefill: int = 0  # context tokens to forward before the first choice, as far as the executor knows
     work: float = 0.0  # as the scheduler counts it
-    num_remembered: int = 0  # of its context's tokens, before it begins
-    will_be_late: bool = False
-    explanation: Explanation | None = None
     failure: BaseException | None = None  # why it cannot continue
+    _prompt: Prompt | None = None
+    _explanation: Explanation | None = None
+    _finish_reason: FinishReason | None = None  # of one that ends without candidates
+
+    @property
+    def prompt(self) -> Prompt:
+        """The prompt of a prepared job."""
+        assert self._prompt is not None, "the engine prepares it before it begins"
+        return self._prompt
+
+    @property
+    def is_prepared(self) -> bool:
+        """True once it has a prompt."""
+        return self._prompt is not None
+
+    @property
+    def is_begun(self) -> bool:
+        """True once an executor works on it."""
+        return self.phase is not Phase.WAITING
+
+    @property
+    def is_finished(self) -> bool:
+        """True when every candidate has ended, once there are any, or it has ended without."""
+        return self._finish_reason is not None or (
+            bool(self.candidates) and all(candidate.is_finished for candidate in self.candidates)
+        )
 
     @property
     def max_cached_tokens(self) -> int:
@@ -94,26 +88,6 @@ class Job:
     def num_tokens(self) -> int:
         """The token capacity of its caches, all sequences together."""
         return self.request.num_candidates * self.max_cached_tokens
-
-    @property
-    def num_to_prefill(self) -> int:
-        """The context tokens to forward before its first token; 0 before there is a prompt."""
-        if not self.is_prepared:
-            return 0
-        if not self.candidates:
-            return len(self.prompt.context_ids) - self.num_remembered
-        first = self.candidates[0]
-        return 0 if first.token_ids else len(first.tree.chain_ids)
-
-    @property
-    def is_begun(self) -> bool:
-        """True once it has a sequence."""
-        return bool(self.candidates)
-
-    @property
-    def is_finished(self) -> bool:
-        """True when every candidate has ended, once there are any."""
-        return bool(self.candidates) and all(candidate.answer.finish_reason for candidate in self.candidates)
 
     def is_late(self, now: float) -> bool:
         """True if its deadline has passed at that time."""
@@ -128,59 +102,45 @@ class Job:
         except BaseException as error:
             self.failure = self.failure or as_failure(error)
 
-    def prepare(self) -> None:
-        """Builds the prompt. Raises InvalidRequestError if the request does not fit in the model's window."""
-        started_at = self.parts.clock()
-        self.prompt = self.parts.prompts.build(self.request, self._find_prompt_room(), self.is_ahead)
-        self.random_sources = self._build_random_sources()
-        self.costs.num_context_tokens = len(self.prompt.context_ids)
-        self.costs.num_tree_nodes = 1 + len(self.prompt.tree.branch_ids)
-        self.costs.prompt_ms = 1e3 * (self.parts.clock() - started_at)
-        self.is_prepared = True
+    def prepare(self, prompt: Prompt) -> None:
+        """Gives it its prompt."""
+        self._prompt = prompt
+        self.costs.num_context_tokens = len(prompt.context_ids)
+        self.costs.num_tree_nodes = 1 + len(prompt.tree.branch_ids)
 
-    def begin(self, sequence: TokenSequence) -> None:
-        """Gives the first candidate its sequence. Raises OverloadedError."""
-        self.costs.queue_ms = self._measure_ms(self.parts.clock())
-        answer = Answer(build_limits(self.request, self.prompt.reads_suffix), len(self.prompt.healed))
-        first = Candidate(self, 0, sequence, self.prompt.tree, self.prompt.covering.crossings, answer)
-        self.candidates = [first]
-        first.tree = first.tree.with_chain(sequence.begin(self.prompt.context_ids))
+    def begin(self, now: float) -> None:
+        """To be called when an executor begins to work on it."""
+        self.phase = Phase.PREFILL
+        self.costs.queue_ms = self._measure_ms(now)
 
-    def part_candidates(self, choices: tuple[Choice, ...]) -> "list[Candidate]":
-        """Gives each of the first choices a candidate. They differ from now on. Raises OverloadedError."""
-        [first] = self.candidates
-        sequences = [first.sequence, *(first.sequence.fork() for _ in choices[1:])]
-        parted = []
-        for index, (sequence, choice) in enumerate(zip(sequences, choices, strict=True)):
-            answer = Answer(first.answer.limits, len(self.prompt.healed))
-            parted.append(Candidate(self, index, sequence, first.tree, first.crossings, answer))
-            parted[-1].take(choice)
-        self.candidates = parted
-        return self.find_active()
+    def begin_decode(self, result: SampleResult, tokenizer: LoadedTokenizer) -> list[Candidate]:
+        """Gives each of the first choices a candidate, which has still to take it."""
+        self.phase = Phase.DECODE
+        if self.request.explain:
+            self._explanation = build_explanation(tokenizer, self.prompt, result)
+        limits = build_limits(self.request, self.prompt.reads_suffix)
+        self.candidates = [
+            Candidate(
+                index, Answer(limits, len(self.prompt.healed)), tokenizer.vocabulary, self.prompt.covering.crossings
+            )
+            for index in range(len(result.choices))
+        ]
+        return self.candidates
 
-    def find_active(self) -> "list[Candidate]":
-        """The candidates that have not ended; none if the job has failed."""
-        if self.failure is not None:
-            return []
-        return [candidate for candidate in self.candidates if not candidate.answer.finish_reason]
+    def restart(self) -> None:
+        """Drops the candidates, of which no text was sent. The first choice is made again."""
+        self.phase, self.candidates = Phase.PREFILL, []
 
-    def note_choice(self, candidate: "Candidate", result: SampleResult) -> None:
-        """Counts a choice that is certain, and explains the first one if that is asked for."""
-        costs = self.costs
-        if self.prompt.healed and (not candidate.token_ids or candidate.crossings[0].remaining_bytes):
-            costs.num_healing_forwards = costs.num_forwards - self.num_prefill_forwards
-        if self.request.explain and self.explanation is None:
-            self.explanation = build_explanation(self.parts.prompts.tokenizer, self.prompt, result)
+    def list_seeds(self) -> list[int | None]:
+        """The seed of each candidate. None: one of the system's."""
+        seed, num_candidates = self.request.seed, self.request.num_candidates
+        return [None if seed is None else (seed + index) % _NUM_SEEDS for index in range(num_candidates)]
 
-    def end(self, reason: FinishReason, now: float) -> None:
-        """Ends the job before it is complete, and sends what was generated."""
+    def finish(self, reason: FinishReason) -> None:
+        """Ends it before it is complete."""
+        self._finish_reason = reason
         for candidate in self.candidates:
             candidate.answer.finish(reason)
-        if self.candidates:
-            self.send_ready(now)
-        else:
-            self.costs.queue_ms = self.costs.first_chunk_ms = self._measure_ms(now)
-            self.sink.send(CompletionChunk("", finish_reason=reason, stats=self._build_stats(now)))
 
     def send_ready(self, now: float) -> None:
         """Sends the text that is ready and, when all candidates have ended, the last chunk with the stats."""
@@ -201,28 +161,20 @@ class Job:
                     healed_bytes=self.prompt.num_healed_bytes,
                     finish_reason=reason,
                     stats=self._build_stats(now) if is_last else None,
-                    explanation=self.explanation if is_last else None,
+                    explanation=self._explanation if is_last else None,
                 )
             )
+        if self._finish_reason is not None and not self.candidates:
+            self._send_only(self._finish_reason, now)
 
-    def _find_prompt_room(self) -> int:
-        """The number of tokens available for the prompt and the generated healed bytes together."""
-        room = self.parts.model.max_tokens - self.request.max_tokens
-        if room < MIN_PROMPT_TOKENS:
-            raise InvalidRequestError(
-                f"max_tokens is {self.request.max_tokens}; the model sees {self.parts.model.max_tokens} tokens in all, "
-                f"and {MIN_PROMPT_TOKENS} of them at least are for the prompt"
-            )
-        return min(room, self.parts.max_context_tokens)
-
-    def _build_random_sources(self) -> tuple[RandomSource | None, ...]:
-        request = self.request
-        if request.temperature == 0.0:
-            return (None,) * request.num_candidates
-        return tuple(
-            self.parts.model.new_random_source(None if request.seed is None else (request.seed + index) % 2**63)
-            for index in range(request.num_candidates)
-        )
+    def _send_only(self, reason: FinishReason, now: float) -> None:
+        """Sends the last chunk of a job without candidates."""
+        self.costs.first_chunk_ms = self._measure_ms(now)
+        if not self.is_begun:
+            self.costs.queue_ms = self.costs.first_chunk_ms
+        healed_bytes = self.prompt.num_healed_bytes if self.is_begun else 0
+        stats = self._build_stats(now)
+        self.sink.send(CompletionChunk("", healed_bytes=healed_bytes, finish_reason=reason, stats=stats))
 
     def _build_stats(self, now: float) -> CompletionStats:
         num_tokens = sum(len(candidate.token_ids) for candidate in self.candidates)
@@ -231,139 +183,3 @@ class Job:
     def _measure_ms(self, now: float) -> float:
         """The milliseconds since it arrived."""
         return 1e3 * (now - self.submitted_at)
-
-
-@dataclass(slots=True, eq=False)
-class Candidate:
-    """One of a request's completions: its tokens in the model's cache, those to forward next, and its text."""
-
-    job: Job
-    index: int
-    sequence: TokenSequence
-    tree: TokenTree  # the tokens to forward next; no chain once its tokens are in the sequence
-    crossings: tuple[Crossing, ...]  # the nodes of `tree` that the next token may follow
-    answer: Answer
-    missing: tuple[int, ...] = ()  # branches of `tree` to forward before the next choice
-    draft: Draft | None = None  # as long as it is right
-    token_ids: list[int] = field(default_factory=list)
-
-    def prepare_choice(self) -> SampleRequest | None:
-        """The request for the next choice; None if the model must forward something before it.
-
-        Tokens that were forwarded earlier are moved into the sequence. The first choice of a job is for all its
-        candidates together. Raises OverloadedError.
-        """
-        new_ids, rows = self.sequence.append_known(self.tree.chain_ids), []
-        if not new_ids:
-            rows = self.sequence.recall_rows(self.tree)
-            if rows[0] is None:  # the logits at the end were dropped
-                new_ids = (self.sequence.token_ids[-1],)
-                self.sequence.cut(self.sequence.num_tokens - 1)
-        self.tree = self.tree.with_chain(new_ids)
-        self.missing = tuple([branch for branch in self.missing if new_ids or rows[branch + 1] is None])
-        if new_ids or self.missing:
-            return None
-        job, is_first = self.job, not self.token_ids
-        return SampleRequest(
-            self.tree,
-            self.crossings,
-            rows,
-            Sampling(job.request.temperature, job.request.top_p),
-            job.random_sources if is_first else (job.random_sources[self.index],),
-            wants_scores=is_first and job.request.explain,
-        )
-
-    def advance(self, result: SampleResult) -> "list[Candidate]":
-        """Takes a choice, if it is certain. Returns the candidates that may choose again. Raises OverloadedError."""
-        if result.missing:
-            self.missing = result.missing
-            return [self]
-        if self.job.request.is_prefetch:
-            self.answer.finish(FinishReason.READ)
-            return []
-        self.job.note_choice(self, result)
-        if len(result.choices) > 1:
-            return self.job.part_candidates(result.choices)
-        self.take(result.choices[0])
-        return [] if self.answer.finish_reason else [self]
-
-    def take(self, choice: Choice) -> None:
-        """Adds the path to the crossing and the token that was chosen there."""
-        vocabulary, tree = self.job.parts.vocabulary, self.tree
-        path = tuple(tree.branch_ids[branch] for branch in tree.find_path(choice.crossing.node))
-        new_ids = (*self.sequence.append_known(path), choice.token_id)  # a path may lack its keys and values
-        token_bytes = vocabulary.token_bytes
-        self.answer.skip_healed(sum(len(token_bytes[token_id]) for token_id in path))
-        self.token_ids += path
-        if choice.token_id in vocabulary.special_ids:
-            self.answer.finish(FinishReason.END)
-        else:
-            self._add_token(choice, token_bytes[choice.token_id])
-            self.tree = TokenTree(new_ids)
-        self._compare_draft(choice.token_id)
-
-    def build_part(self) -> Part:
-        """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError."""
-        cache, chain_ids = self.sequence.cache, self.tree.chain_ids
-        max_rows = self.job.parts.speed.find_max_rows(self.job.request.is_prefetch, self.job.parts.is_shared())
-        if len(chain_ids) > max_rows:
-            part = Part(cache, TokenTree(chain_ids[:max_rows]), wants_logits=False)
-        elif chain_ids:
-            part = Part(cache, self._add_draft())
-        else:
-            part = self.sequence.build_part(self.tree, self.missing)
-        cache.reserve(part.tree.num_rows)
-        return part
-
-    def absorb(self, part: Part, rows: Sequence[LogitRow]) -> None:
-        """Keeps what a pass has computed."""
-        self.sequence.absorb(part, rows)
-        num_needed = part.tree.num_rows + self.tree.num_rows  # with a draft, which is not in the own tree
-        self.sequence.drop_rows(self.job.parts.find_row_bytes(), num_needed)
-        num_forwarded = len(part.tree.chain_ids)
-        self.tree = self.tree.with_chain(self.tree.chain_ids[num_forwarded:])
-        self.job.num_step_rows += part.num_new_rows
-        self.job.num_prefill_forwards += not part.wants_logits
-        if not self.token_ids:
-            self.job.costs.num_read_tokens += num_forwarded
-            self.job.costs.num_first_rows += part.num_new_rows
-
-    def _add_token(self, choice: Choice, token_bytes: bytes) -> None:
-        crossing = choice.crossing
-        remaining_bytes = crossing.remaining_bytes[len(token_bytes) :]
-        self.token_ids.append(choice.token_id)
-        self.crossings = (Crossing(None, remaining_bytes, crossing.rule if remaining_bytes else Rule.EXTEND),)
-        self.answer.add(token_bytes, len(token_bytes) > len(crossing.remaining_bytes), choice.log_prob)
-
-    def _add_draft(self) -> TokenTree:
-        """The tree, with a guess of what follows if it is a generated token."""
-        tree, drafter = self.tree, self.job.parts.drafter
-        if drafter is None or not self.token_ids or tree.branch_ids:
-            return tree
-        room = self.job.max_cached_tokens - self.sequence.num_tokens - len(tree.chain_ids)
-        draft = drafter.propose([*self.sequence.token_ids, *tree.chain_ids])
-        if draft is None or room <= 0:
-            return tree
-        draft.token_ids = draft.token_ids[: min(room, self._count_line(draft.token_ids))]
-        self.draft = draft
-        self.job.costs.num_drafted += len(draft.token_ids)
-        return TokenTree(tree.chain_ids, draft.token_ids, (None, *range(len(draft.token_ids) - 1)))
-
-    def _count_line(self, token_ids: tuple[int, ...]) -> int:
-        """How many of the tokens belong to the line, if the candidate ends there; else all."""
-        if not isinstance(self.answer.limits.extent, LineRule):
-            return len(token_ids)
-        token_bytes = self.job.parts.vocabulary.token_bytes
-        ends = (count for count, token_id in enumerate(token_ids, 1) if b"\n" in token_bytes[token_id])
-        return next(ends, len(token_ids))
-
-    def _compare_draft(self, token_id: int) -> None:
-        """Compares the token that was chosen with the guess."""
-        draft = self.draft
-        if draft is None:
-            return
-        is_right = draft.follow(token_id)
-        self.job.costs.num_accepted += is_right
-        if not is_right or self.answer.finish_reason:
-            draft.drafter.learn(draft)
-            self.draft = None

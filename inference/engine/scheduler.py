@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
+from inference.engine.prefill_speed import PrefillSpeed
 from inference.errors import OverloadedError
 from inference.protocol.completion import CompletionRequest
 
@@ -31,7 +32,6 @@ class Schedulable(Protocol):
     """What the scheduler must know of a request."""
 
     work: float  # so far; a decoded token is about one
-    will_be_late: bool  # its deadline passes before its context can be prefilled
 
     @property
     def request(self) -> CompletionRequest:
@@ -53,6 +53,9 @@ class Schedulable(Protocol):
     def num_tokens(self) -> int:
         """The token capacity of its caches, all sequences together."""
 
+    def is_late(self, now: float) -> bool:
+        """True if its deadline has passed at that time."""
+
 
 T = TypeVar("T", bound=Schedulable)
 
@@ -60,11 +63,14 @@ T = TypeVar("T", bound=Schedulable)
 class Scheduler(Generic[T]):
     """The requests of an engine, in the order of their arrival."""
 
-    def __init__(self, max_sequences: int, max_tokens: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, max_sequences: int, max_tokens: int, clock: Callable[[], float], speed: PrefillSpeed | None = None
+    ) -> None:
         self._max_sequences = max_sequences
         self._max_tokens = max_tokens
         self._jobs: list[T] = []
         self._clock = clock
+        self._speed = speed or PrefillSpeed()
         self._shares = TenantShares(clock)
 
     def __len__(self) -> int:
@@ -95,7 +101,12 @@ class Scheduler(Generic[T]):
         """All requests, those that should step first at the front."""
         tenants, now = {job.request.tenant for job in self._jobs}, self._clock()
         behind = {tenant for tenant in tenants if self._shares.is_behind(tenant)}
-        return [job for _, job in sorted(enumerate(self._jobs), key=lambda pair: _rank(pair[1], pair[0], behind, now))]
+
+        def rank(pair: tuple[int, T]) -> tuple[bool | int, ...]:
+            will_be_late = pair[1].is_late(now + self._speed.predict_s(pair[1].num_to_prefill))
+            return _rank(pair[1], pair[0], behind, will_be_late, now)
+
+        return [job for _, job in sorted(enumerate(self._jobs), key=rank)]
 
     def check_size(self, job: T) -> None:
         """Raises OverloadedError if the job is too large to run at all."""
@@ -105,26 +116,22 @@ class Scheduler(Generic[T]):
                 f"this server has {self._max_sequences} (max_sequences) and {self._max_tokens} (cache_tokens)"
             )
 
-    @property
-    def num_sequences(self) -> int:
-        """Those of the jobs that are begun."""
-        return sum(job.request.num_candidates for job in self._jobs if job.is_begun)
-
     def has_room(self, job: T) -> bool:
         """True if the job, which is not begun, can begin beside those that are."""
-        num_sequences = self.num_sequences + job.request.num_candidates
-        num_tokens = sum(other.num_tokens for other in self._jobs if other.is_begun) + job.num_tokens
+        together = [job, *(other for other in self._jobs if other.is_begun)]
+        num_sequences = sum(each.request.num_candidates for each in together)
+        num_tokens = sum(each.num_tokens for each in together)
         return num_sequences <= self._max_sequences and num_tokens <= self._max_tokens
 
 
-def _rank(job: Schedulable, arrival: int, behind: set[str], now: float) -> tuple[bool | int, ...]:
+def _rank(job: Schedulable, arrival: int, behind: set[str], will_be_late: bool, now: float) -> tuple[bool | int, ...]:
     level = sum(job.work > limit for limit in _WORK_LEVELS)
     is_waited_for = not job.request.document or now - job.submitted_at >= _LONG_WAIT_S
     must_prefill = not is_waited_for and job.num_to_prefill > _LONG_PREFILL
     is_writing = job.is_begun and not must_prefill
     return (
         job.request.is_prefetch,
-        job.will_be_late,
+        will_be_late,
         level,
         not is_writing,
         job.request.tenant not in behind,
@@ -192,43 +199,3 @@ class TenantShares:
         worth = math.exp(-elapsed_s / _MEMORY_S)
         self._work = {tenant: work * worth for tenant, work in self._work.items() if work * worth >= _MIN_WORK}
         self._total = sum(self._work.values())
-
-
-_STEP_S = 1.0  # that a step should take at most: a key that comes meanwhile waits for its end
-_MIN_ROWS, _MAX_ROWS = 16, 512  # of a step. A pass over fewer takes nearly as long, and says little of the speed
-_PREFETCH_STEPS = 8  # instead of one
-_SHARED_STEP_S = 0.03  # that a step should take while other people wait: most of them need less than that in all
-_EQUAL_ROWS = 64  # a pass over so many counts as much as all before
-
-
-class PrefillSpeed:
-    """Predicts how long a context takes to prefill. Before the first measurement it predicts no time at all.
-
-    Small passes take more time for each row. So they count for less.
-    """
-
-    def __init__(self) -> None:
-        self._seconds_per_row: float | None = None
-
-    def note(self, num_rows: int, seconds: float) -> None:
-        """Notes a pass."""
-        if num_rows < _MIN_ROWS:
-            return
-        latest = seconds / num_rows
-        before = latest if self._seconds_per_row is None else self._seconds_per_row
-        self._seconds_per_row = before + (latest - before) * num_rows / (num_rows + _EQUAL_ROWS)
-
-    def predict_s(self, num_rows: int) -> float:
-        """The seconds that so many rows take."""
-        return num_rows * (self._seconds_per_row or 0.0)
-
-    def find_max_rows(self, is_prefetch: bool = False, is_shared: bool = False) -> int:
-        """The most rows of a context that one step should forward. A key must not wait long for a prefetch's step.
-
-        `is_shared`: other people wait; then a person's step is short, too.
-        """
-        if self._seconds_per_row is None:
-            return _MIN_ROWS
-        step_s = _SHARED_STEP_S if is_shared and not is_prefetch else _STEP_S
-        num_rows = int(min(step_s / max(self._seconds_per_row, 1e-9), _MAX_ROWS))
-        return max(num_rows // _PREFETCH_STEPS if is_prefetch else num_rows, _MIN_ROWS)

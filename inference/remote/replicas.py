@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
-
 from inference.errors import EngineUnreachableError, MidtokenError, ModelError, OverloadedError, quote
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP
@@ -188,10 +186,6 @@ class Replicas:
         """See `Replica.look`."""
         for replica in self._all:
             replica.look()
-
-    def new_random_source(self, seed: int | None) -> np.random.Generator:
-        """As a `LanguageModel` does."""
-        return np.random.default_rng(seed)
 
     async def open(self) -> None:
         """Checks all, but waits for none long once one will do. One that will not is checked again before it is used.

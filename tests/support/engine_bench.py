@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from inference.config import EngineConfig
+from inference.engine.assembly import start_engine
 from inference.engine.engine import Engine
-from inference.engine.job import EngineParts, Job
+from inference.engine.job import Job
+from inference.engine.local_executor import LocalExecutor
 from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import ChunkSink
 from inference.healing.token_tree import TokenTree
@@ -23,7 +25,6 @@ from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.pool import StoredToken, TorchSequenceCache
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
-from inference.model.token_sequence import TokenSequence
 from inference.protocol.completion import CompletionRequest, Extent
 from tests.support.scripted_model import ScriptedModel
 from tests.support.sinks import CollectingSink, submit
@@ -135,7 +136,7 @@ def open_bench(
     config = EngineConfig(folder, dtype=dtype, **settings)
     runner = WatchedRunner(load_model_once(folder, dtype))
     model = TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie))
-    with closing(Engine(config, model, prompts or build_prompts(toy), clock)) as engine:
+    with closing(start_engine(config, model, prompts or build_prompts(toy), clock)) as engine:
         yield Bench(toy, runner, engine, clock)
 
 
@@ -155,7 +156,7 @@ def open_scripted_bench(
     """Builds a ScriptedBench, and closes its engine. `max_tokens` is the model's window."""
     toy, clock = toy_tokenizer(kind), Clock()
     model = ScriptedModel(toy, max_tokens, runs_together)
-    with closing(Engine(EngineConfig(Path("model"), **settings), model, build_prompts(toy), clock)) as engine:
+    with closing(start_engine(EngineConfig(Path("model"), **settings), model, build_prompts(toy), clock)) as engine:
         yield ScriptedBench(model, engine, clock)
 
 
@@ -164,17 +165,25 @@ def with_settings(**settings: Any) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("scripted", [settings], indirect=True)
 
 
-def build_parts(max_tokens: int = 512, max_context_tokens: int = 1024) -> EngineParts:
-    """The parts of an engine for a model without weights. `max_tokens` is its window."""
+def get_local(engine: Engine) -> LocalExecutor:
+    """The executor of an engine that has a model."""
+    assert isinstance(engine._executor, LocalExecutor)
+    return engine._executor
+
+
+def build_executor(max_tokens: int = 512) -> LocalExecutor:
+    """The executor of a model without weights. `max_tokens` is its window."""
     toy = toy_tokenizer("qwen")
-    return EngineParts(ScriptedModel(toy, max_tokens), build_prompts(toy), max_context_tokens, Clock())
+    config = EngineConfig(Path("model"), drafts=False)
+    return LocalExecutor(config, ScriptedModel(toy, max_tokens), build_prompts(toy).tokenizer, Clock(), "")
 
 
-def begin_job(parts: EngineParts, request: CompletionRequest, sink: ChunkSink | None = None) -> Job:
+def begin_job(executor: LocalExecutor, request: CompletionRequest, sink: ChunkSink | None = None) -> Job:
     """A job that arrived at 10 seconds and has begun."""
-    job = Job(request, sink or CollectingSink(), parts, submitted_at=10.0)
-    job.prepare()
-    job.begin(TokenSequence(parts.model.new_cache(job.max_cached_tokens)))
+    job = Job(request, sink or CollectingSink(), submitted_at=10.0)
+    job.prepare(build_prompts(toy_tokenizer("qwen")).build(request, executor.max_tokens - request.max_tokens))
+    job.begin(10.0)
+    executor.begin(job)
     return job
 
 

@@ -20,7 +20,7 @@ from inference.protocol.adapter import Adapter
 
 def _load_engine(config: EngineConfig) -> Any:
     if config.engine_url:
-        from inference.remote.engine import load_remote_engine
+        from inference.remote.assembly import load_remote_engine
 
         return load_remote_engine(config)
     from inference.engine.assembly import load_engine  # here, because it loads the runners

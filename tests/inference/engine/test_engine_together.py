@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from inference.config import EngineConfig
-from inference.engine.engine import Engine
+from inference.engine.assembly import start_engine
 from inference.model.pytorch.attention import AttentionKernel
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import TorchSampler, build_sampler
@@ -50,7 +50,7 @@ def _complete_all(folder: Path, kernel: AttentionKernel | None, build_scorer: Bu
         sampler = TorchSampler(toy.vocabulary, toy.trie, ranks, build_scorer(ranks))
     answers = []
     model = TorchModel(runner, sampler)
-    with closing(Engine(EngineConfig(folder), model, build_prompts(toy))) as engine:
+    with closing(start_engine(EngineConfig(folder), model, build_prompts(toy))) as engine:
         for _ in range(2):
             sinks = [submit(engine, request) for request in _REQUESTS]
             answers += [text for sink in sinks for text in sink.wait().texts]

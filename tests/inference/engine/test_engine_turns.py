@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from inference.errors import OverloadedError
 from inference.model.language_model import SampleRequest, SampleResult
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
-from tests.support.engine_bench import UNBOUNDED, ScriptedBench, holding, open_scripted_bench, with_settings
+from tests.support.engine_bench import UNBOUNDED, ScriptedBench, get_local, holding, open_scripted_bench, with_settings
 from tests.support.sequences import count_idle_bytes
 from tests.support.sinks import CollectingSink, complete, submit
 from tests.support.toys import build_prompts, texts
@@ -245,8 +245,9 @@ def test_the_logits_of_requests_that_run_are_part_of_the_memory(scripted: Script
     engine, held = scripted.engine, []
 
     def count(_parts: object) -> None:
-        running = [candidate for job in engine._scheduler for candidate in job.candidates]
-        held.append(sum(each.sequence.num_row_bytes for each in running) + count_idle_bytes(engine._memory))
+        executor = get_local(engine)
+        running = [decoder for decoders in executor._decoders.values() for decoder in decoders]
+        held.append(sum(each.sequence.num_row_bytes for each in running) + count_idle_bytes(executor._memory))
 
     scripted.model.before_forward, scripted.model.num_row_bytes = count, 2**16
     for _ in range(2):

@@ -1,32 +1,28 @@
 import pytest
 
 from inference.config import MIN_PROMPT_TOKENS
-from inference.engine.answer import Answer
-from inference.engine.job import Candidate, EngineParts, Job
+from inference.engine.job import Job
 from inference.errors import InvalidRequestError
+from inference.model.language_model import Choice, SampleResult
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason, Healing
-from tests.support.engine_bench import UNBOUNDED, begin_job, build_parts
-from tests.support.sinks import CollectingSink
-
-
-def _prepare(request: CompletionRequest, parts: EngineParts | None = None) -> Job:
-    job = Job(request, CollectingSink(), parts or build_parts(), submitted_at=10.0)
-    job.prepare()
-    return job
+from tests.support.engine_bench import UNBOUNDED, begin_job, build_executor, open_scripted_bench
+from tests.support.sinks import CollectingSink, submit
 
 
 def test_text_is_sent_once_when_it_is_ready_and_the_last_chunk_has_the_times_since_the_request_arrived() -> None:
     sink, request = CollectingSink(), CompletionRequest("x = nam", extent=UNBOUNDED, chunks=Chunks.LINES)
-    job = begin_job(build_parts(), request, sink)
-    [first] = job.candidates
-    second = Candidate(job, 1, first.sequence, first.tree, first.crossings, Answer(first.answer.limits))
-    job.candidates.append(second)
+    executor = build_executor()
+    job = begin_job(executor, request, sink)
+    choice = Choice(job.prompt.covering.crossings[0], 0)
+    _, second = job.begin_decode(SampleResult((choice, choice)), executor._tokenizer)
+    second.answer.skip_healed(len(job.prompt.healed))
     job.costs.queue_ms = 500
     for text, now in ((b"a", 10.5), (b"b\n  c", 11.0), (b" \n  d", 11.5)):
         second.answer.add(text)
         job.send_ready(now)
     second.answer.finish(FinishReason.END)
-    job.end(FinishReason.DEADLINE, 12.0)
+    job.finish(FinishReason.DEADLINE)
+    job.send_ready(12.0)
 
     assert [(chunk.text, chunk.candidate, chunk.finish_reason, chunk.is_last) for chunk in sink.chunks] == [
         ("ab", 1, None, False),
@@ -40,7 +36,9 @@ def test_text_is_sent_once_when_it_is_ready_and_the_last_chunk_has_the_times_sin
 
 def test_a_job_that_never_ran_was_queued_the_whole_time() -> None:
     sink = CollectingSink()
-    Job(CompletionRequest("x"), sink, build_parts(), submitted_at=10.0).end(FinishReason.CANCELLED, 12.0)
+    job = Job(CompletionRequest("x"), sink, submitted_at=10.0)
+    job.finish(FinishReason.CANCELLED)
+    job.send_ready(12.0)
 
     [chunk] = sink.chunks
     assert (chunk.text, chunk.finish_reason, chunk.is_last) == ("", FinishReason.CANCELLED, True)
@@ -51,29 +49,30 @@ def test_a_job_that_never_ran_was_queued_the_whole_time() -> None:
 def test_the_prompts_room_is_limited_by_the_window_and_the_configuration(window: int, limit: int, room: int) -> None:
     request = CompletionRequest("name = 1\n" * 100, max_tokens=5, healing=Healing.NONE)
 
-    job = _prepare(request, build_parts(window, max_context_tokens=limit))
+    with open_scripted_bench(window, max_context_tokens=limit) as bench:
+        stats = submit(bench.engine, request).wait().stats
 
-    assert 3 * room // 8 < len(job.prompt.context_ids) <= room
+    assert 3 * room // 8 < stats.num_context_tokens <= room
 
 
 def test_max_tokens_that_leave_no_room_for_a_prompt_are_refused_with_the_numbers() -> None:
-    parts = build_parts(100)
-    _prepare(CompletionRequest("", max_tokens=100 - MIN_PROMPT_TOKENS), parts)
+    with open_scripted_bench(100) as bench:
+        fits = submit(bench.engine, CompletionRequest("", max_tokens=100 - MIN_PROMPT_TOKENS)).wait()
+        refused = submit(bench.engine, CompletionRequest("", max_tokens=85))
 
-    with pytest.raises(InvalidRequestError) as caught:
-        _prepare(CompletionRequest("", max_tokens=85), parts)
-    assert str(caught.value) == (
+        refused.wait_for_end()
+
+    assert fits.error is None
+    assert isinstance(refused.error, InvalidRequestError)
+    assert str(refused.error) == (
         "max_tokens is 85; the model sees 100 tokens in all, and 16 of them at least are for the prompt"
     )
 
 
 @pytest.mark.parametrize(
-    ("temperature", "seed", "seeds"),
-    [(0.0, 7, (None,) * 3), (1.0, 7, (7, 8, 9)), (1.0, 2**63 - 2, (2**63 - 2, 2**63 - 1, 0))],
+    ("seed", "seeds"), [(7, [7, 8, 9]), (2**63 - 2, [2**63 - 2, 2**63 - 1, 0]), (None, 3 * [None])]
 )
-def test_each_sampled_candidate_has_a_seed_of_its_own(
-    temperature: float, seed: int, seeds: tuple[int | None, ...]
-) -> None:
-    request = CompletionRequest("x", num_candidates=3, temperature=temperature, seed=seed)
+def test_each_candidate_has_a_seed_of_its_own(seed: int | None, seeds: list[int | None]) -> None:
+    request = CompletionRequest("x", num_candidates=3, seed=seed)
 
-    assert _prepare(request).random_sources == seeds
+    assert Job(request, CollectingSink(), submitted_at=10.0).list_seeds() == seeds

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from inference.config import EngineConfig
-from inference.engine.assembly import find_fill_in
+from inference.engine.assembly import find_fill_in, start_engine
 from inference.engine.engine import Engine
 from inference.engine.prompt import PromptBuilder
 from inference.model.language_model import Part
@@ -28,6 +28,7 @@ from inference.protocol.completion import (
     Healing,
     Priority,
 )
+from tests.support.engine_bench import get_local
 from tests.support.sinks import CollectingSink
 
 # So little room that requests wait and remembered sequences are dropped.
@@ -81,7 +82,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     model = _ScheduledModel(loaded.model._session, loaded.model.config, sampler)
     model.runs_together = request.param  # the engine reads it once
     fill_in = find_fill_in(_CONFIG, loaded)
-    with closing(Engine(_CONFIG, model, PromptBuilder(loaded.tokenizer, fill_in))) as engine:
+    with closing(start_engine(_CONFIG, model, PromptBuilder(loaded.tokenizer, fill_in))) as engine:
         yield engine
 
 
@@ -98,8 +99,9 @@ class _Trial:
         self._waiting = sorted([own, *others], key=lambda arrival: arrival.moment)
         self._cancelled_at: list[tuple[int, CollectingSink]] = []
         self._outcome: _Outcome | None = None
-        assert isinstance(engine._parts.model, _ScheduledModel)
-        engine._parts.model.before_pass = self._begin_pass
+        model = get_local(engine).model
+        assert isinstance(model, _ScheduledModel)
+        model.before_pass = self._begin_pass
 
     def run(self) -> _Outcome:
         """What the request gets. Those that wait for a pass that never comes are submitted when all others are done."""
@@ -137,7 +139,7 @@ class _Trial:
                 self._sink.texts,
                 sorted(reasons),
                 self._sink.chunks[-1].explanation,
-                *_read_bits(job.candidates[0].sequence),
+                *_read_bits(get_local(self._engine)._decoders[job][0].sequence),
             )
 
 
@@ -180,7 +182,7 @@ def test_a_request_gets_the_same_bits_among_any_neighbours_as_alone(engine: Engi
     The runner is served one request after the other. In other trials all step together, as the engine does it with a
     runner that gains from company.
     """
-    runs_together = engine._parts.model.runs_together
+    runs_together = get_local(engine).runs_together
     num_trials = (2 if runs_together else 5) * settings().max_examples
     num_with_company = 0
     for number in range(num_trials):

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.engine.scheduler import PrefillSpeed, Scheduler, TenantShares
+from inference.engine.prefill_speed import PrefillSpeed
+from inference.engine.scheduler import Scheduler, TenantShares
 from inference.errors import OverloadedError
 from inference.protocol.completion import CompletionRequest, Priority
 from tests.support.engine_bench import Clock
@@ -18,7 +19,7 @@ class _Request:
     priority: Priority = Priority.INTERACTIVE
     work: float = 0.0
     is_begun: bool = False
-    will_be_late: bool = False
+    is_too_late: bool = False
     submitted_at: float = 0.0
     num_to_prefill: int = 0
     num_sequences: int = 1
@@ -29,6 +30,9 @@ class _Request:
         return CompletionRequest(
             "", tenant=self.tenant, document=self.document, priority=self.priority, num_candidates=self.num_sequences
         )
+
+    def is_late(self, _now: float) -> bool:
+        return self.is_too_late
 
 
 def _fill(*requests: _Request) -> Scheduler[_Request]:
@@ -48,7 +52,7 @@ _PREFILLS = _Request(document="x", num_to_prefill=500)
         pytest.param([_Request(is_begun=True), _Request()], [0, 1], id="a begun one before a new one"),
         pytest.param([_Request(work=257.0, is_begun=True), _Request()], [1, 0], id="one that took much work gives way"),
         pytest.param(
-            [_Request(priority=Priority.PREFETCH, is_begun=True), _Request(work=5000.0, will_be_late=True)],
+            [_Request(priority=Priority.PREFETCH, is_begun=True), _Request(work=5000.0, is_too_late=True)],
             [1, 0],
             id="a person before any prefetch",
         ),
@@ -80,7 +84,7 @@ _PREFILLS = _Request(document="x", num_to_prefill=500)
             id="after a long wait the oldest first",
         ),
         pytest.param(
-            [_Request(will_be_late=True), _Request(), _Request(priority=Priority.PREFETCH)],
+            [_Request(is_too_late=True), _Request(), _Request(priority=Priority.PREFETCH)],
             [1, 0, 2],
             id="a late one after those in time",
         ),

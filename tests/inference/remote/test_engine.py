@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from inference.config import EngineConfig
+from inference.engine.engine import Engine
 from inference.errors import (
     EngineUnreachableError,
     InvalidRequestError,
@@ -23,7 +24,7 @@ from inference.errors import (
 )
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing, Priority
-from inference.remote.engine import RemoteEngine, load_remote_engine
+from inference.remote.assembly import load_remote_engine
 from inference.remote.http_client import HttpClient
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 from tests.support.first_choices import find_first_tokens
@@ -31,7 +32,7 @@ from tests.support.servers import wait_until
 from tests.support.sinks import CollectingSink, complete, submit
 
 _FOLDER = Path("models/default").absolute()
-_LOGGER = "inference.remote.engine"
+_LOGGER = "inference.remote.executor"
 _PAUSE_S = 1.05  # in which a server may have been started again
 
 
@@ -44,7 +45,7 @@ def tokenizer() -> LoadedTokenizer:
 
 
 @pytest.fixture(scope="module")
-def running(tokenizer: LoadedTokenizer) -> Iterator[tuple[FakeLlamaServer, RemoteEngine]]:
+def running(tokenizer: LoadedTokenizer) -> Iterator[tuple[FakeLlamaServer, Engine]]:
     """A server, and an engine in front of it."""
     with (
         run_fake_llama_server(tokenizer.encoder, tokenizer.vocabulary.num_rows) as server,
@@ -54,33 +55,31 @@ def running(tokenizer: LoadedTokenizer) -> Iterator[tuple[FakeLlamaServer, Remot
 
 
 @pytest.fixture
-def server(running: tuple[FakeLlamaServer, RemoteEngine]) -> FakeLlamaServer:
+def server(running: tuple[FakeLlamaServer, Engine]) -> FakeLlamaServer:
     running[0].reset()
     return running[0]
 
 
 @pytest.fixture
-def engine(running: tuple[FakeLlamaServer, RemoteEngine]) -> RemoteEngine:
+def engine(running: tuple[FakeLlamaServer, Engine]) -> Engine:
     return running[1]
 
 
-def _load(server: FakeLlamaServer | str) -> RemoteEngine:
+def _load(server: FakeLlamaServer | str) -> Engine:
     url = server if isinstance(server, str) else server.url
     return load_remote_engine(EngineConfig(_FOLDER, engine_url=url, fill_in_layout="none"))
 
 
 @pytest.mark.parametrize("text", [_NOD, "x = self._no", "import os\nimport s", "a", "def f(x):\n    ret"])
 def test_the_first_token_is_the_best_of_all_paths(
-    text: str, engine: RemoteEngine, server: FakeLlamaServer, tokenizer: LoadedTokenizer
+    text: str, engine: Engine, server: FakeLlamaServer, tokenizer: LoadedTokenizer
 ) -> None:
     tokens = find_first_tokens(server, tokenizer, text)
     complete(engine, CompletionRequest(text, max_tokens=2))
     assert [each["prompt"] for each in server.asked if "return_tokens" in each] == [tokens]
 
 
-def test_a_document_keeps_to_its_slot_and_a_prefetch_is_read_only(
-    engine: RemoteEngine, server: FakeLlamaServer
-) -> None:
+def test_a_document_keeps_to_its_slot_and_a_prefetch_is_read_only(engine: Engine, server: FakeLlamaServer) -> None:
     for document in ("one", "two", "three", "one"):
         complete(engine, CompletionRequest(_NOD, max_tokens=1, document=document))
     assert {each["id_slot"] for each in server.asked} == {0, 1}
@@ -91,7 +90,7 @@ def test_a_document_keeps_to_its_slot_and_a_prefetch_is_read_only(
 
 
 def test_what_the_server_read_is_counted_and_a_tenant_gets_nothing_of_what_a_slot_has_read_for_another(
-    engine: RemoteEngine, server: FakeLlamaServer
+    engine: Engine, server: FakeLlamaServer
 ) -> None:
     server.num_slots = 1
     time.sleep(_PAUSE_S)
@@ -105,7 +104,7 @@ def test_what_the_server_read_is_counted_and_a_tenant_gets_nothing_of_what_a_slo
 
 @pytest.mark.parametrize("reason", [FinishReason.CANCELLED, FinishReason.DEADLINE, FinishReason.SUPERSEDED])
 def test_what_ends_early_ends_its_work_on_the_server(
-    reason: FinishReason, engine: RemoteEngine, server: FakeLlamaServer
+    reason: FinishReason, engine: Engine, server: FakeLlamaServer
 ) -> None:
     server.delay_s = 0.05
     deadline_ms = 1500 if reason is FinishReason.DEADLINE else None
@@ -178,7 +177,7 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
     ],
 )
 def test_what_goes_wrong_at_the_server_or_before_it_is_one_sentence_and_fails_its_request_only(
-    faults: Mapping[str, Any], kind: type[Exception], words: str, engine: RemoteEngine, server: FakeLlamaServer
+    faults: Mapping[str, Any], kind: type[Exception], words: str, engine: Engine, server: FakeLlamaServer
 ) -> None:
     server.change(**faults)
     with pytest.raises(kind, match=words):
@@ -188,7 +187,7 @@ def test_what_goes_wrong_at_the_server_or_before_it_is_one_sentence_and_fails_it
 
 
 def test_a_server_that_was_started_again_is_looked_at_and_refused_if_it_has_another_model(
-    engine: RemoteEngine, server: FakeLlamaServer
+    engine: Engine, server: FakeLlamaServer
 ) -> None:
     time.sleep(_PAUSE_S)
     server.model, server.num_slots = "b.gguf", 1
@@ -202,7 +201,7 @@ def test_a_server_that_was_started_again_is_looked_at_and_refused_if_it_has_anot
 
 
 @pytest.mark.usefixtures("server")
-def test_texts_are_sampled_and_a_seed_repeats_one(engine: RemoteEngine) -> None:
+def test_texts_are_sampled_and_a_seed_repeats_one(engine: Engine) -> None:
     def ask(**changes: Any) -> str:
         return complete(engine, CompletionRequest("x = ", **{"max_tokens": 3, **changes})).text
 
@@ -212,16 +211,14 @@ def test_texts_are_sampled_and_a_seed_repeats_one(engine: RemoteEngine) -> None:
     assert ask(temperature=1.0, top_p=1e-6, max_tokens=1) == ask(max_tokens=1)
 
 
-def _ask_for(engine: RemoteEngine, **changes: Any) -> tuple[CollectingSink, list[float]]:
+def _ask_for(engine: Engine, **changes: Any) -> tuple[CollectingSink, list[float]]:
     """A text of eight tokens, with its log probabilities."""
     asked = CompletionRequest("x = self._no", **{"max_tokens": 8, "extent": Extent.UNLIMITED, **changes})
     sink = complete(engine, asked)
     return sink, [log_prob for chunk in sink.chunks for log_prob in chunk.log_probs]
 
 
-def test_the_text_ends_where_it_becomes_unlikely_and_the_server_stops(
-    engine: RemoteEngine, server: FakeLlamaServer
-) -> None:
+def test_the_text_ends_where_it_becomes_unlikely_and_the_server_stops(engine: Engine, server: FakeLlamaServer) -> None:
     server.delay_s = 0.02
     _, log_probs = _ask_for(engine)
     num_closed = server.num_closed
@@ -260,7 +257,7 @@ def test_a_server_that_tells_no_probabilities_of_what_it_writes_writes_the_same_
 
 
 @pytest.mark.usefixtures("server")
-def test_several_texts_begin_with_the_best_tokens_and_one_is_explained(engine: RemoteEngine) -> None:
+def test_several_texts_begin_with_the_best_tokens_and_one_is_explained(engine: Engine) -> None:
     asked: list[dict[str, Any]] = [{}, {"num_candidates": 3}, {"explain": True}]
     alone, several, explained = (
         complete(engine, CompletionRequest("x = self._no", max_tokens=4, **each)) for each in asked
@@ -272,15 +269,15 @@ def test_several_texts_begin_with_the_best_tokens_and_one_is_explained(engine: R
     assert len(masses) > 1 > max(masses)
 
 
-def test_the_context_is_as_long_as_the_models_folder_names(engine: RemoteEngine, server: FakeLlamaServer) -> None:
+def test_the_context_is_as_long_as_the_models_folder_names(engine: Engine, server: FakeLlamaServer) -> None:
     complete(engine, CompletionRequest("a = [b]\n" * 400, max_tokens=1))
     longest = max(len(row) for each in server.asked for row in each["prompt"] if isinstance(row, list))
     assert 400 < longest <= 512
 
 
-def test_a_strategy_that_masks_every_token_is_refused_by_name(engine: RemoteEngine) -> None:
+def test_a_strategy_that_masks_every_token_is_refused_by_name(engine: Engine) -> None:
     with pytest.raises(InvalidRequestError, match="the healing greedy masks"):
-        engine.submit(CompletionRequest(_NOD, healing=Healing.GREEDY), CollectingSink())
+        complete(engine, CompletionRequest(_NOD, healing=Healing.GREEDY))
 
 
 @pytest.mark.parametrize(
@@ -329,7 +326,7 @@ def test_a_server_that_composes_no_characters_has_the_model_of_a_tokenizer_that_
 
 
 def test_what_is_known_against_all_servers_is_told_beside_the_heartbeat(
-    engine: RemoteEngine, server: FakeLlamaServer
+    engine: Engine, server: FakeLlamaServer
 ) -> None:
     assert not engine.problem
     server.answers = [(503, *_JSON)]
@@ -341,7 +338,7 @@ def test_what_is_known_against_all_servers_is_told_beside_the_heartbeat(
 
 
 @pytest.mark.usefixtures("server")
-def test_a_panic_of_a_library_fails_its_request_only(engine: RemoteEngine) -> None:
+def test_a_panic_of_a_library_fails_its_request_only(engine: Engine) -> None:
     class PanicError(BaseException): ...
 
     class Panicking:
@@ -373,7 +370,7 @@ def test_a_failure_that_lasts_is_logged_once(server: FakeLlamaServer, caplog: py
     assert len(caplog.messages) == 1
 
 
-def test_a_limit_of_the_servers_own_is_told(engine: RemoteEngine, server: FakeLlamaServer) -> None:
+def test_a_limit_of_the_servers_own_is_told(engine: Engine, server: FakeLlamaServer) -> None:
     server.stops_after = 3
     assert complete(engine, CompletionRequest("x = ", max_tokens=200)).finish_reason is FinishReason.LENGTH
 
@@ -383,18 +380,6 @@ async def test_a_server_that_only_pings_is_silent(server: FakeLlamaServer) -> No
     with pytest.raises(EngineUnreachableError, match="silent for too long"):
         await asyncio.wait_for(anext(client.stream("completion", {"cache_prompt": True, "stream": True}, 1)), 10)
     await client.close()
-
-
-def test_what_comes_while_the_engine_closes_is_refused(server: FakeLlamaServer) -> None:
-    class Late:
-        @property
-        def healing(self) -> Healing:
-            leaving.close()
-            return Healing.EXACT
-
-    leaving, late = _load(server), cast("Any", Late())
-    with pytest.raises(OverloadedError, match="shutting down"):
-        leaving.submit(late, CollectingSink())
 
 
 def test_closing_fails_what_runs(server: FakeLlamaServer) -> None:

@@ -11,13 +11,14 @@ from typing import Any, cast
 import pytest
 
 from inference.config import EngineConfig
+from inference.engine.engine import Engine
 from inference.engine.sink import complete
 from inference.errors import InvalidRequestError, MidtokenError, ServerError
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
+from inference.remote.assembly import load_remote_engine
 from inference.remote.discovery import find_server
-from inference.remote.engine import RemoteEngine, load_remote_engine
 from inference.remote.http_client import HttpClient
 from inference.remote.measured_server import MeasuredServer
 from inference.remote.replicas import Replica
@@ -52,7 +53,7 @@ def server(running: FakeNamedServer) -> FakeNamedServer:
 
 
 @pytest.fixture
-def engine(server: FakeNamedServer) -> Iterator[RemoteEngine]:
+def engine(server: FakeNamedServer) -> Iterator[Engine]:
     with closing(_load(server)) as engine:
         yield engine
 
@@ -64,7 +65,7 @@ async def found(server: FakeNamedServer) -> AsyncIterator[MeasuredServer]:
     await client.close()
 
 
-def _load(server: FakeNamedServer) -> RemoteEngine:
+def _load(server: FakeNamedServer) -> Engine:
     return load_remote_engine(EngineConfig(_FOLDER, engine_url=server.url, fill_in_layout="none"))
 
 
@@ -187,7 +188,7 @@ async def test_what_is_of_another_kind_than_it_should_be_is_refused_by_name(
         await _WAYS[way](found)
 
 
-def test_a_tenant_has_a_salt_and_a_document_a_replica(engine: RemoteEngine, server: FakeNamedServer) -> None:
+def test_a_tenant_has_a_salt_and_a_document_a_replica(engine: Engine, server: FakeNamedServer) -> None:
     told: list[tuple[str, str]] = []
     for tenant, document in (("a", "x.py"), ("a", "y.py"), ("b", "x.py"), ("a", "x.py"), ("", "")):
         complete(engine, CompletionRequest("x = self._no", max_tokens=2, tenant=tenant, document=document))
@@ -207,13 +208,13 @@ def test_tenants_are_refused_where_their_salts_do_not_arrive(server: FakeNamedSe
 
 
 @pytest.mark.parametrize("changes", [{"temperature": 0.5}, {"num_candidates": 2}, {"explain": True}], ids=str)
-def test_what_needs_whole_distributions_is_refused(engine: RemoteEngine, changes: dict[str, Any]) -> None:
+def test_what_needs_whole_distributions_is_refused(engine: Engine, changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError, match="need whole distributions, which"):
         complete(engine, CompletionRequest("x = ", **changes))
 
 
 def test_a_server_that_was_started_again_with_other_settings_is_measured_again(
-    engine: RemoteEngine, server: FakeNamedServer
+    engine: Engine, server: FakeNamedServer
 ) -> None:
     server.max_top = 5
     with suppress(ServerError):  # vLLM refuses to tell more
@@ -243,7 +244,7 @@ async def test_the_best_of_all_tokens_is_asked_for_in_parts(server: FakeNamedSer
 
 
 async def test_what_is_cancelled_ends_its_work_and_what_is_read_ahead_writes_nothing(
-    engine: RemoteEngine, server: FakeNamedServer
+    engine: Engine, server: FakeNamedServer
 ) -> None:
     server.delay_s = 0.02
     sink = submit(engine, CompletionRequest("x = ", max_tokens=200))

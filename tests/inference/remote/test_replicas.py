@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from inference.config import EngineConfig
+from inference.engine.engine import Engine
 from inference.errors import (
     EngineUnreachableError,
 )
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.protocol.completion import CompletionRequest
-from inference.remote.engine import RemoteEngine, load_remote_engine
+from inference.remote.assembly import load_remote_engine
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 from tests.support.sinks import CollectingSink, complete, submit
 
@@ -48,13 +49,13 @@ def other(running: tuple[FakeLlamaServer, FakeLlamaServer]) -> FakeLlamaServer:
 
 
 @pytest.fixture
-def several(server: FakeLlamaServer, other: FakeLlamaServer) -> Iterator[RemoteEngine]:
+def several(server: FakeLlamaServer, other: FakeLlamaServer) -> Iterator[Engine]:
     """An engine in front of both servers, and of one that is down."""
     with closing(_load(server, other, "http://127.0.0.1:9")) as engine:
         yield engine
 
 
-def _load(*servers: FakeLlamaServer | str) -> RemoteEngine:
+def _load(*servers: FakeLlamaServer | str) -> Engine:
     urls = ", ".join([each if isinstance(each, str) else each.url for each in servers])
     return load_remote_engine(EngineConfig(_FOLDER, engine_url=urls, fill_in_layout="none"))
 
@@ -62,7 +63,7 @@ def _load(*servers: FakeLlamaServer | str) -> RemoteEngine:
 _JSON = "application/json", '{"error": {"message": "no"}}'
 
 
-def _find_documents(several: RemoteEngine, server: FakeLlamaServer) -> Iterator[str]:
+def _find_documents(several: Engine, server: FakeLlamaServer) -> Iterator[str]:
     """Those of 16 documents that keep to the server."""
     for document in map(str, range(16)):
         server.asked.clear()
@@ -72,7 +73,7 @@ def _find_documents(several: RemoteEngine, server: FakeLlamaServer) -> Iterator[
 
 
 def test_a_document_keeps_to_one_of_several_servers_and_another_takes_its_place(
-    several: RemoteEngine, server: FakeLlamaServer, other: FakeLlamaServer
+    several: Engine, server: FakeLlamaServer, other: FakeLlamaServer
 ) -> None:
     def ask() -> str:
         return complete(several, CompletionRequest(_NOD, max_tokens=8, document=document)).text
@@ -96,7 +97,7 @@ def test_a_document_keeps_to_one_of_several_servers_and_another_takes_its_place(
 
 
 def test_a_silent_server_is_left_though_each_key_supersedes_its_request(
-    several: RemoteEngine, server: FakeLlamaServer
+    several: Engine, server: FakeLlamaServer
 ) -> None:
     sinks, most, document = [CollectingSink()], 0, next(_find_documents(several, server))
     time.sleep(_PAUSE_S)
@@ -111,7 +112,7 @@ def test_a_silent_server_is_left_though_each_key_supersedes_its_request(
 
 
 def test_another_server_takes_the_place_of_one_that_falls_silent_in_a_request(
-    several: RemoteEngine, server: FakeLlamaServer
+    several: Engine, server: FakeLlamaServer
 ) -> None:
     document = next(_find_documents(several, server))
     text = complete(several, CompletionRequest(_NOD, max_tokens=2, document=document)).text
@@ -122,7 +123,7 @@ def test_another_server_takes_the_place_of_one_that_falls_silent_in_a_request(
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])
-def test_a_sick_server_is_passed_over(status: int, several: RemoteEngine, server: FakeLlamaServer) -> None:
+def test_a_sick_server_is_passed_over(status: int, several: Engine, server: FakeLlamaServer) -> None:
     document = next(_find_documents(several, server))
     server.answers = [(status, *_JSON)]
     assert complete(several, CompletionRequest(_NOD, max_tokens=2, document=document)).text

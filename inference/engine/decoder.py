@@ -1,0 +1,144 @@
+"""Where a job, or one of its candidates, is in the model's cache, and what is forwarded for it next."""
+
+from collections.abc import Sequence
+
+from inference.engine.candidate import Candidate
+from inference.engine.drafts import Draft, Drafter
+from inference.engine.job import Job
+from inference.engine.stopping import LineRule
+from inference.healing.token_tree import TokenTree
+from inference.model.language_model import Choice, LogitRow, Part, RandomSource, SampleRequest, Sampling
+from inference.model.token_sequence import TokenSequence
+
+
+class Decoder:
+    """A sequence of the model, which is prefilled for a job, and then decoded for one of its candidates."""
+
+    def __init__(
+        self,
+        job: Job,
+        sequence: TokenSequence,
+        random_sources: tuple[RandomSource | None, ...],
+        drafter: Drafter | None = None,
+        candidate: Candidate | None = None,
+    ) -> None:
+        """`random_sources`: one for each candidate that chooses here. `candidate`: None until the first choice."""
+        self.job, self.sequence, self.candidate = job, sequence, candidate
+        self.random_sources = random_sources
+        self.tree = job.prompt.tree  # the tokens to forward next; no chain once its tokens are in the sequence
+        self.missing: tuple[int, ...] = ()  # branches of `tree` to forward before the next choice
+        self._drafter = drafter
+        self._draft: Draft | None = None  # as long as it is right
+        self._num_prefill_forwards = 0  # passes over a piece of a long context, which choose no token
+
+    def begin(self) -> None:
+        """Takes over what the sequence has of the context. Raises OverloadedError."""
+        self.tree = self.tree.with_chain(self.sequence.begin(self.job.prompt.context_ids))
+
+    def prepare_choice(self) -> SampleRequest | None:
+        """The request for the next choice; None if the model must forward something before it.
+
+        Tokens that were forwarded earlier are moved into the sequence. The first choice of a job is for all its
+        candidates together. Raises OverloadedError.
+        """
+        new_ids, rows = self.sequence.append_known(self.tree.chain_ids), []
+        if not new_ids:
+            rows = self.sequence.recall_rows(self.tree)
+            if rows[0] is None:  # the logits at the end were dropped
+                new_ids = (self.sequence.token_ids[-1],)
+                self.sequence.cut(self.sequence.num_tokens - 1)
+        self.tree = self.tree.with_chain(new_ids)
+        self.missing = tuple([branch for branch in self.missing if new_ids or rows[branch + 1] is None])
+        if new_ids or self.missing:
+            return None
+        request, candidate = self.job.request, self.candidate
+        return SampleRequest(
+            self.tree,
+            self.job.prompt.covering.crossings if candidate is None else candidate.crossings,
+            rows,
+            Sampling(request.temperature, request.top_p),
+            self.random_sources,
+            wants_scores=candidate is None and request.explain,
+        )
+
+    def fork(self, candidates: Sequence[Candidate]) -> "list[Decoder]":
+        """A decoder for each candidate. They differ from now on. Raises OverloadedError."""
+        sequences = [self.sequence, *(self.sequence.fork() for _ in candidates[1:])]
+        return [self._with(*pair) for pair in zip(sequences, candidates, strict=True)]
+
+    def _with(self, sequence: TokenSequence, candidate: Candidate) -> "Decoder":
+        source = self.random_sources[candidate.index]
+        other = Decoder(self.job, sequence, (source,), self._drafter, candidate)
+        other.tree, other._num_prefill_forwards = self.tree, self._num_prefill_forwards
+        return other
+
+    def take(self, choice: Choice) -> None:
+        """Adds the path to the crossing and the token that was chosen there to the candidate."""
+        candidate = self.candidate
+        assert candidate is not None, "the first choice has made it"
+        if self.job.prompt.healed and (not candidate.token_ids or candidate.crossings[0].remaining_bytes):
+            self.job.costs.num_healing_forwards = self.job.costs.num_forwards - self._num_prefill_forwards
+        path = tuple(self.tree.branch_ids[branch] for branch in self.tree.find_path(choice.crossing.node))
+        new_ids = (*self.sequence.append_known(path), choice.token_id)  # a path may lack its keys and values
+        candidate.take(path, choice)
+        self.tree = TokenTree(new_ids)
+        self._compare_draft(choice.token_id)
+
+    def build_part(self, max_rows: int) -> Part:
+        """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError."""
+        cache, chain_ids = self.sequence.cache, self.tree.chain_ids
+        if len(chain_ids) > max_rows:
+            part = Part(cache, TokenTree(chain_ids[:max_rows]), wants_logits=False)
+        elif chain_ids:
+            part = Part(cache, self._add_draft())
+        else:
+            part = self.sequence.build_part(self.tree, self.missing)
+        cache.reserve(part.tree.num_rows)
+        return part
+
+    def absorb(self, part: Part, rows: Sequence[LogitRow], max_row_bytes: int) -> None:
+        """Keeps what a pass has computed."""
+        self.sequence.absorb(part, rows)
+        num_needed = part.tree.num_rows + self.tree.num_rows  # with a draft, which is not in the own tree
+        self.sequence.drop_rows(max_row_bytes, num_needed)
+        num_forwarded = len(part.tree.chain_ids)
+        self.tree = self.tree.with_chain(self.tree.chain_ids[num_forwarded:])
+        self._num_prefill_forwards += not part.wants_logits
+        if self.candidate is None:
+            self.job.num_to_prefill = len(self.tree.chain_ids)
+            self.job.costs.num_read_tokens += num_forwarded
+            self.job.costs.num_first_rows += part.num_new_rows
+
+    def _add_draft(self) -> TokenTree:
+        """The tree, with a guess of what follows if it is a generated token."""
+        tree, candidate = self.tree, self.candidate
+        if self._drafter is None or candidate is None or tree.branch_ids:
+            return tree
+        room = self.job.max_cached_tokens - self.sequence.num_tokens - len(tree.chain_ids)
+        draft = self._drafter.propose([*self.sequence.token_ids, *tree.chain_ids])
+        if draft is None or room <= 0:
+            return tree
+        draft.token_ids = draft.token_ids[: min(room, _count_line(candidate, draft.token_ids))]
+        self._draft = draft
+        self.job.costs.num_drafted += len(draft.token_ids)
+        return TokenTree(tree.chain_ids, draft.token_ids, (None, *range(len(draft.token_ids) - 1)))
+
+    def _compare_draft(self, token_id: int) -> None:
+        """Compares the token that was chosen with the guess."""
+        draft = self._draft
+        if draft is None:
+            return
+        is_right = draft.follow(token_id)
+        self.job.costs.num_accepted += is_right
+        if not is_right or (self.candidate is not None and self.candidate.is_finished):
+            draft.drafter.learn(draft)
+            self._draft = None
+
+
+def _count_line(candidate: Candidate, token_ids: tuple[int, ...]) -> int:
+    """How many of the tokens belong to the line, if the candidate ends there; else all."""
+    if not isinstance(candidate.answer.limits.extent, LineRule):
+        return len(token_ids)
+    token_bytes = candidate.vocabulary.token_bytes
+    ends = (count for count, token_id in enumerate(token_ids, 1) if b"\n" in token_bytes[token_id])
+    return next(ends, len(token_ids))

@@ -1,0 +1,50 @@
+"""What an engine has its jobs executed by: a model in this process, or servers that have one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from inference.engine.job import Job
+from inference.engine.prefill_speed import PrefillSpeed
+
+
+class Executor(Protocol):
+    """Chooses the tokens of an engine's jobs. All methods but `wake` are called by the engine's thread."""
+
+    cache_tokens: int  # capacity for keys and values, in tokens of all sequences together
+    runs_together: bool  # whether a step of many jobs takes less time than one for each
+    reads_ahead: bool  # whether it can cache a second context of a prefetch beside the first
+    speed: PrefillSpeed
+    runs_as: str  # for people: the dtype, the threads, and why
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens of one sequence."""
+
+    @property
+    def problem(self) -> str:
+        """Why no request would be answered now, as far as that is known; empty if one would. Thread-safe."""
+
+    @property
+    def has_work(self) -> bool:
+        """False while a step would change nothing; `start`'s function is called when that ends."""
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Called once, first. `wake` is thread-safe."""
+
+    def check(self, job: Job) -> None:
+        """Sets how much a job has to prefill. Raises InvalidRequestError if its request cannot be executed."""
+
+    def begin(self, job: Job) -> None:
+        """Begins to work on a job. Raises OverloadedError."""
+
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, int]:
+        """Advances jobs that have begun. Returns how many tokens were forwarded for each.
+
+        What goes wrong with one becomes its `failure`. `is_shared`: more than one person waits.
+        """
+
+    def end(self, job: Job) -> None:
+        """Ends the work on a job, if it has begun. What it has read stays cached."""
+
+    def close(self) -> None:
+        """Ends everything."""

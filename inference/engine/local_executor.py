@@ -1,0 +1,184 @@
+"""Executes jobs with a model in this process: what is known is chosen at once, the rest is forwarded in one pass.
+
+What a pass computes becomes part of a decoder's `TokenSequence`, and choices are made from there. So it does not matter
+whether a node was forwarded for this request, for an earlier one, or as a draft.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TypeVar
+
+from inference.config import EngineConfig
+from inference.engine.decoder import Decoder
+from inference.engine.drafts import Drafter
+from inference.engine.job import Job
+from inference.engine.prefill_speed import PrefillSpeed
+from inference.engine.sequence_memory import SequenceMemory
+from inference.errors import as_failure, describe_failure
+from inference.healing.loaded_tokenizer import LoadedTokenizer
+from inference.model.language_model import LanguageModel, Part, SampleRequest, SampleResult
+from inference.protocol.completion import FinishReason
+
+_log = logging.getLogger(__name__)
+
+_Asked = TypeVar("_Asked")
+_Result = TypeVar("_Result")
+
+
+class LocalExecutor:
+    """See `Executor`. An exception fails only the job that it belongs to."""
+
+    problem = ""  # it has the model
+    has_work = True
+    reads_ahead = True
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        model: LanguageModel,
+        tokenizer: LoadedTokenizer,
+        clock: Callable[[], float],
+        runs_as: str,
+    ) -> None:
+        self.model, self.runs_as = model, runs_as
+        self.runs_together = model.runs_together
+        self.cache_tokens = config.cache_tokens
+        self.speed = PrefillSpeed()
+        self._tokenizer = tokenizer
+        self._clock = clock
+        self._drafter = Drafter(model.row_cost) if config.drafts else None
+        self._max_bytes = config.memory_mib * 2**20
+        self._memory = SequenceMemory(model.new_cache, self._max_bytes)
+        self._decoders: dict[Job, list[Decoder]] = {}  # the first one's sequence is remembered
+
+    @property
+    def max_tokens(self) -> int:
+        return self.model.max_tokens
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """A step always has work."""
+
+    def check(self, job: Job) -> None:
+        context_ids = job.prompt.context_ids
+        job.num_to_prefill = len(context_ids) - self._memory.count_known(job.request.tenant, context_ids)
+
+    def begin(self, job: Job) -> None:
+        seeds, is_greedy = job.list_seeds(), job.request.temperature == 0.0
+        sources = tuple(None if is_greedy else self.model.new_random_source(seed) for seed in seeds)
+        sequence = self._memory.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens)
+        first = Decoder(job, sequence, sources, self._drafter)
+        self._decoders[job] = [first]
+        first.begin()
+        job.num_to_prefill = len(first.tree.chain_ids)
+
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, int]:
+        self._choose_known(jobs)
+        num_rows = self._forward(jobs, is_shared)
+        self._choose_known(jobs)
+        self._memory.shrink()  # the logits of those that run have become more
+        return num_rows
+
+    def end(self, job: Job) -> None:
+        for decoder in self._decoders.pop(job, [])[:1]:
+            self._memory.give_back(decoder.sequence)
+
+    def close(self) -> None:
+        """The model ends with the process."""
+
+    def _list_active(self, jobs: Iterable[Job]) -> list[Decoder]:
+        """The decoders that have not ended; none of a job that has ended or failed."""
+        running = (job for job in jobs if job.failure is None and not job.is_finished)
+        return [each for job in running for each in self._decoders[job] if _is_active(each)]
+
+    def _choose_known(self, jobs: Iterable[Job]) -> None:
+        """Chooses tokens as long as all that is needed was forwarded."""
+        decoders = self._list_active(jobs)
+        while decoders:
+            asked: list[tuple[Decoder, SampleRequest]] = []
+            for decoder in decoders:
+                with decoder.job.recording_failure():
+                    request = decoder.prepare_choice()
+                    if request is not None:
+                        asked.append((decoder, request))
+            decoders = self._choose(asked)
+
+    def _choose(self, asked: Sequence[tuple[Decoder, SampleRequest]]) -> list[Decoder]:
+        """Chooses for these decoders. Returns those that may go on."""
+        advanced: list[Decoder] = []
+        for chosen, results, ms in self._call(self.model.choose, asked):
+            for job in dict.fromkeys(decoder.job for decoder, _ in chosen):
+                job.costs.choice_ms += ms
+            for (decoder, _), result in zip(chosen, results, strict=True):
+                if decoder.job.failure is None:
+                    with decoder.job.recording_failure():
+                        advanced += self._advance(decoder, result)
+        return [decoder for decoder in advanced if decoder.job.failure is None]
+
+    def _advance(self, decoder: Decoder, result: SampleResult) -> list[Decoder]:
+        """Takes choices, if they are certain. Returns the decoders that may choose again. Raises OverloadedError."""
+        job = decoder.job
+        if result.missing:
+            decoder.missing = result.missing
+            return [decoder]
+        if job.request.is_prefetch:
+            job.finish(FinishReason.READ)
+            return []
+        decoders = [decoder]
+        if decoder.candidate is None:
+            decoders = self._decoders[job] = decoder.fork(job.begin_decode(result, self._tokenizer))
+        for each, choice in zip(decoders, result.choices, strict=True):
+            each.take(choice)
+        return list(filter(_is_active, decoders))
+
+    def _forward(self, jobs: Iterable[Job], is_shared: bool) -> Mapping[Job, int]:
+        """Forwards what the decoders need before their next choice. A pass that fails leaves the caches unchanged."""
+        num_rows = dict.fromkeys(jobs, 0)
+        built: list[tuple[Decoder, Part]] = []
+        for decoder in self._list_active(num_rows):
+            with decoder.job.recording_failure():
+                max_rows = self.speed.find_max_rows(decoder.job.request.is_prefetch, is_shared)
+                built.append((decoder, decoder.build_part(max_rows)))
+        built = [(decoder, part) for decoder, part in built if decoder.job.failure is None]
+        for forwarded, rows, ms in self._call(self.model.forward, built):
+            self.speed.note(sum(part.num_new_rows for _, part in forwarded), ms / 1e3)
+            for job in dict.fromkeys(decoder.job for decoder, _ in forwarded):
+                job.costs.model_ms += ms
+                job.costs.num_forwards += 1
+            for (decoder, part), own_rows in zip(forwarded, rows, strict=True):
+                with decoder.job.recording_failure():
+                    decoder.absorb(part, own_rows, self._find_max_row_bytes())
+                    num_rows[decoder.job] += part.num_new_rows
+        return num_rows
+
+    def _call(
+        self, call: Callable[[list[_Asked]], list[_Result]], asked: Sequence[tuple[Decoder, _Asked]]
+    ) -> Iterator[tuple[Sequence[tuple[Decoder, _Asked]], list[_Result], float]]:
+        """Calls the model for all jobs together; if that fails, for each job alone, which may fail by itself.
+
+        Yields what was asked together, the results and the milliseconds.
+        """
+        by_job = [list(own) for _, own in groupby(asked, key=lambda each: each[0].job)]
+        started_at = self._clock()
+        try:
+            results = call([each for _, each in asked]) if asked else []
+        except BaseException as error:  # which this deletes: its traceback refers to the sequences
+            if len(by_job) == 1:
+                asked[0][0].job.failure = asked[0][0].job.failure or as_failure(error)
+                return
+            _log.warning(
+                "a step of several requests failed with %s; each is tried alone", describe_failure(as_failure(error))
+            )
+        else:
+            yield asked, results, 1e3 * (self._clock() - started_at)
+            return
+        for own in by_job:
+            yield from self._call(call, own)
+
+    def _find_max_row_bytes(self) -> int:
+        """The memory for the logits of one running sequence."""
+        return self._max_bytes // max(sum(job.request.num_candidates for job in self._decoders), 1)
+
+
+def _is_active(decoder: Decoder) -> bool:
+    return decoder.candidate is None or not decoder.candidate.is_finished

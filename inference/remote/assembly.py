@@ -1,0 +1,45 @@
+"""Loads an engine in front of servers that have the model."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from inference.config import EngineConfig, find_engine_urls
+from inference.engine.engine import Engine
+from inference.engine.fill_in import choose_fill_in
+from inference.engine.prompt import PromptBuilder
+from inference.errors import MidtokenError, ModelError
+from inference.healing.loaded_tokenizer import load_tokenizer
+from inference.model.folder_file import read_folder_file
+from inference.remote.discovery import Find, find_server
+from inference.remote.event_loop import EventLoopThread
+from inference.remote.executor import RemoteExecutor
+from inference.remote.http_client import HttpClient
+from inference.remote.replicas import Replica, Replicas
+
+
+def load_remote_engine(config: EngineConfig, find: Find = find_server) -> Engine:
+    """An engine for the servers `config.engine_url`, with the tokenizer in `config.model_dir`. Raises ModelError."""
+    tokenizer = load_tokenizer(config.model_dir)
+    choice = choose_fill_in(config.fill_in_layout, config.model_dir, tokenizer.vocabulary)
+    prompts = PromptBuilder(tokenizer, next(iter(choice.fill_ins), None))
+    loop = EventLoopThread()
+    try:
+        replicas = loop.run(_open(config, tokenizer.sample, find))
+    except MidtokenError as error:  # all of them mean that the engine cannot be used
+        loop.close()
+        raise ModelError(str(error)) from error
+    if config.max_context_tokens is None:
+        config = replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
+    return Engine(config, RemoteExecutor(replicas, tokenizer, loop), prompts)
+
+
+async def _open(config: EngineConfig, sample: Sequence[tuple[str, tuple[int, ...]]], find: Find) -> Replicas:
+    """The servers. Raises ModelError or ServerError."""
+    urls = find_engine_urls(config.engine_url)
+    replicas = Replicas([Replica(HttpClient(url, config.engine_key), sample, find) for url in urls])
+    try:
+        await replicas.open()
+    except BaseException:
+        await replicas.close()
+        raise
+    return replicas
