@@ -43,7 +43,7 @@ from inference.model.loader import load_model
 from inference.model.numpy_sampler import find_row
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
 from inference.remote.assembly import load_remote_engine
-from inference.remote.choice import Written
+from inference.remote.choice import GeneratedToken
 from inference.remote.discovery import find_server
 from inference.remote.http_client import HttpClient
 from models.training.corpus import iter_held_out
@@ -159,11 +159,11 @@ class RecordingServer:
 
     async def generate(
         self, request: CompletionRequest, row: tuple[int, ...]
-    ) -> AsyncGenerator[Written | FinishReason, None]:
+    ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
         self.written = [*row]
         async with aclosing(self._server.generate(request, row)) as steps:
             async for step in steps:
-                self.written += [step.token_id] if isinstance(step, Written) else []
+                self.written += [step.token_id] if isinstance(step, GeneratedToken) else []
                 yield step
 
 

@@ -14,7 +14,7 @@ from inference.engine.decoder import Decoder
 from inference.engine.drafts import Drafter
 from inference.engine.job import Job
 from inference.engine.prefill_speed import PrefillSpeed
-from inference.engine.sequence_memory import SequenceMemory
+from inference.engine.prefix_cache import PrefixCache
 from inference.errors import as_failure, describe_failure
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.model.language_model import LanguageModel, Part, SampleRequest, SampleResult
@@ -49,7 +49,7 @@ class LocalExecutor:
         self._clock = clock
         self._drafter = Drafter(model.row_cost) if config.drafts else None
         self._max_bytes = config.memory_mib * 2**20
-        self._memory = SequenceMemory(model.new_cache, self._max_bytes)
+        self._prefix_cache = PrefixCache(model.new_cache, self._max_bytes)
         self._decoders: dict[Job, list[Decoder]] = {}  # the first one's sequence is remembered
 
     @property
@@ -61,12 +61,12 @@ class LocalExecutor:
 
     def check(self, job: Job) -> None:
         context_ids = job.prompt.context_ids
-        job.num_to_prefill = len(context_ids) - self._memory.count_known(job.request.tenant, context_ids)
+        job.num_to_prefill = len(context_ids) - self._prefix_cache.count_cached(job.request.tenant, context_ids)
 
     def begin(self, job: Job) -> None:
         seeds, is_greedy = job.list_seeds(), job.request.temperature == 0.0
         sources = tuple(None if is_greedy else self.model.new_random_source(seed) for seed in seeds)
-        sequence = self._memory.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens)
+        sequence = self._prefix_cache.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens)
         first = Decoder(job, sequence, sources, self._drafter)
         self._decoders[job] = [first]
         first.begin()
@@ -76,12 +76,12 @@ class LocalExecutor:
         self._choose_known(jobs)
         num_rows = self._forward(jobs, is_shared)
         self._choose_known(jobs)
-        self._memory.shrink()  # the logits of those that run have become more
+        self._prefix_cache.shrink()  # the logits of those that run have become more
         return num_rows
 
     def end(self, job: Job) -> None:
         for decoder in self._decoders.pop(job, [])[:1]:
-            self._memory.give_back(decoder.sequence)
+            self._prefix_cache.release(decoder.sequence)
 
     def close(self) -> None:
         """The model ends with the process."""

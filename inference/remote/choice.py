@@ -27,7 +27,7 @@ GAP = 0.3  # nats, between two answers about one row: logits of 16 bits come in 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question about a row: which of some tokens is the most likely, and how likely?"""
+    """A query about a row: which of some tokens is the most likely, and how likely?"""
 
     row: int  # as in `SampleRequest.rows`
     token_ids: tuple[int, ...]
@@ -44,7 +44,7 @@ class _Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class TopLogprobs:
     """What an engine tells of some rows at once."""
 
     rows: Sequence[Mapping[int, float]]  # of each row: its most likely tokens, with their log probabilities
@@ -52,7 +52,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class GeneratedToken:
     """A token that an engine has written."""
 
     token_id: int
@@ -60,12 +60,12 @@ class Written:
 
 
 @dataclass(slots=True)
-class KnownScores:
+class KnownLogprobs:
     """What an engine has told of the rows of a covering tree, so far."""
 
     covering: CoveringTree
     trie: Trie
-    rows: Sequence[Mapping[int, float]]  # as in `Scores`
+    rows: Sequence[Mapping[int, float]]  # as in `TopLogprobs`
     answers: dict[Probe, tuple[int, float]] = field(default_factory=dict)  # a token id and its log probability
 
     def choose(self) -> Choice | tuple[Probe, ...]:

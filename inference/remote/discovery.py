@@ -5,7 +5,7 @@ from typing import Protocol
 
 from inference.errors import ModelError
 from inference.protocol.completion import CompletionRequest, FinishReason
-from inference.remote.choice import Scores, Written
+from inference.remote.choice import GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient
 from inference.remote.llama_server import LlamaServer
 from inference.remote.measured_server import find_model
@@ -29,7 +29,7 @@ class RemoteServer(Protocol):
 
     async def score(
         self, request: CompletionRequest, rows: Sequence[tuple[int, ...]], num_top: int | None = None
-    ) -> Scores:
+    ) -> TopLogprobs:
         """The most likely tokens after each row of tokens: so many if it tells as many, or as many as suit it."""
 
     async def answer(
@@ -42,7 +42,7 @@ class RemoteServer(Protocol):
 
     def generate(
         self, request: CompletionRequest, row: tuple[int, ...]
-    ) -> AsyncGenerator[Written | FinishReason, None]:
+    ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
         """The tokens that follow, one after the other; then, why none follows."""
 
 

@@ -27,7 +27,7 @@ from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.model.language_model import Choice, SampleRequest, SampleResult, Sampling
 from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.protocol.completion import FinishReason, Healing
-from inference.remote.choice import KnownScores, Written
+from inference.remote.choice import GeneratedToken, KnownLogprobs
 from inference.remote.discovery import RemoteServer
 from inference.remote.event_loop import EventLoopThread
 from inference.remote.http_client import ask_all
@@ -161,7 +161,7 @@ class RemoteExecutor:
         paths = [tuple(tree.branch_ids[each] for each in tree.find_path(node)) for node in range(len(tree.branch_ids))]
         rows = [prompt.context_ids, *(prompt.context_ids + path for path in paths)]
         told, num_forwards = await server.score(request, rows), 1
-        known = KnownScores(prompt.covering, self._tokenizer.trie, told.rows)
+        known = KnownLogprobs(prompt.covering, self._tokenizer.trie, told.rows)
         if request.explain or request.temperature > 0 or request.num_candidates > 1:
             result, num_more = await self._draw(job, server, rows, known)
             return result, (num_forwards + num_more, told.num_read_tokens)
@@ -172,7 +172,7 @@ class RemoteExecutor:
         return SampleResult((choice,)), (num_forwards, told.num_read_tokens)
 
     async def _draw(
-        self, job: Job, server: RemoteServer, rows: list[tuple[int, ...]], known: KnownScores
+        self, job: Job, server: RemoteServer, rows: list[tuple[int, ...]], known: KnownLogprobs
     ) -> tuple[SampleResult, int]:
         """Chooses as an engine with the weights does, from so much of the rows that the rest makes no difference."""
         if not server.tells_rows:
@@ -208,7 +208,7 @@ class RemoteExecutor:
                 if await self._apply(job, partial(self._take, candidate, step, server)):
                     return
 
-    def _take(self, candidate: Candidate, step: Written | FinishReason, server: RemoteServer) -> bool:
+    def _take(self, candidate: Candidate, step: GeneratedToken | FinishReason, server: RemoteServer) -> bool:
         """Adds what a server has written. Returns whether the candidate has ended."""
         answer = candidate.answer
         if isinstance(step, FinishReason):

@@ -17,7 +17,7 @@ import aiohttp
 
 from inference.errors import EngineUnreachableError, MidtokenError, OverloadedError, ServerError, quote
 from inference.platforms import timeout
-from inference.remote.choice import Written
+from inference.remote.choice import GeneratedToken
 
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
 SILENT_S = 50.0  # less than a client waits for a chunk (`inference.serving.client`), so that the person is told why
@@ -234,9 +234,9 @@ def read_log_prob(value: object) -> float:
     return log_prob
 
 
-def read_written(token_id: object, log_prob: object) -> Written:
+def read_written(token_id: object, log_prob: object) -> GeneratedToken:
     """A token that was written, in parsed JSON, where NaN is null. Raises as `read_number` does."""
-    return Written(read_whole(token_id), math.nan if log_prob is None else read_number(log_prob))
+    return GeneratedToken(read_whole(token_id), math.nan if log_prob is None else read_number(log_prob))
 
 
 async def ask_all(work: Iterable[Awaitable[T]]) -> list[T]:

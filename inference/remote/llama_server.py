@@ -9,7 +9,7 @@ from typing import Any  # parsed JSON
 
 from inference.errors import ModelError, ServerError
 from inference.protocol.completion import CompletionRequest, FinishReason
-from inference.remote.choice import Scores, Written
+from inference.remote.choice import GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient, is_count, read_log_prob, read_whole, read_written, reading
 
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
@@ -48,7 +48,7 @@ class LlamaServer:
 
     async def score(
         self, request: CompletionRequest, rows: Sequence[tuple[int, ...]], num_top: int | None = None
-    ) -> Scores:
+    ) -> TopLogprobs:
         num_top = num_top or _NUM_TOP
         body = {"prompt": list(map(list, rows)), "n_predict": 1, "n_probs": num_top, **_GREEDY}
         told: dict[int, Mapping[int, float]] = {}
@@ -62,7 +62,7 @@ class LlamaServer:
                 num_read = num_read or read_whole(event.get("timings/prompt_n", 0))  # of the first row
         if told.keys() != set(range(len(rows))):
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
-        return Scores([told[index] for index in range(len(rows))], num_read)
+        return TopLogprobs([told[index] for index in range(len(rows))], num_read)
 
     async def answer(
         self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
@@ -84,7 +84,7 @@ class LlamaServer:
 
     async def generate(
         self, request: CompletionRequest, row: tuple[int, ...]
-    ) -> AsyncGenerator[Written | FinishReason, None]:
+    ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
         sampling: dict[str, Any] = _GREEDY
         if request.temperature > 0:
             sampling = {"samplers": ["temperature", "top_p"], "temperature": request.temperature, "dynatemp_range": 0.0}
@@ -122,8 +122,8 @@ class LlamaServer:
                     yield events
 
 
-def _read_written(token_id: object, place: Mapping[str, Any] | None) -> Written:
+def _read_written(token_id: object, place: Mapping[str, Any] | None) -> GeneratedToken:
     """A token of an event. One that a draft model has guessed is told to be certain, and has none beside it."""
     if not place or not place.get("top_logprobs"):
-        return Written(read_whole(token_id), None)
+        return GeneratedToken(read_whole(token_id), None)
     return read_written(token_id, place["logprob"])

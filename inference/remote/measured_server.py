@@ -1,4 +1,4 @@
-"""A server to which the tokens in question are named: vLLM or SGLang. What it lets through is measured, not believed.
+"""A server to which the tokens in query are named: vLLM or SGLang. What it lets through is measured, not believed.
 
 A row is asked for its most likely tokens, for the best of some named ones, or for what follows. An adapter says how one
 request asks for these; all else is the same.
@@ -15,7 +15,7 @@ from typing import Any, ClassVar  # parsed JSON
 
 from inference.errors import EngineUnreachableError, InvalidRequestError, ModelError, ServerError
 from inference.protocol.completion import CompletionRequest, FinishReason
-from inference.remote.choice import GAP, Scores, Written
+from inference.remote.choice import GAP, GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient, ask_all, is_count, reading
 
 # Each field is sent, since a server takes what is absent from the model's files or from its own settings.
@@ -38,7 +38,7 @@ _NOBODY = CompletionRequest("")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RowQuery:
     """What follows each row, and what is told of the token that comes first there."""
 
     rows: Sequence[tuple[int, ...]]
@@ -59,7 +59,7 @@ class Step:
     """Some tokens that follow a row."""
 
     row: int
-    written: Sequence[Written]
+    written: Sequence[GeneratedToken]
     log_probs: Mapping[int, float]  # of tokens in the first one's place, by their ids
     end: str | None  # why nothing follows
     echo: Sequence[int] | None  # the row as the server has understood it
@@ -82,7 +82,7 @@ class MeasuredServer(ABC):
         self._num_top, self._has_salts = 0, False
 
     @abstractmethod
-    def _build(self, question: Question) -> tuple[str, dict[str, Any]]:
+    def _build(self, query: RowQuery) -> tuple[str, dict[str, Any]]:
         """The path and the body of a request."""
 
     @abstractmethod
@@ -106,35 +106,35 @@ class MeasuredServer(ABC):
 
     async def score(
         self, request: CompletionRequest, rows: Sequence[tuple[int, ...]], num_top: int | None = None
-    ) -> Scores:
-        question = Question(rows, num_top=min(num_top or self._num_top, self._num_top))
-        told = {each.row: each for each in await self._gather(request, question)}
+    ) -> TopLogprobs:
+        query = RowQuery(rows, num_top=min(num_top or self._num_top, self._num_top))
+        told = {each.row: each for each in await self._gather(request, query)}
         if told.keys() != set(range(len(rows))):
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
         for step in told.values():
             first = step.log_probs.get(step.written[0].token_id, -math.inf)
             if first < max(step.log_probs.values(), default=math.inf) - GAP:
                 raise ServerError(f"{self.name} chooses another token than the likeliest: it samples in its own way")
-        return Scores([told[index].log_probs for index in range(len(rows))])
+        return TopLogprobs([told[index].log_probs for index in range(len(rows))])
 
     async def answer(
         self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
     ) -> tuple[int, float]:
         parts = [among[start : start + _MAX_NAMED] for start in range(0, len(among), _MAX_NAMED)]
-        answers = await ask_all(self._gather(request, Question([row], among=part)) for part in parts)
+        answers = await ask_all(self._gather(request, RowQuery([row], among=part)) for part in parts)
         told = {token_id: value for steps in answers for step in steps for token_id, value in step.log_probs.items()}
         if not all(answers) or not told or not told.keys() <= set(among):
             raise ServerError(f"{self.name} tells of other tokens than those that it was asked about, or of none")
         return max(told.items(), key=lambda each: each[1])
 
     async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
-        await self._gather(request, Question([row]))
+        await self._gather(request, RowQuery([row]))
 
     async def generate(
         self, request: CompletionRequest, row: tuple[int, ...]
-    ) -> AsyncGenerator[Written | FinishReason, None]:
+    ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
         num_told = 0
-        async with aclosing(self._ask(request, Question([row], request.max_tokens, 1))) as steps:
+        async with aclosing(self._ask(request, RowQuery([row], request.max_tokens, 1))) as steps:
             async for step in steps:
                 for written in step.written[num_told if step.is_whole else 0 :]:
                     num_told += 1
@@ -144,18 +144,18 @@ class MeasuredServer(ABC):
                     return
         raise ServerError(f"{self.name} has ended its answer without a reason")
 
-    async def _gather(self, request: CompletionRequest, question: Question) -> list[Step]:
-        steps = [step async for step in self._ask(request, question) if step.written]
+    async def _gather(self, request: CompletionRequest, query: RowQuery) -> list[Step]:
+        steps = [step async for step in self._ask(request, query) if step.written]
         for step in steps:
             told = step.log_probs.values()
             if max(told, default=0) > GAP or sum(map(math.exp, told)) > 1 + GAP:
                 raise ServerError(f"{self.name} tells other numbers than log probabilities (--logprobs-mode)")
         return steps
 
-    async def _ask(self, request: CompletionRequest, question: Question) -> AsyncGenerator[Step, None]:
+    async def _ask(self, request: CompletionRequest, query: RowQuery) -> AsyncGenerator[Step, None]:
         """Closing the generator ends its work on the server."""
-        num_tokens, (path, body) = len(question.rows) * question.max_tokens, self._build(question)
-        salt = self._find_salt(request) if question.salt is None else question.salt
+        num_tokens, (path, body) = len(query.rows) * query.max_tokens, self._build(query)
+        salt = self._find_salt(request) if query.salt is None else query.salt
         body |= {"stream": True, "cache_salt": salt} if salt is not None else {"stream": True}
         headers = {"X-Session-ID": self._hide(request.tenant, request.document)} if request.document else {}
         async with aclosing(self._http.stream(path, body, num_tokens, headers)) as events:
@@ -180,19 +180,19 @@ class MeasuredServer(ABC):
     async def _measure(self) -> None:
         """Finds out what arrives at the server, besides what `Replica` does. Raises ModelError or ServerError."""
         row = await self.tokenize(_TEXT)
-        allowed = [each for each in _NUM_TOPS if not await self._refuses(Question([row], num_top=each))]
+        allowed = [each for each in _NUM_TOPS if not await self._refuses(RowQuery([row], num_top=each))]
         self._num_top = max(allowed, default=1)
-        if [tuple(step.echo or ()) for step in await self._gather(_NOBODY, Question([row]))] != [row]:
+        if [tuple(step.echo or ()) for step in await self._gather(_NOBODY, RowQuery([row]))] != [row]:
             raise ModelError(f"{self.name} does not confirm the token ids that it was sent")
         for name, wrong in _WRONG.items():
-            if not await self._refuses(Question([row], sampling={**_GREEDY, name: wrong})):
+            if not await self._refuses(RowQuery([row], sampling={**_GREEDY, name: wrong})):
                 raise ModelError(f"{self.name} does not get the field {name}, or does not understand it")
-        self._has_salts = await self._refuses(Question([row], salt=0))
+        self._has_salts = await self._refuses(RowQuery([row], salt=0))
 
-    async def _refuses(self, question: Question) -> bool:
+    async def _refuses(self, query: RowQuery) -> bool:
         """True if a field with a wrong value is refused. What does not know it, or drops it, lets it pass."""
         try:
-            await self._gather(_NOBODY, question)
+            await self._gather(_NOBODY, query)
         except EngineUnreachableError:
             raise
         except ServerError:

@@ -6,9 +6,9 @@ A bias would change what it tells, so none is sent. Nobody has run it with a rea
 from collections.abc import Sequence
 from typing import Any  # parsed JSON
 
-from inference.remote.choice import Written
+from inference.remote.choice import GeneratedToken
 from inference.remote.http_client import read_number, read_whole, read_written
-from inference.remote.measured_server import MeasuredServer, Question, Step
+from inference.remote.measured_server import MeasuredServer, RowQuery, Step
 
 
 class SglangServer(MeasuredServer):
@@ -16,16 +16,16 @@ class SglangServer(MeasuredServer):
 
     kind = "SGLang"
 
-    def _build(self, question: Question) -> tuple[str, dict[str, Any]]:
+    def _build(self, query: RowQuery) -> tuple[str, dict[str, Any]]:
         body: dict[str, Any] = {
-            "input_ids": list(map(list, question.rows)),
-            "sampling_params": {"max_new_tokens": question.max_tokens, **question.sampling},
-            "return_prompt_token_ids": not question.wants_scores,
+            "input_ids": list(map(list, query.rows)),
+            "sampling_params": {"max_new_tokens": query.max_tokens, **query.sampling},
+            "return_prompt_token_ids": not query.wants_scores,
         }
-        if question.wants_scores:
-            body |= {"return_logprob": True, "top_logprobs_num": question.num_top}
-        if question.among:
-            body["token_ids_logprob"] = [list(question.among)]
+        if query.wants_scores:
+            body |= {"return_logprob": True, "top_logprobs_num": query.num_top}
+        if query.among:
+            body["token_ids_logprob"] = [list(query.among)]
         return "generate", body
 
     def _parse(self, event: dict[str, Any]) -> list[Step]:
@@ -41,10 +41,10 @@ class SglangServer(MeasuredServer):
         return [Step(row, written, log_probs, end and end["type"], echo, is_whole)]
 
 
-def _read_written(token_ids: list[int], places: Sequence[tuple[object, object, object]]) -> list[Written]:
+def _read_written(token_ids: list[int], places: Sequence[tuple[object, object, object]]) -> list[GeneratedToken]:
     """The tokens of an event. Of tokens and places, each may be all so far, or those that are new."""
     told = [read_written(token_id, value) for value, token_id, _ in places][-len(token_ids) or len(places) :]
-    written = [*(Written(each, None) for each in token_ids[: len(token_ids) - len(told)]), *told]
+    written = [*(GeneratedToken(each, None) for each in token_ids[: len(token_ids) - len(told)]), *told]
     if [each.token_id for each in written] != token_ids:
         raise ValueError("the log probabilities are those of other tokens")
     return written

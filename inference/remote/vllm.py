@@ -6,9 +6,9 @@ requests beside (vllm#51789).
 
 from typing import Any  # parsed JSON
 
-from inference.remote.choice import Written
+from inference.remote.choice import GeneratedToken
 from inference.remote.http_client import read_number, read_whole, read_written
-from inference.remote.measured_server import MeasuredServer, Question, Step
+from inference.remote.measured_server import MeasuredServer, RowQuery, Step
 
 _ID = "token_id:"  # before a token's number
 
@@ -18,13 +18,13 @@ class VllmServer(MeasuredServer):
 
     kind = "vLLM"
 
-    def _build(self, question: Question) -> tuple[str, dict[str, Any]]:
-        body = {"model": self._model, "prompt": list(map(list, question.rows)), "max_tokens": question.max_tokens}
-        if question.among:
-            body["allowed_token_ids"] = list(question.among)
-        if question.wants_scores:
-            body |= {"logprobs": question.num_top, "return_tokens_as_token_ids": True}
-        return "v1/completions", {**body, **question.sampling, "return_token_ids": not question.wants_scores}
+    def _build(self, query: RowQuery) -> tuple[str, dict[str, Any]]:
+        body = {"model": self._model, "prompt": list(map(list, query.rows)), "max_tokens": query.max_tokens}
+        if query.among:
+            body["allowed_token_ids"] = list(query.among)
+        if query.wants_scores:
+            body |= {"logprobs": query.num_top, "return_tokens_as_token_ids": True}
+        return "v1/completions", {**body, **query.sampling, "return_token_ids": not query.wants_scores}
 
     def _parse(self, event: dict[str, Any]) -> list[Step]:
         return [self._parse_choice(choice) for choice in event["choices"]]
@@ -32,7 +32,7 @@ class VllmServer(MeasuredServer):
     def _parse_choice(self, choice: dict[str, Any]) -> Step:
         scores = choice["logprobs"] or {"tokens": (), "token_logprobs": (), "top_logprobs": ()}
         written = [*map(read_written, map(_read_id, scores["tokens"]), scores["token_logprobs"])]
-        written = written or [Written(read_whole(token_id), None) for token_id in choice.get("token_ids") or ()]
+        written = written or [GeneratedToken(read_whole(token_id), None) for token_id in choice.get("token_ids") or ()]
         top: dict[str, object] = next(iter(scores["top_logprobs"]), {})
         log_probs = {_read_id(token): read_number(value) for token, value in top.items()}
         row, echo = read_whole(choice["index"]), choice.get("prompt_token_ids")

@@ -12,7 +12,7 @@ from inference.healing.heal_point import find_heal_point
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, SampleRequest, Sampling
 from inference.model.numpy_sampler import NumpyRow, NumpySampler, find_row
-from inference.remote.choice import KnownScores
+from inference.remote.choice import KnownLogprobs
 from tests.support.toys import toy_tokenizer
 
 _GREEDY = Sampling(temperature=0.0, top_p=1.0)
@@ -42,7 +42,7 @@ def test_the_choice_is_that_of_the_whole_distributions_and_asks_for_nothing_twic
     request = SampleRequest(TokenTree((0,), tree.branch_ids, tree.parents), covering.crossings, rows, _GREEDY)
     (expected,) = sampler.choose([request])
 
-    known = KnownScores(covering, toy.trie, [_find_top(each, num_top) for each in log_probs])
+    known = KnownLogprobs(covering, toy.trie, [_find_top(each, num_top) for each in log_probs])
     for temperature in (0.1, 1.0):
         assert (
             _weigh_unknown(known, log_probs, temperature) <= 1.000001 * np.exp(known.bound_unknown(temperature)) + 1e-9
@@ -67,7 +67,7 @@ def test_the_choice_is_that_of_the_whole_distributions_and_asks_for_nothing_twic
         assert abs(choice.log_prob - wanted.log_prob) < 1e-4
 
 
-def _weigh_unknown(known: KnownScores, log_probs: list[npt.NDArray[np.float64]], temperature: float) -> float:
+def _weigh_unknown(known: KnownLogprobs, log_probs: list[npt.NDArray[np.float64]], temperature: float) -> float:
     """The sum that is bounded, from whole distributions."""
     unknown, tree = 0.0, known.covering.tree
     for crossing in known.covering.crossings:

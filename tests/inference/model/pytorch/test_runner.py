@@ -8,7 +8,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from inference.config import EngineConfig
-from inference.engine.sequence_memory import SequenceMemory
+from inference.engine.prefix_cache import PrefixCache
 from inference.errors import ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
@@ -146,10 +146,10 @@ def _fill_memory(*_args: Any, **_named: Any) -> None:
 
 def test_idle_sequences_make_room_for_a_new_one(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = load_torch_runner(EngineConfig(make_model("qwen"), dtype="float64"))
-    memory, room = SequenceMemory(runner.new_cache, max_bytes=1 << 30), count_free(runner._pool)
+    memory, room = PrefixCache(runner.new_cache, max_bytes=1 << 30), count_free(runner._pool)
     idle = [memory.take("tenant", (), room // 4) for _ in range(4)]
     for sequence in idle:
-        memory.give_back(sequence)
+        memory.release(sequence)
     del idle, sequence
     monkeypatch.setattr(torch.Tensor, "new_empty", _fill_memory)  # the pool cannot grow
 

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from inference.engine.sequence_memory import SequenceMemory
+from inference.engine.prefix_cache import PrefixCache
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
@@ -41,7 +41,7 @@ class SequenceMemories(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model = ScriptedModel(toy_tokenizer("qwen"))
-        self.memory = SequenceMemory(self.model.new_cache, _MAX_BYTES)
+        self.memory = PrefixCache(self.model.new_cache, _MAX_BYTES)
         self.in_use: list[tuple[str, TokenSequence, tuple[int, ...]]] = []
         self.read_by: dict[str, set[tuple[int, ...]]] = {}
 
@@ -71,15 +71,15 @@ class SequenceMemories(RuleBasedStateMachine):
 
     @precondition(lambda self: self.in_use)
     @rule(data=st.data())
-    def give_back(self, data: st.DataObject) -> None:
+    def release(self, data: st.DataObject) -> None:
         _, sequence, _ = self.in_use.pop(data.draw(st.integers(0, len(self.in_use) - 1)))
-        self.memory.give_back(sequence)
+        self.memory.release(sequence)
         assert count_idle_bytes(self.memory) <= _MAX_BYTES
 
     @rule()
-    def release(self) -> None:
+    def clear(self) -> None:
         had_idle = bool(self._idle())
-        assert self.memory.release() == had_idle
+        assert self.memory.clear() == had_idle
         assert count_idle_bytes(self.memory) == 0
 
     @invariant()
@@ -121,15 +121,15 @@ def model() -> ScriptedModel:
 
 
 @pytest.fixture
-def memory(model: ScriptedModel) -> SequenceMemory:
+def memory(model: ScriptedModel) -> PrefixCache:
     """A memory that forgets nothing."""
-    return SequenceMemory(model.new_cache, 10**6)
+    return PrefixCache(model.new_cache, 10**6)
 
 
-def _remember(memory: SequenceMemory, context_ids: tuple[int, ...]) -> TokenSequence:
+def _remember(memory: PrefixCache, context_ids: tuple[int, ...]) -> TokenSequence:
     sequence = memory.take("a", context_ids, len(context_ids) + 4)
     _read(sequence, context_ids)
-    memory.give_back(sequence)
+    memory.release(sequence)
     return sequence
 
 
@@ -155,12 +155,12 @@ def test_a_sequence_is_taken_if_it_is_idle_and_the_next_request_begins_alike_and
     is_same: bool,
     num_known: int,
     is_idle: bool,
-    memory: SequenceMemory,
+    memory: PrefixCache,
 ) -> None:
     first = memory.take("a", tuple(range(20)), room)
     _read(first, tuple(range(20)))
     if is_idle:
-        memory.give_back(first)
+        memory.release(first)
 
     taken = memory.take(tenant, context_ids, num_tokens)
 
@@ -172,12 +172,12 @@ def test_a_sequence_is_taken_if_it_is_idle_and_the_next_request_begins_alike_and
 
 def test_logits_are_dropped_before_sequences_even_of_the_only_one(model: ScriptedModel) -> None:
     """With a large vocabulary, one sequence's logits may take more memory than all keys and values."""
-    memory = SequenceMemory(model.new_cache, 8 * 24 + 2 * _ROW_BYTES)
+    memory = PrefixCache(model.new_cache, 8 * 24 + 2 * _ROW_BYTES)
     sequence = memory.take("a", tuple(range(20)), 24)
     _read(sequence, tuple(range(20)), (7, 8))
     assert sequence.nbytes == 8 * 24 + 5 * _ROW_BYTES
 
-    memory.give_back(sequence)
+    memory.release(sequence)
 
     assert count_idle_bytes(memory) == 8 * 24 + 2 * _ROW_BYTES
     assert memory.take("a", tuple(range(20)), 24) is sequence
@@ -186,10 +186,10 @@ def test_logits_are_dropped_before_sequences_even_of_the_only_one(model: Scripte
 
 def test_the_sequence_used_longest_ago_is_dropped_before_the_logits_of_any_other(model: ScriptedModel) -> None:
     """The first of six sequences is used once more. They are seven rows of logits too many; two have three each."""
-    memory = SequenceMemory(model.new_cache, 6 * 8 * 24 + (6 * 5 - 7) * _ROW_BYTES)
+    memory = PrefixCache(model.new_cache, 6 * 8 * 24 + (6 * 5 - 7) * _ROW_BYTES)
     texts = [tuple(range(start, start + 20)) for start in range(0, 600, 100)]
     sequences = [_remember(memory, text) for text in texts[:-1]]
-    memory.give_back(memory.take("a", texts[0], 24))
+    memory.release(memory.take("a", texts[0], 24))
     sequences.append(_remember(memory, texts[-1]))
 
     taken = [memory.take("a", text, 24) for text in texts]
@@ -201,7 +201,7 @@ def test_the_sequence_used_longest_ago_is_dropped_before_the_logits_of_any_other
 
 @pytest.mark.parametrize(("hook", "context_ids"), [("before_new_cache", (99,) * 9), ("before_fork", tuple(range(9)))])
 def test_idle_sequences_make_room_for_a_request(
-    model: ScriptedModel, memory: SequenceMemory, hook: str, context_ids: tuple[int, ...]
+    model: ScriptedModel, memory: PrefixCache, hook: str, context_ids: tuple[int, ...]
 ) -> None:
     _remember(memory, tuple(range(40)))
 

@@ -1,4 +1,4 @@
-"""What the engine remembers between requests: the sequences that the model has read last.
+"""The prefix cache: the sequences that the model has read last, for the requests that begin like them.
 
 A sequence is found by its tokens: the longest common beginning with a request's context, among those of the same
 tenant. The request that comes first takes the sequence and cuts it back to what they share. While it is in use, or if
@@ -28,7 +28,7 @@ class _Entry:
     is_in_use: bool = True
 
 
-class SequenceMemory:
+class PrefixCache:
     """The sequences in use, and as many idle ones as fit into `max_bytes`. Used by the engine's thread only."""
 
     def __init__(self, new_cache: Callable[[int], SequenceCache], max_bytes: int) -> None:
@@ -39,20 +39,20 @@ class SequenceMemory:
     def take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> TokenSequence:
         """A sequence that begins like the context, perhaps an empty one with room for `num_tokens`.
 
-        The caller owns it until `give_back`. Raises OverloadedError.
+        The caller owns it until `release`. Raises OverloadedError.
         """
         try:
             return self._take(tenant, context_ids, num_tokens)
         except OverloadedError:
-            if not self.release():
+            if not self.clear():
                 raise
             return self._take(tenant, context_ids, num_tokens)
 
-    def count_known(self, tenant: str, context_ids: Sequence[int]) -> int:
+    def count_cached(self, tenant: str, context_ids: Sequence[int]) -> int:
         """How many of the first tokens of a context are remembered."""
         return self._find(tenant, context_ids)[1]
 
-    def give_back(self, sequence: TokenSequence) -> None:
+    def release(self, sequence: TokenSequence) -> None:
         """Ends the use of a sequence. It is remembered."""
         entry = self._remove(sequence)
         entry.is_in_use = False
@@ -60,7 +60,7 @@ class SequenceMemory:
         self._entries.append(entry)
         self.shrink()
 
-    def release(self) -> bool:
+    def clear(self) -> bool:
         """Drops all sequences that no request uses. Returns whether there were any."""
         num_before = len(self._entries)
         self._entries = [entry for entry in self._entries if entry.is_in_use]
