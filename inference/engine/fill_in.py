@@ -32,6 +32,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from inference import fim_markers
 from inference.config import AUTO_LAYOUT
 from inference.engine.layout import FillIn, FimMarkers, Layout
 from inference.errors import ModelError, quote, refuse
@@ -48,16 +49,14 @@ class MarkerFamily:
 
 
 _FAMILIES = (
-    MarkerFamily(("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")),  # Qwen, CodeGemma
-    MarkerFamily(  # StarCoder, Granite, StableCode; Mellum
-        ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"), (Layout.PSM_LINE, Layout.SPM_LINE)
-    ),
-    MarkerFamily(("<fim-prefix>", "<fim-suffix>", "<fim-middle>")),  # SantaCoder
-    MarkerFamily(("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>")),  # DeepSeek
-    MarkerFamily(("▁<PRE>", "▁<SUF>", "▁<MID>")),  # CodeLlama
-    MarkerFamily(("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>"), (Layout.SPM_LINE,)),  # Seed-Coder, Zeta 2
-    MarkerFamily(("▁<AIX-SPAN-PRE>", "▁<AIX-SPAN-POST>", "▁<AIX-SPAN-MIDDLE>"), (Layout.SPM,)),  # aiXcoder
-    MarkerFamily(("[PREFIX]", "[SUFFIX]"), (Layout.SPM,)),  # Codestral
+    MarkerFamily(fim_markers.QWEN),
+    MarkerFamily(fim_markers.STARCODER, (Layout.PSM_LINE, Layout.SPM_LINE)),
+    MarkerFamily(fim_markers.SANTACODER),
+    MarkerFamily(fim_markers.DEEPSEEK),
+    MarkerFamily(fim_markers.CODELLAMA),
+    MarkerFamily(fim_markers.SEED_CODER, (Layout.SPM_LINE,)),
+    MarkerFamily(fim_markers.AIXCODER, (Layout.SPM,)),
+    MarkerFamily(fim_markers.CODESTRAL, (Layout.SPM,)),
 )
 
 

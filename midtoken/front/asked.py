@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar  # JSON has no types
 
+from inference import fim_markers
 from inference.errors import InvalidRequestError, quote
 from inference.protocol.completion import CompletionRequest, Extent, Priority
 from lsp_server.context import clean
@@ -43,17 +44,6 @@ _NOT_SAMPLED: Mapping[str, tuple[Any, ...]] = {  # and those that do so only whe
     "typical_p": (1,),
 }
 
-# The markers before the text before the cursor, the text after it, and what is typed, as editors write them.
-_MARKERS = (
-    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
-    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
-    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
-    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
-    ("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>"),
-    ("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),
-    ("<PRE> ", " <SUF>", " <MID>"),
-    ("[PREFIX]", "[SUFFIX]"),
-)
 _FILE_MARKER = re.compile(r"<\|?(?:repo_name|file_sep)\|?>")
 
 
@@ -143,7 +133,7 @@ def split_prompt(prompt: str) -> tuple[str, str]:
 
     A prompt without them is the text before the cursor. Raises InvalidRequestError if a marker stands in the text, too.
     """
-    for markers in _MARKERS:
+    for markers in fim_markers.WRITTEN:
         others, *pieces = re.split(f"({'|'.join(map(re.escape, markers))})", prompt)
         sections = dict(zip(pieces[::2], pieces[1::2], strict=True))
         if sections.keys() == set(markers):

@@ -242,6 +242,7 @@ _QWEN = "<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
         ("<[fim-suffix]>\nb<[fim-prefix]>a\n<[fim-middle]>Nod", "a\nNod", "\nb"),
         ("[SUFFIX]\nb[PREFIX]a\nNod", "a\nNod", "\nb"),
         ("<PRE> a\nNod <SUF>\nb <MID>", "a\nNod", "\nb"),
+        ("▁<AIX-SPAN-PRE>▁<AIX-SPAN-POST>\nb▁<AIX-SPAN-MIDDLE>a\nNod", "a\nNod", "\nb"),
         (" <PRE> a\nNod <SUF>\nb <MID>", "a\nNod", "\nb"),
         ("<|repo_name|>r\n<|file_sep|>c.py\nc\n" + _QWEN.format(before="a", after=""), "{0}r\n{0}c.py\nc\na", ""),
         ("if '<|fim_prefix|>' in Nod", "if '<|fim_prefix|>' in Nod", ""),

@@ -1,0 +1,27 @@
+"""The markers of fill-in-the-middle prompts, by the family of models that was trained on them.
+
+Each is the marker before the text before the cursor, that before the text after it, and, in most families, that before
+the middle.
+"""
+
+QWEN = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")  # CodeGemma has the same
+STARCODER = ("<fim_prefix>", "<fim_suffix>", "<fim_middle>")  # and Granite, StableCode, Mellum
+SANTACODER = ("<fim-prefix>", "<fim-suffix>", "<fim-middle>")
+DEEPSEEK = ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>")
+CODELLAMA = ("▁<PRE>", "▁<SUF>", "▁<MID>")
+SEED_CODER = ("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>")  # and Zeta 2
+AIXCODER = ("▁<AIX-SPAN-PRE>", "▁<AIX-SPAN-POST>", "▁<AIX-SPAN-MIDDLE>")
+CODESTRAL = ("[PREFIX]", "[SUFFIX]")
+
+# As clients write them into a prompt.
+WRITTEN = (
+    QWEN,
+    STARCODER,
+    SANTACODER,
+    DEEPSEEK,
+    SEED_CODER,
+    ("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),
+    ("<PRE> ", " <SUF>", " <MID>"),
+    AIXCODER,
+    CODESTRAL,
+)
