@@ -16,7 +16,7 @@ from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.fitting import find_fit, find_memory, is_busy, name_trial, run_trial
+from inference.model.onnx.fitting import check_product, find_fit, find_memory, is_busy, name_trial, run_trial
 from inference.model.onnx.graph import Graph, build_graph
 from inference.model.onnx.graph_store import (
     CONSTANTS_NAME,
@@ -28,8 +28,8 @@ from inference.model.onnx.graph_store import (
 )
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.session import open_session
-from inference.model.onnx.trial import StoredWeights, check_model
 from inference.model.onnx.weights import Precision, Weights
+from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import find_weight_files, read_object
 
 _TEMPORARY = (tempfile.gettempdir(), "/dev/shm")  # where a model is converted that cannot be kept
@@ -117,7 +117,8 @@ class _Loader:
             return self._open(path)
         with store.add(self.graph, key) as draft:
             model = self._open(draft / GRAPH_NAME)
-            check_model(model, StoredWeights(self.weights, self.graph, draft / CONSTANTS_NAME), self.precision)
+            check_product(self.precision.num_bits)
+            check_tree_difference(measure_tree_difference(model), "onnxruntime")
             return model
 
     def _load_unkept(self) -> OnnxModel:
