@@ -26,5 +26,5 @@ def measure_memory(url: str) -> int | None:
             )
         with contextlib.suppress(psutil.Error):  # one of them has ended
             server = psutil.Process(owner)
-            return sum(each.memory_full_info().pss for each in (server, *server.children(recursive=True)))
+            return int(sum(each.memory_full_info().pss for each in (server, *server.children(recursive=True))))
     return None
