@@ -127,7 +127,7 @@ def _measure_s(size: int, num_bits: int, num_threads: int) -> float:
     codes = np.random.default_rng(0).integers(
         256, size=(num_outputs, num_blocks, BLOCK_SIZE * num_bits // 8), dtype=np.uint8
     )
-    parts = {"codes": codes, "scales": np.ones((num_outputs, num_blocks), np.float32)}
+    parts: dict[str, Array] = {"codes": codes, "scales": np.ones((num_outputs, num_blocks), np.float32)}
     run = _open_product(parts, np.ones((1, 2, size), np.float32), num_outputs, num_bits, num_threads)
     return min(timeit.repeat(run, number=1, repeat=_NUM_RUNS))
 
@@ -140,8 +140,8 @@ def check_product(num_bits: int) -> None:
     weights, rows = (
         random.normal(1, 1, shape).astype(np.float32) for shape in (_CHECKED_SHAPE, (1, 2, _CHECKED_SHAPE[1]))
     )
-    parts = dict(zip(("codes", "scales", "zero points"), quantize(weights, num_bits), strict=True))
-    parts["zero points"] = parts["zero points"].reshape(len(weights), -1)
+    codes, scales, zero_points = quantize(weights, num_bits)
+    parts = {"codes": codes, "scales": scales, "zero points": zero_points.reshape(len(weights), -1)}
     expected = rows @ weights.T
     [found] = _open_product(parts, rows, len(weights), num_bits, 1)()
     if not (found - expected).std() <= _MAX_ROUNDING * expected.std():
