@@ -39,7 +39,7 @@ from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import Choice, SampleRequest
 from inference.model.loader import load_model
-from inference.model.numpy_sampler import find_row
+from inference.model.path_weights import find_row
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
 from inference.remote.choice import Written
 from inference.remote.discovery import find_server

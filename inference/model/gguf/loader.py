@@ -17,10 +17,8 @@ from inference.model.gguf.kv_cache import CellPool
 from inference.model.gguf.llama import Llama
 from inference.model.gguf.model import GgufModel
 from inference.model.language_model import LoadedModel, Part
+from inference.model.measurements import MAX_SMALL, Fit, count_cores, find_recall, identify_files, is_busy
 from inference.model.numpy_sampler import NumpySampler
-from inference.model.onnx.conversion import find_recall
-from inference.model.onnx.fitting import MAX_SMALL, Fit, count_cores, is_busy
-from inference.model.onnx.graph_store import identify_files
 from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import find_gguf_file
 

@@ -10,7 +10,8 @@ from inference.errors import InvalidRequestError
 from inference.model.gguf.kv_cache import CellPool, GgufSequenceCache
 from inference.model.gguf.llama import Segment
 from inference.model.language_model import Part
-from inference.model.numpy_sampler import NumpyRow, NumpySampler, check_numbers
+from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.model.path_weights import check_numbers
 
 
 class GgufModel:

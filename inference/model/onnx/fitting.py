@@ -11,7 +11,6 @@ import os
 import platform
 import timeit
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +20,12 @@ from onnx import TensorProto, numpy_helper
 
 from inference.config import AUTO_DTYPE
 from inference.errors import ModelError
+from inference.model.measurements import MAX_SMALL, Fit, count_cores
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import build_graph_model, build_product
 from inference.model.onnx.session import VERSION, open_session
 from inference.model.onnx.weights import BLOCK_SIZE, Array, Precision, count_blocks, iter_shapes, quantize
 
-MAX_SMALL = 100_000_000  # weights; in float32, they take 0.4 GB
 _MAX_MEMORY_SHARE = 0.5
 _MIN_GAIN = 1.2  # of more threads, or of fewer bits
 _NUM_TRIAL_WEIGHTS = 2**26  # more than a cache has room for
@@ -36,19 +35,6 @@ _CHECKED_SHAPE, _MAX_ROUNDING = (64, 300), 0.25  # of the weights of a check, an
 _LIMITS = {"": ("", "memory.max"), "memory": ("memory", "memory.limit_in_bytes")}
 
 Trial = dict[str, float]  # "BITS THREADS" -> seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """What was chosen, and why."""
-
-    dtype: str
-    num_threads: int
-    reason: str
-
-    def __str__(self) -> str:
-        threads = "1 thread" if self.num_threads == 1 else f"{self.num_threads} threads"
-        return f"{self.dtype}, {threads} ({self.reason})"
 
 
 def find_fit(
@@ -97,16 +83,6 @@ def _iter_limits(root: Path) -> Iterator[int]:
             file = root / "sys/fs/cgroup" / place / group.relative_to("/") / name
             if file.is_file() and (limit := file.read_text().strip()).isdigit():
                 yield int(limit)
-
-
-def count_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def is_busy() -> bool:
-    """Whether others use so much of the cores that a trial would say little of calmer times."""
-    return hasattr(os, "getloadavg") and os.getloadavg()[0] > count_cores() / 2
 
 
 def name_trial(decoder: DecoderConfig) -> str:

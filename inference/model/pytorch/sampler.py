@@ -27,14 +27,8 @@ from inference.errors import MidtokenError, ModelError
 from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, Sampling
-from inference.model.numpy_sampler import (
-    NumpySampler,
-    check_numbers,
-    find_needed,
-    find_row,
-    sum_masses,
-    weigh_nodes,
-)
+from inference.model.numpy_sampler import NumpySampler
+from inference.model.path_weights import check_numbers, find_needed, find_row, sum_masses, weigh_nodes
 from inference.model.pytorch.device import can_run_kernels, refusing_when_out_of_memory
 from inference.model.pytorch.scoring import (
     Draw,
