@@ -33,9 +33,9 @@ from inference.model.pytorch.device import can_run_kernels, refusing_when_out_of
 from inference.model.pytorch.scoring import (
     Draw,
     Edge,
-    Question,
+    RowQuestion,
+    RowScores,
     Scorer,
-    Scores,
     TokenRanks,
     build_batch,
     find_scores,
@@ -151,7 +151,7 @@ class _Questions:
     """What one choice asks a scorer, for all of its requests."""
 
     rows: list[torch.Tensor] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
+    questions: list[RowQuestion] = field(default_factory=list)
     draws: list[Draw] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
 
@@ -188,18 +188,18 @@ class _ScoredRequest:
             questions.draws.extend(Draw(question, seed, offset, stream) for seed, offset in _list_draws(self.request))
         self._totals[row] = question
         scale = 0.0 if sampling.is_greedy else 1.0 / sampling.temperature
-        questions.questions.append(Question(self._places[row], *allowed, scale))
+        questions.questions.append(RowQuestion(self._places[row], *allowed, scale))
 
     def _ask_edge(self, questions: _Questions, row: int, token_id: int) -> None:
         if row not in self._places:
             return
         if row not in self._totals:
             self._totals[row] = len(questions.questions)
-            questions.questions.append(Question(self._places[row], _NO_TOKENS))
+            questions.questions.append(RowQuestion(self._places[row], _NO_TOKENS))
         self._edges[row, token_id] = len(questions.edges)
         questions.edges.append(Edge(self._places[row], token_id))
 
-    def take_answers(self, scores: Scores) -> None:
+    def take_answers(self, scores: RowScores) -> None:
         """Takes the request's answers. The rest can be asked for then."""
 
         def find_log_prob(row: int, token_id: int) -> float:
@@ -234,7 +234,7 @@ class _ScoredRequest:
         _count_draws(request)
         return SampleResult(choices, (), self._scores if request.wants_scores else None)
 
-    def find_drawn(self, scores: Scores) -> list[tuple[int, int]]:
+    def find_drawn(self, scores: RowScores) -> list[tuple[int, int]]:
         """The crossing and token of each random source, drawn from all paths and tokens together.
 
         Nothing is drawn if the choice is greedy or branches must be read first.
