@@ -70,22 +70,23 @@ class Adapter:
 
     def __init__(
         self,
+        name: str,
         types: FieldTypes,
         read: Callable[[Mapping[str, Array]], Any],
         write: Callable[[Any], dict[str, Array]],
         load_engine: Callable[[EngineConfig], Any],
     ) -> None:
-        """`types`: of the inputs. `read` makes a request of its arrays, `write` arrays of a part of the answer."""
+        """`name`: in the log. `types`: of the inputs. `read` makes a request of its arrays, `write` arrays of a part of the answer."""
         keep_text_out_of_logs()  # of the process that the server runs it in
         self.types = types | HEARTBEAT_TYPES
-        self._read, self._write, self._load_engine = read, write, load_engine
+        self._name, self._read, self._write, self._load_engine = name, read, write, load_engine
         self._cancels = CancelWatch()
         self.log_info: Callable[[str], object] = partial(print, file=sys.stderr, flush=True)
         self.log_error = self.log_info
 
     def load(self, config: EngineConfig) -> None:
         """Makes the engine. Raises ModelError."""
-        self.log_info(f"{type(self).__module__}: inference is {inference.__file__}")
+        self.log_info(f"{self._name}: inference is {inference.__file__}")
         self.engine = self._load_engine(config)
 
     def take(self, arrays: Mapping[str, Array], reply: Reply) -> None:

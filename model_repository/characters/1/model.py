@@ -27,6 +27,7 @@ class TritonPythonModel(Adapter):
 
     def __init__(self, load: Callable[[EngineConfig, PassWatch], Answerer] = _load) -> None:
         super().__init__(
+            "characters",
             characters.REQUEST_TYPES,
             characters.request_from_arrays,
             characters.answer_to_arrays,

@@ -33,7 +33,7 @@ class TritonPythonModel(Adapter):
     def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
         """`load_engine`: returns an `inference.engine.sink.CompletionEngine`."""
         read, write = completion_arrays.request_from_arrays, completion_arrays.chunk_to_arrays
-        super().__init__(completion_arrays.REQUEST_TYPES, read, write, load_engine)
+        super().__init__("completion", completion_arrays.REQUEST_TYPES, read, write, load_engine)
 
     def load(self, config: EngineConfig) -> None:
         """See `Adapter`."""
