@@ -76,7 +76,10 @@ class Adapter:
         write: Callable[[Any], dict[str, Array]],
         load_engine: Callable[[EngineConfig], Any],
     ) -> None:
-        """`name`: in the log. `types`: of the inputs. `read` makes a request of its arrays, `write` arrays of a part of the answer."""
+        """`name`: in the log. `types`: of the inputs.
+
+        `read` makes a request of its arrays, `write` arrays of a part of the answer.
+        """
         keep_text_out_of_logs()  # of the process that the server runs it in
         self.types = types | HEARTBEAT_TYPES
         self._name, self._read, self._write, self._load_engine = name, read, write, load_engine
