@@ -18,7 +18,7 @@ from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.model.language_model import Choice, LanguageModel, SampleRequest, SampleResult
 from inference.model.loader import load_model
-from inference.model.numpy_sampler import find_row, weigh_nodes
+from inference.model.path_weights import find_row, weigh_nodes
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from tests.support.sinks import complete
 

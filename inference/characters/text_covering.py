@@ -39,7 +39,7 @@ from inference.errors import InvalidRequestError
 from inference.healing.covering import find_canonical_paths
 from inference.healing.heal_point import encode_literally, find_section_heal_point
 from inference.healing.text_encoder import TextEncoder
-from inference.model.numpy_sampler import log_sum_exp
+from inference.model.path_weights import log_sum_exp
 from trie_cache.trie import Trie
 
 _MAX_OPEN_TEXTS = 64

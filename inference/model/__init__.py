@@ -3,7 +3,10 @@
     language_model the engine's interface to a model
     loader         a model folder -> model and tokenizer; decides which runner serves it
     folder_file    what the folder itself says of its model
-    numpy_sampler  masses and choices from logits, on the CPU; which branches a choice still needs
+    path_weights   the probabilities of a tree's paths; which branches a choice still needs
+    numpy_sampler  masses and choices from logits, on the CPU
+    measurements   what was measured of a model on this machine, kept from one start to the next
+    tree_check     whether a model computes the same in a tree as in a text
 
 Three packages implement the interfaces: `onnx` on onnxruntime, `gguf` on llama.cpp, and `pytorch` on torch and
 transformers.

@@ -1,18 +1,27 @@
-"""What the adapters in the model repository have in common: between Triton's objects and our arrays.
+"""A model behind a server: named arrays come in, and parts of an answer go out as named arrays.
 
-An adapter is decoupled: `execute` passes each request on and returns, and another thread sends the answer. Every
-request ends in exactly one response with the FINAL flag, the end of its answer or an error. Without it, the stream
-would never close. A heartbeat request is answered at once.
+Each folder of the model repository has one such model. Triton calls `initialize`, `execute` and `finalize`, which
+convert between its objects and arrays; the embedded server (`inference.serving.embedded`) calls `load`, `take` and
+`close` itself.
+
+A request is passed on at once, and another thread sends its answer. Every request ends in exactly one last part or
+error; without it, its stream would never close. A heartbeat request is answered at once.
 """
 
+import importlib
 import json
 import logging
+import os
 import queue
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any  # Triton's objects have no types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol  # Triton's objects have no types
 
+import inference
 from inference.config import EngineConfig, config_from_strings, strings_from_environment
 from inference.errors import (
     InvalidRequestError,
@@ -41,51 +50,89 @@ _PAUSE_S = 0.004
 Ask = Callable[[], bool]  # asks whether a request was cancelled, and notes the answer; False: needs no other question
 
 
-class Adapter:
-    """A model of Triton's Python backend. Its settings are config.pbtxt's parameters, then MIDTOKEN_* variables."""
+class Reply(Protocol):
+    """Where the answer to one request goes. Its methods are thread-safe."""
 
-    engine: Any  # with `submit`, `measure_heartbeat_ms` and `close`; a subclass makes it when Triton loads the model
+    def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
+        """Sends a part of the answer."""
+
+    def fail(self, error: MidtokenError) -> None:
+        """Sends the error that ends the answer."""
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has cancelled the request."""
+
+
+class Adapter:
+    """A model that a server has loaded."""
+
+    engine: Any  # with `submit`, `measure_heartbeat_ms` and `close`; `load` makes it
 
     def __init__(
         self,
-        triton: Any,
+        name: str,
         types: FieldTypes,
         read: Callable[[Mapping[str, Array]], Any],
         write: Callable[[Any], dict[str, Array]],
+        load_engine: Callable[[EngineConfig], Any],
     ) -> None:
-        """`triton`: the module of the backend. `types`: of the inputs.
+        """`name`: in the log. `types`: of the inputs.
 
         `read` makes a request of its arrays, `write` arrays of a part of the answer.
         """
-        keep_text_out_of_logs()  # of the stub that Triton runs it in
-        self._triton, self._types = triton, types | HEARTBEAT_TYPES
-        self._read, self._write = read, write
+        keep_text_out_of_logs()  # of the process that the server runs it in
+        self.types = types | HEARTBEAT_TYPES
+        self._name, self._read, self._write, self._load_engine = name, read, write, load_engine
         self._cancels = CancelWatch()
-        self.describe: Callable[[], dict[str, Array]] = dict  # beside the answer to a heartbeat
-        self.note_end: Callable[[Any], object] = lambda _end: None  # gets the last part, or the error
+        self.log_info: Callable[[str], object] = partial(print, file=sys.stderr, flush=True)
+        self.log_error = self.log_info
 
-    def read_config(self, args: dict[str, str], environment: Mapping[str, str]) -> EngineConfig:
-        """The settings. `args`: of Triton. Raises ModelError if one is missing or invalid."""
-        parameters = json.loads(args["model_config"])["parameters"]
-        strings = {name: value["string_value"] for name, value in parameters.items()}
-        return config_from_strings(strings | strings_from_environment(environment))
+    def load(self, config: EngineConfig) -> None:
+        """Makes the engine. Raises ModelError."""
+        self.log_info(f"{self._name}: inference is {inference.__file__}")
+        self.engine = self._load_engine(config)
 
-    def execute(self, requests: Iterable[Any]) -> None:
-        """Answers heartbeat requests at once, and passes all others to the engine."""
-        for request in requests:
-            sink = Sink(self._triton, request.get_response_sender(), self._write, self.note_end)
-            try:
-                self._take(request, sink)
-            except Exception as error:  # an exception raised here would leave the stream open
-                sink.fail(to_public_error(error, self._triton.Logger.log_error))
+    def take(self, arrays: Mapping[str, Array], reply: Reply) -> None:
+        """Answers a heartbeat request, and passes any other to the engine."""
+        sink = Sink(reply, self._write, self.note_end)
+        with sink.failing(self.log_error):
+            self._take(dict(arrays), sink)
 
-    def finalize(self) -> None:
+    def close(self) -> None:
         """Fails the unfinished requests and stops the threads."""
         self.engine.close()
         self._cancels.close()
 
-    def _take(self, request: Any, sink: "Sink") -> None:
-        arrays = read_inputs(request, self._triton.get_input_tensor_by_name, self._types)
+    def describe(self) -> dict[str, Array]:
+        """What is told beside a heartbeat."""
+        return {}
+
+    def note_end(self, end: Any) -> None:
+        """Gets the last part of each answer, or the error."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Triton loads the model. Its settings are the parameters in config.pbtxt, then MIDTOKEN_* variables.
+
+        Raises ModelError if one is missing or invalid.
+        """
+        self.triton = importlib.import_module("triton_python_backend_utils")  # which exists only inside its stubs
+        self.log_info, self.log_error = self.triton.Logger.log_info, self.triton.Logger.log_error
+        parameters = json.loads(args["model_config"])["parameters"]
+        strings = {name: value["string_value"] for name, value in parameters.items()}
+        self.load(config_from_strings(strings | strings_from_environment(os.environ)))
+
+    def execute(self, requests: Iterable[Any]) -> None:
+        """Triton has requests."""
+        for request in requests:
+            sink = Sink(_TritonReply(self.triton, request.get_response_sender()), self._write, self.note_end)
+            with sink.failing(self.log_error):
+                self._take(read_inputs(request, self.triton.get_input_tensor_by_name, self.types), sink)
+
+    def finalize(self) -> None:
+        """Triton ends the model."""
+        self.close()
+
+    def _take(self, arrays: dict[str, Array], sink: "Sink") -> None:
         if asks_for_heartbeat(arrays):
             sink.end(heartbeat_to_arrays(self.engine.measure_heartbeat_ms()) | self.describe())
             return
@@ -94,17 +141,31 @@ class Adapter:
         self._cancels.add(sink.ask)
 
 
+class _TritonReply:
+    """Sends the answer through Triton, whose objects have no types."""
+
+    def __init__(self, triton: Any, sender: Any) -> None:
+        self._triton, self._sender = triton, sender
+        self.is_cancelled = sender.is_cancelled
+
+    def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
+        response = self._triton.InferenceResponse([self._triton.Tensor(*each) for each in arrays.items()])
+        self._sender.send(response, flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL if is_last else 0)
+
+    def fail(self, error: MidtokenError) -> None:
+        text, code = error_to_response(error)
+        triton_error = self._triton.TritonError(text, getattr(self._triton.TritonError, code))
+        response = self._triton.InferenceResponse(error=triton_error)
+        self._sender.send(response, flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+
 class Sink:
-    """Sends one request's answer to Triton. Calls after the end are ignored."""
+    """Sends the answer to one request. Calls after the end are ignored."""
 
     def __init__(
-        self,
-        triton: Any,
-        sender: Any,
-        write: Callable[[Any], dict[str, Array]],
-        note_end: Callable[[Any], object],
+        self, reply: Reply, write: Callable[[Any], dict[str, Array]], note_end: Callable[[Any], object]
     ) -> None:
-        self._triton, self._sender, self._write, self._note_end = triton, sender, write, note_end
+        self._reply, self._write, self._note_end = reply, write, note_end
         self._is_ended, self._is_cancelled = False, False
         self._lock = threading.Lock()  # after the end, Triton must not be asked about a request
 
@@ -113,36 +174,39 @@ class Sink:
         if not isinstance(part, CompletionChunk) or part.is_last:
             self.end(self._write(part), part)
         elif not self._is_ended:
-            self._sender.send(self._build_response(self._write(part)))
+            self._reply.send(self._write(part), is_last=False)
 
     def fail(self, error: MidtokenError) -> None:
         """Sends the error that ends the answer."""
-        text, code = error_to_response(error)
-        triton_error = self._triton.TritonError(text, getattr(self._triton.TritonError, code))
-        self._end(self._triton.InferenceResponse(error=triton_error), error)
+        self._end(partial(self._reply.fail, error), error)
 
     def end(self, arrays: Mapping[str, Array], part: Any = None) -> None:
         """Sends the last arrays. `part`: what they are made of; None if nobody is to note it."""
-        self._end(self._build_response(arrays), part)
+        self._end(partial(self._reply.send, arrays, is_last=True), part)
+
+    @contextmanager
+    def failing(self, log_error: Callable[[str], object]) -> Iterator[None]:
+        """Inside the context, an error ends the answer: an exception that left it would leave the stream open."""
+        try:
+            yield
+        except Exception as error:
+            self.fail(to_public_error(error, log_error))
 
     def is_cancelled(self) -> bool:
         """Whether the client has cancelled the request, as far as is known."""
         return self._is_cancelled
 
     def ask(self) -> bool:
-        """Asks Triton whether the request was cancelled. Returns False if that is known, or the request has ended."""
+        """Asks whether the request was cancelled. Returns False if that is known, or the request has ended."""
         with self._lock:
-            self._is_cancelled = self._is_cancelled or (not self._is_ended and bool(self._sender.is_cancelled()))
+            self._is_cancelled = self._is_cancelled or (not self._is_ended and bool(self._reply.is_cancelled()))
             return not self._is_cancelled and not self._is_ended
 
-    def _build_response(self, arrays: Mapping[str, Array]) -> Any:
-        return self._triton.InferenceResponse([self._triton.Tensor(*each) for each in arrays.items()])
-
-    def _end(self, response: Any, end: Any) -> None:
+    def _end(self, send: Callable[[], None], end: Any) -> None:
         with self._lock:
             was_ended, self._is_ended = self._is_ended, True
         if not was_ended:
-            self._sender.send(response, flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            send()
             if end is not None:
                 self._note_end(end)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from inference.healing.covering import CoveringTree, Crossing, find_crossing_interval
 from inference.model.language_model import Choice
-from inference.model.numpy_sampler import find_row
+from inference.model.path_weights import find_row
 from trie_cache.trie import Trie
 
 # A token that was not told counts as so many average ones of its row: of those with the right beginning, several are

@@ -13,15 +13,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 from lsprotocol.types import PositionEncodingKind, TextDocumentItem
-from packaging.requirements import Requirement
 from rich.console import Console
 from rich.text import Text
 
@@ -38,12 +36,6 @@ from midtoken.models import fetch_model
 from midtoken.server import ServerArguments
 from midtoken.server_arguments import UsageError, add_connection_arguments, find_languages
 
-_PURPOSES = {
-    "": "the client and the language server",
-    "local": "a completion server on this machine",
-    "torch": "GPUs and more model families",
-    "gguf": "GGUF files",
-}
 # The example of the README. Its cursor is in the middle of a token.
 _PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 _REST = "e"
@@ -79,37 +71,6 @@ def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Check:
     if (3, 10) <= found <= (3, 14):
         return good(what)
     return note(what, "Only Python 3.10 to 3.14 are tested; install midtoken there if something fails.")
-
-
-def check_packages(needs_server: bool) -> Iterator[Check]:
-    """Checks the packages of midtoken and of each extra. Without a server of its own, only the first are needed."""
-    try:
-        requirements = [Requirement(text) for text in requires("midtoken") or ()]
-    except PackageNotFoundError:
-        yield note(
-            "midtoken is not installed, but runs from its folder", "Run make setup to have it with all it needs."
-        )
-        return
-    for extra in _PURPOSES:
-        is_needed = not extra or (needs_server and extra == "local")
-        yield _check_extra(extra, requirements, wrong if is_needed else note)
-
-
-def _check_extra(extra: str, requirements: list[Requirement], problem: Callable[[str, str], Check]) -> Check:
-    name = f"midtoken[{extra}]" if extra else "midtoken"
-    wanted = {each: find_version(each.name) for each in requirements if _belongs_to(each, extra)}
-    unmet = [f"{each.name}{each.specifier}" for each, have in wanted.items() if not have or have not in each.specifier]
-    if unmet:
-        advice = f"For that, run {sys.executable} -m pip install '{name}'."
-        return problem(f"{name} for {_PURPOSES[extra]} needs {', '.join(unmet)}", advice)
-    return good(f"{name} for {_PURPOSES[extra]}: {', '.join(f'{each.name} {have}' for each, have in wanted.items())}")
-
-
-def _belongs_to(requirement: Requirement, extra: str) -> bool:
-    marker = requirement.marker
-    if marker is None:
-        return not extra
-    return marker.evaluate({"extra": extra}) and not (extra and marker.evaluate({"extra": ""}))
 
 
 async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
@@ -305,8 +266,6 @@ async def _report(options: argparse.Namespace) -> int:
 
 async def _check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
     yield check_python()
-    for check in check_packages(needs_server=options.server is None):
-        yield check
     with Console(stderr=True).status(_WAITING):
         async for check in check_server(options):
             yield check

@@ -12,7 +12,7 @@ from inference.model.pytorch.scoring import (
     Batch,
     Draw,
     Edge,
-    Question,
+    RowQuestion,
     Scorer,
     TokenRanks,
     build_batch,
@@ -32,7 +32,7 @@ class ChoiceCase:
     trie: Trie
     ranks: TokenRanks
     rows: list[torch.Tensor]
-    questions: list[Question]
+    questions: list[RowQuestion]
     draws: list[Draw]
     edges: list[Edge]
 
@@ -66,7 +66,7 @@ def build_case(dtype: torch.dtype, num_logits: int = 60, chunk_size: int = 16) -
     """Two rows, with a question about each: of all tokens, and of an interval."""
     vocabulary, trie = make_vocabulary(num_logits)
     ranks = TokenRanks(vocabulary, trie, torch.device("cpu"), chunk_size)
-    questions = [Question(0, ranks.all_tokens), Question(1, Interval(3, trie.num_tokens // 2))]
+    questions = [RowQuestion(0, ranks.all_tokens), RowQuestion(1, Interval(3, trie.num_tokens // 2))]
     return ChoiceCase(trie, ranks, make_rows(2, num_logits, dtype, 1.5), questions, [], [])
 
 
@@ -90,20 +90,20 @@ def choice_cases(draw: st.DrawFn, dtypes: tuple[torch.dtype, ...]) -> ChoiceCase
 
 
 @st.composite
-def _questions(draw: st.DrawFn, trie: Trie, ranks: TokenRanks) -> Question:
+def _questions(draw: st.DrawFn, trie: Trie, ranks: TokenRanks) -> RowQuestion:
     num_text = trie.num_tokens
     row, scale = draw(st.integers(0, 1)), draw(st.sampled_from([0.0, 0.0, 0.5, 1.0, 3.0]))
     lo = draw(st.integers(0, num_text))
     spelled = bytes(draw(st.lists(st.sampled_from(b"abc"), max_size=4)))
     question = draw(
         st.sampled_from([
-            Question(row, ranks.all_tokens),
-            Question(row, Interval(0, num_text)),
-            Question(row, Interval(lo, lo)),  # none
-            Question(row, Interval(0, min(1, num_text))),  # one
-            Question(row, Interval(max(0, num_text - 1), num_text)),
-            Question(row, Interval(lo, draw(st.integers(lo, num_text)))),
-            Question(row, trie.find_interval(spelled), trie.find_ancestors(spelled)),
+            RowQuestion(row, ranks.all_tokens),
+            RowQuestion(row, Interval(0, num_text)),
+            RowQuestion(row, Interval(lo, lo)),  # none
+            RowQuestion(row, Interval(0, min(1, num_text))),  # one
+            RowQuestion(row, Interval(max(0, num_text - 1), num_text)),
+            RowQuestion(row, Interval(lo, draw(st.integers(lo, num_text)))),
+            RowQuestion(row, trie.find_interval(spelled), trie.find_ancestors(spelled)),
         ])
     )  # fmt: skip
     return question._replace(inverse_temperature=scale)

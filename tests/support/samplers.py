@@ -10,7 +10,7 @@ import torch
 from inference.healing.covering import Crossing, Rule
 from inference.model.language_model import Sampling
 from inference.model.pytorch.sampler import HostSampler, Sampler, TorchSampler
-from inference.model.pytorch.scoring import Batch, Scores, TokenRanks
+from inference.model.pytorch.scoring import Batch, RowScores, TokenRanks
 from tests.support.toys import ToyTokenizer
 
 SAMPLERS = ("numpy", "torch")
@@ -19,7 +19,7 @@ GREEDY = Sampling(temperature=0.0, top_p=1.0)
 both_samplers = pytest.mark.parametrize("name", SAMPLERS)
 
 
-def compute_scores(batch: Batch, ranks: TokenRanks) -> tuple[Scores, npt.NDArray[np.float64]]:
+def compute_scores(batch: Batch, ranks: TokenRanks) -> tuple[RowScores, npt.NDArray[np.float64]]:
     """The answers by NumPy in float64, and the log-weights of tokens in draws, relative to the best: -inf if forbidden.
 
     Weights are [num_questions, num_logits]. A draw has the best token, and a score without noise.
@@ -40,7 +40,7 @@ def compute_scores(batch: Batch, ranks: TokenRanks) -> tuple[Scores, npt.NDArray
     edge_rows, token_ids = batch.edges.cpu().numpy().T
     totals, masses, draw_masses = (np.logaddexp.reduce(each, axis=1) for each in (logits, allowed, weights))
     draws = draw_masses[drawn_from], best_ids[drawn_from]
-    return Scores(totals, masses, bests, best_ids, *draws, rows[edge_rows, token_ids]), weights
+    return RowScores(totals, masses, bests, best_ids, *draws, rows[edge_rows, token_ids]), weights
 
 
 class NumpyScorer:

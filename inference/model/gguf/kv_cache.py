@@ -11,7 +11,7 @@ from typing import Any
 
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.gguf.llama import NUM_SEQUENCE_IDS, Llama, Segment
+from inference.model.gguf.llama import NUM_SEQUENCE_IDS, BatchSpan, Llama
 from inference.model.language_model import Part
 from inference.platforms import Self
 
@@ -54,7 +54,7 @@ class CellPool:
             self.llama.remove(each)
             self._free_ids.append(each)
 
-    def store(self, source: int, start: int, cells: "Sequence[_Cell]") -> "list[StoredToken | None]":
+    def store(self, source: int, start: int, cells: "Sequence[_Cell]") -> "list[StoredCell | None]":
         """Holds the cells of the id `source` from a position on. None for each if no shelf has room."""
         span = range(start, start + len(cells))
         shelf = next((each for each, taken in self._shelves.items() if taken.isdisjoint(span)), None)
@@ -65,7 +65,7 @@ class CellPool:
             self._shelves[shelf] = set()
         self.llama.copy(source, shelf, span.start, span.stop)
         self._shelves[shelf].update(span)
-        return [StoredToken(self, shelf, position, cell) for position, cell in zip(span, cells, strict=True)]
+        return [StoredCell(self, shelf, position, cell) for position, cell in zip(span, cells, strict=True)]
 
     def drop(self, shelf: int, position: int) -> None:
         """Ends the hold of a stored token."""
@@ -90,7 +90,7 @@ class _Cell:
         pool.released.append(lambda: pool.release(1))
 
 
-class StoredToken:
+class StoredCell:
     """Holds the keys and values of one token, whatever becomes of the cache that computed them."""
 
     __slots__ = ("_pool", "cell", "position", "shelf")
@@ -116,7 +116,7 @@ class GgufSequenceCache:
         self._pool, self._llama = pool, pool.llama
         self._cells: list[_Cell] = []  # of the kept tokens
         self._ids: list[int] = []  # the own one first, then those of the last pass
-        self._places: list[StoredToken | int] = []  # of the last pass's branches: stored, or a sequence id that has it
+        self._places: list[StoredCell | int] = []  # of the last pass's branches: stored, or a sequence id that has it
         self._room = 0  # after the kept tokens
         self._ids = pool.reserve(room, 1)
         self._room = room
@@ -146,7 +146,7 @@ class GgufSequenceCache:
             self._pool.reserve(num_new - self._room)
             self._room = num_new
 
-    def build_segments(self, part: Part) -> list[Segment]:
+    def build_segments(self, part: Part) -> list[BatchSpan]:
         """The rows of a part, after `reserve`. Each leaf of the tree has a sequence id. Raises OverloadedError."""
         tree, num_stored = part.tree, len(part.stored)
         leaves = [branch for branch in range(num_stored, len(tree.branch_ids)) if branch not in tree.parents]
@@ -162,11 +162,11 @@ class GgufSequenceCache:
         self._places = [*part.stored, *(ids[0] for ids in having[num_stored:])]
         end, chain_ids, wants = self.num_tokens + len(tree.chain_ids), tree.chain_ids, part.wants_logits
         segments = [
-            Segment(chain_ids[:-1], self.num_tokens, self._ids, False),
-            Segment(chain_ids[-1:], end - 1, self._ids, wants),
+            BatchSpan(chain_ids[:-1], self.num_tokens, self._ids, False),
+            BatchSpan(chain_ids[-1:], end - 1, self._ids, wants),
         ]
         for branch, depth in list(enumerate(tree.find_depths()))[num_stored:]:
-            segments.append(Segment(tree.branch_ids[branch : branch + 1], end - 1 + depth, having[branch], wants))
+            segments.append(BatchSpan(tree.branch_ids[branch : branch + 1], end - 1 + depth, having[branch], wants))
         return segments
 
     def discard(self) -> None:
@@ -182,15 +182,15 @@ class GgufSequenceCache:
         if tree.branch_ids:
             self.discard()
 
-    def copy_branches(self, tree: TokenTree) -> list[StoredToken | None]:
+    def copy_branches(self, tree: TokenTree) -> list[StoredCell | None]:
         """Holds each branch of the last forwarded tree. Call it before `keep`. None for those without room."""
         return [self._store_branch(tree, branch) for branch in range(len(tree.branch_ids))]
 
-    def copy_tokens(self, start: int) -> list[StoredToken | None]:
+    def copy_tokens(self, start: int) -> list[StoredCell | None]:
         """Holds the kept tokens from `start` on. None for those without room."""
         return self._pool.store(self._ids[0], start, self._cells[start:])
 
-    def append(self, rows: Sequence[Any]) -> None:  # of StoredToken
+    def append(self, rows: Sequence[Any]) -> None:  # of StoredCell
         """Keeps further tokens, which are in the same pool."""
         for row in rows:
             _copy_stored(self._llama, row, self._ids[0])
@@ -217,13 +217,13 @@ class GgufSequenceCache:
         self._room -= count
         return [_Cell(self._pool) for _ in range(count)]
 
-    def _store_branch(self, tree: TokenTree, branch: int) -> StoredToken | None:
+    def _store_branch(self, tree: TokenTree, branch: int) -> StoredCell | None:
         place = self._places[branch]
-        if isinstance(place, StoredToken):
+        if isinstance(place, StoredCell):
             return place
         position = self.num_tokens + len(tree.chain_ids) - 1 + tree.find_depths()[branch]
         return self._pool.store(place, position, self._take_cells(1))[0]
 
 
-def _copy_stored(llama: Llama, stored: StoredToken, sequence_id: int) -> None:
+def _copy_stored(llama: Llama, stored: StoredCell, sequence_id: int) -> None:
     llama.copy(stored.shelf, sequence_id, stored.position, stored.position + 1)

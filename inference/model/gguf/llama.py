@@ -49,7 +49,7 @@ _CALLBACK, _SAID = _listen()  # one for all models: llama.cpp has a single one, 
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class BatchSpan:
     """Rows of a pass, at positions that follow each other."""
 
     token_ids: Sequence[int]
@@ -128,7 +128,7 @@ class Llama:
         """Removes an id from its cells at these positions; to the end if `stop` is -1."""
         llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, start, stop)
 
-    def decode(self, segments: Sequence[Segment]) -> Iterator[Logits]:
+    def decode(self, segments: Sequence[BatchSpan]) -> Iterator[Logits]:
         """The logits of the rows that want them, pass by pass. They are overwritten by the next one.
 
         Raises OverloadedError or ModelError. Rows may then have been added to their sequences.
@@ -167,7 +167,7 @@ class _Batch:
         steps = np.arange(_MAX_ROWS, dtype=np.uint64) * np.uint64(self._ids.strides[0])
         self._rows_of_ids = np.uint64(self._ids.ctypes.data) + steps
 
-    def fill(self, segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
+    def fill(self, segments: Sequence[BatchSpan]) -> Iterator[tuple[int, int]]:
         """The numbers of rows and of rows of logits, each time when a pass is full."""
         num_rows = num_outputs = 0
         for segment in segments:
@@ -182,7 +182,7 @@ class _Batch:
         if num_rows:
             yield num_rows, num_outputs
 
-    def _write(self, start: int, token_ids: Sequence[int], position: int, segment: Segment) -> None:
+    def _write(self, start: int, token_ids: Sequence[int], position: int, segment: BatchSpan) -> None:
         rows = slice(start, start + len(token_ids))
         self._token_ids[rows] = token_ids
         self._positions[rows] = range(position, position + len(token_ids))

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import llama_cpp
-import numpy as np
 
 from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
@@ -18,10 +17,9 @@ from inference.model.gguf.kv_cache import CellPool
 from inference.model.gguf.llama import Llama
 from inference.model.gguf.model import GgufModel
 from inference.model.language_model import LoadedModel, Part
+from inference.model.measurements import MAX_SMALL, Fit, count_cores, find_recall, identify_files, is_busy
 from inference.model.numpy_sampler import NumpySampler
-from inference.model.onnx.conversion import find_recall
-from inference.model.onnx.fitting import MAX_SMALL, Fit, count_cores, is_busy
-from inference.model.onnx.graph_store import identify_files
+from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import find_gguf_file
 
 _DTYPES = (AUTO_DTYPE, "float32")  # in which llama.cpp computes, whatever the file has
@@ -34,7 +32,6 @@ _LEAST_IN_USE, _LEAST_REMEMBERED, _MOST = 4, 2, 8
 _SHAPE = ("n_head", "n_head_kv", "n_layer", "n_embd")
 _OF_NUMBERS = 2  # bytes of a key's or value's number, float16
 _MIN_WINDOW = 1024  # tokens; llama.cpp drops the keys and values that are outside of a layer's window
-_MAX_DIFFERENCE = 0.1  # of logits, as a share of their spread
 
 # What the cache of a model must do: be cut back, and branch.
 _OBSTACLES = {
@@ -76,30 +73,12 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
     recall = find_recall(config.graph_dir)
     trial = f"row cost {fit.num_threads} {config.device} {platform.node()} {files}"
-    if not recall(f"tree {config.device} {files}", lambda: _compare_tree(model))["difference"] <= _MAX_DIFFERENCE:
-        raise ModelError("llama.cpp computes other logits for a token in a tree than in a text")
+    tree = recall(f"tree {config.device} {files}", lambda: {"difference": measure_tree_difference(model)})
+    check_tree_difference(tree["difference"], "llama.cpp")
     model.row_cost = recall(trial, lambda: {"row_cost": _measure_row_cost(model)}, not is_busy())["row_cost"]
     return LoadedModel(
         model, tokenizer, str(fit), lambda name, measure: recall(f"{files} gguf {name}", measure), cache_tokens=in_use
     )
-
-
-def _compare_tree(model: GgufModel) -> dict[str, float]:
-    """The greatest difference between the logits of a tree's nodes and those of the same tokens as a text."""
-    ids = tuple(range(1, 8))
-    start, tree = TokenTree(ids[:3]), TokenTree(ids[3:4], ids[4:], (None, 0, None))
-    texts = ids[:4], ids[:5], ids[:6], (*ids[:4], ids[6])
-    cache = model.new_cache(len(ids))
-    model.forward([Part(cache, start)])
-    cache.keep(start)
-    [ours] = model.forward([Part(cache, tree)])
-    theirs = [model.forward([Part(model.new_cache(len(ids)), TokenTree(text))])[0][0] for text in texts]
-    kept = np.isfinite(ours[0].logits)
-    spreads = model.copy_logits(theirs)[:, kept].std(axis=1)
-    if not spreads.all():
-        raise ModelError("its logits are the same for all tokens, so its weights are not those of a trained model")
-    gaps = (model.copy_logits(ours) - model.copy_logits(theirs))[:, kept]
-    return {"difference": float((gaps.std(axis=1) / spreads).max())}
 
 
 def _measure_row_cost(model: GgufModel) -> float:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from inference.errors import InvalidRequestError
 from inference.model.gguf.kv_cache import CellPool, GgufSequenceCache
-from inference.model.gguf.llama import Segment
+from inference.model.gguf.llama import BatchSpan
 from inference.model.language_model import Part
-from inference.model.numpy_sampler import NumpyRow, NumpySampler, check_numbers
+from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.model.path_weights import check_numbers
 
 
 class GgufModel:
@@ -38,7 +39,7 @@ class GgufModel:
         """
         llama = self._pool.llama
         begun: list[GgufSequenceCache] = []
-        segments: list[Segment] = []
+        segments: list[BatchSpan] = []
         try:
             for part in parts:
                 assert isinstance(part.cache, GgufSequenceCache), "every cache comes from new_cache"
@@ -54,7 +55,7 @@ class GgufModel:
         read = iter(rows)
         return [[next(read) for _ in range(part.num_logit_rows)] for part in parts]
 
-    def _check_positions(self, segments: Sequence[Segment]) -> None:
+    def _check_positions(self, segments: Sequence[BatchSpan]) -> None:
         num_tokens = max((each.position + len(each.token_ids) for each in segments), default=0)
         if num_tokens > self.max_tokens:
             raise InvalidRequestError(

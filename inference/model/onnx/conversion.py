@@ -1,11 +1,9 @@
 """A model folder for onnxruntime: converted or mapped from the store, and checked; or why it cannot be run that way."""
 
-import contextlib
 import dataclasses
 import gc
 import logging
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,22 +12,16 @@ from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
+from inference.model.measurements import find_recall, identify_files, is_busy
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.fitting import find_fit, find_memory, is_busy, name_trial, run_trial
+from inference.model.onnx.fitting import check_product, find_fit, find_memory, name_trial, run_trial
 from inference.model.onnx.graph import Graph, build_graph
-from inference.model.onnx.graph_store import (
-    CONSTANTS_NAME,
-    GRAPH_NAME,
-    GraphStore,
-    Measured,
-    compute_key,
-    identify_files,
-)
+from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.session import open_session
-from inference.model.onnx.trial import StoredWeights, check_model
 from inference.model.onnx.weights import Precision, Weights
+from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import find_weight_files, read_object
 
 _TEMPORARY = (tempfile.gettempdir(), "/dev/shm")  # where a model is converted that cannot be kept
@@ -65,14 +57,6 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
         str(fit),
         lambda name, measure: recall(f"{files} {fit.dtype} {name}", measure),
     )
-
-
-def find_recall(folder: Path | None) -> Callable[..., Measured]:
-    """`GraphStore.recall`; without a folder that can be used, all is measured again."""
-    if folder is not None:
-        with contextlib.suppress(OSError):  # `_Loader` says what is wrong
-            return GraphStore(folder).recall
-    return lambda _name, measure, _keeps=True: measure()
 
 
 def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySampler) -> OnnxModel:
@@ -117,7 +101,8 @@ class _Loader:
             return self._open(path)
         with store.add(self.graph, key) as draft:
             model = self._open(draft / GRAPH_NAME)
-            check_model(model, StoredWeights(self.weights, self.graph, draft / CONSTANTS_NAME), self.precision)
+            check_product(self.precision.num_bits)
+            check_tree_difference(measure_tree_difference(model), "onnxruntime")
             return model
 
     def _load_unkept(self) -> OnnxModel:

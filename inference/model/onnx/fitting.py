@@ -11,41 +11,30 @@ import os
 import platform
 import timeit
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from onnx import TensorProto, numpy_helper
 
 from inference.config import AUTO_DTYPE
+from inference.errors import ModelError
+from inference.model.measurements import MAX_SMALL, Fit, count_cores
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import build_graph_model, build_product
 from inference.model.onnx.session import VERSION, open_session
-from inference.model.onnx.weights import BLOCK_SIZE, Precision, count_blocks, iter_shapes
+from inference.model.onnx.weights import BLOCK_SIZE, Array, Precision, count_blocks, iter_shapes, quantize
 
-MAX_SMALL = 100_000_000  # weights; in float32, they take 0.4 GB
 _MAX_MEMORY_SHARE = 0.5
 _MIN_GAIN = 1.2  # of more threads, or of fewer bits
 _NUM_TRIAL_WEIGHTS = 2**26  # more than a cache has room for
 _NUM_RUNS = 8
+_CHECKED_SHAPE, _MAX_ROUNDING = (64, 300), 0.25  # of the weights of a check, and of its results
 # Where a group's limit is, by the controllers that a line of /proc/self/cgroup names: versions 2 and 1 of cgroups.
 _LIMITS = {"": ("", "memory.max"), "memory": ("memory", "memory.limit_in_bytes")}
 
 Trial = dict[str, float]  # "BITS THREADS" -> seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """What was chosen, and why."""
-
-    dtype: str
-    num_threads: int
-    reason: str
-
-    def __str__(self) -> str:
-        threads = "1 thread" if self.num_threads == 1 else f"{self.num_threads} threads"
-        return f"{self.dtype}, {threads} ({self.reason})"
 
 
 def find_fit(
@@ -96,16 +85,6 @@ def _iter_limits(root: Path) -> Iterator[int]:
                 yield int(limit)
 
 
-def count_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def is_busy() -> bool:
-    """Whether others use so much of the cores that a trial would say little of calmer times."""
-    return hasattr(os, "getloadavg") and os.getloadavg()[0] > count_cores() / 2
-
-
 def name_trial(decoder: DecoderConfig) -> str:
     """Under which the result is kept: on another machine, and for rows of another size, it is another one."""
     return f"trial-{platform.node()}-{count_cores()}-{VERSION}-{decoder.hidden_size}"
@@ -124,12 +103,33 @@ def _measure_s(size: int, num_bits: int, num_threads: int) -> float:
     codes = np.random.default_rng(0).integers(
         256, size=(num_outputs, num_blocks, BLOCK_SIZE * num_bits // 8), dtype=np.uint8
     )
-    scales = np.ones((num_outputs, num_blocks), np.float32)
-    constants = [numpy_helper.from_array(codes, "codes"), numpy_helper.from_array(scales, "scales")]
-    node = build_product(["rows", "codes", "scales"], "out", size, num_outputs, num_bits)
-    rows = {"rows": (TensorProto.FLOAT, [1, 2, size])}
-    model = build_graph_model([node], rows, {"out": (TensorProto.FLOAT, [1, 2, num_outputs])}, constants)
-    run = partial(
-        open_session(model.SerializeToString(), num_threads).run, None, {"rows": np.ones((1, 2, size), np.float32)}
-    )
+    parts: dict[str, Array] = {"codes": codes, "scales": np.ones((num_outputs, num_blocks), np.float32)}
+    run = _open_product(parts, np.ones((1, 2, size), np.float32), num_outputs, num_bits, num_threads)
     return min(timeit.repeat(run, number=1, repeat=_NUM_RUNS))
+
+
+def check_product(num_bits: int) -> None:
+    """Raises ModelError if onnxruntime computes a product with weights of so many bits wrongly on this machine."""
+    if num_bits == Precision.FLOAT32.num_bits:
+        return
+    random = np.random.default_rng(0)
+    weights, rows = (
+        random.normal(1, 1, shape).astype(np.float32) for shape in (_CHECKED_SHAPE, (1, 2, _CHECKED_SHAPE[1]))
+    )
+    codes, scales, zero_points = quantize(weights, num_bits)
+    parts = {"codes": codes, "scales": scales, "zero points": zero_points.reshape(len(weights), -1)}
+    expected = rows @ weights.T
+    [found] = _open_product(parts, rows, len(weights), num_bits, 1)()
+    if not (found - expected).std() <= _MAX_ROUNDING * expected.std():
+        raise ModelError(f"onnxruntime computes products with weights of {num_bits} bits wrongly on this machine")
+
+
+def _open_product(
+    parts: dict[str, Array], rows: npt.NDArray[np.float32], num_outputs: int, num_bits: int, num_threads: int
+) -> Callable[[], list[npt.NDArray[np.float32]]]:
+    """What multiplies rows with weights of few bits."""
+    constants = [numpy_helper.from_array(array, name) for name, array in parts.items()]
+    node = build_product(["rows", *parts], "out", rows.shape[-1], num_outputs, num_bits)
+    output = (TensorProto.FLOAT, [*rows.shape[:-1], num_outputs])
+    model = build_graph_model([node], {"rows": (TensorProto.FLOAT, rows.shape)}, {"out": output}, constants)
+    return partial(open_session(model.SerializeToString(), num_threads).run, None, {"rows": rows})

@@ -72,7 +72,6 @@ class Graph:
 
     model: ModelProto
     groups: Sequence[tuple[tuple[Constant, ...], Callable[[], Sequence[Array]]]]  # constants that are read together
-    places: dict[str, tuple[tuple[Constant, ...], int]]  # of weights of few bits: their constants, and the first row
 
     def iter_constants(self) -> Iterable[tuple[Constant, Array]]:
         """All constants and their values, in the order of their offsets."""
@@ -84,7 +83,7 @@ def build_graph(config: DecoderConfig, weights: Weights, precision: Precision, f
     """The graph of a decoder with these weights. `file_name`: where the graph says that its constants are."""
     builder = _Builder(config, weights, precision)
     builder.add_decoder()
-    return Graph(builder.build_model(file_name), builder.groups, builder.places)
+    return Graph(builder.build_model(file_name), builder.groups)
 
 
 def build_graph_model(
@@ -126,7 +125,6 @@ class _Builder:
     precision: Precision
     nodes: list[NodeProto] = field(default_factory=list)
     groups: list[tuple[tuple[Constant, ...], Callable[[], Sequence[Array]]]] = field(default_factory=list)
-    places: dict[str, tuple[tuple[Constant, ...], int]] = field(default_factory=dict)
     end: int = 0  # of the file of constants
 
     def add_decoder(self) -> None:
@@ -291,10 +289,6 @@ class _Builder:
             ],
             lambda: quantize(self._read_rows(paths), num_bits),
         )
-        start = 0
-        for name in (f"{path}.weight" for path in paths):
-            self.places[name] = (self.groups[-1][0], start)
-            start += self.weights.find_shape(name)[0]
         self.nodes.append(build_product([value, codes, scales, zeros], output, num_inputs, size, num_bits))
 
     def _read_rows(self, paths: Sequence[str]) -> npt.NDArray[np.float32]:

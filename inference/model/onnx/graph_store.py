@@ -15,14 +15,14 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
+from inference.model.measurements import identify_files, make_own_folder
 from inference.model.onnx.graph import CONSTANTS_VERSION, Graph
 from inference.model.onnx.session import VERSION
-from inference.platforms import is_own
 
 GRAPH_NAME = "decoder.onnx"
 CONSTANTS_NAME = "constants.bin"
@@ -32,11 +32,8 @@ _REPLACED_NAME = "replaced"
 _DRAFT_PREFIX = "draft-"
 _MAX_UNUSED_SECONDS = 60 * 86_400
 _MAX_DRAFT_SECONDS = 86_400
-_GROUP_AND_OTHERS_WRITE = 0o022
 
 _log = logging.getLogger(__name__)
-
-Measured = dict[str, float]
 
 
 class GraphStore:
@@ -44,10 +41,7 @@ class GraphStore:
 
     def __init__(self, folder: Path) -> None:
         """Makes the folder if it is missing. Raises OSError if this user cannot use it alone."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-        if not is_own(status) or status.st_mode & _GROUP_AND_OTHERS_WRITE:
-            raise PermissionError(f"other users may write to {folder}")
+        make_own_folder(folder)
         self._folder = folder
 
     def find(self, key: str) -> Path | None:
@@ -61,18 +55,6 @@ class GraphStore:
         except (OSError, ValueError):
             return None
         return entry / GRAPH_NAME
-
-    def recall(self, name: str, measure: Callable[[], Measured], keeps: bool = True) -> Measured:
-        """What was measured under this name, in this call or an earlier one. `keeps`: for later ones."""
-        path = self._folder / f"{hashlib.sha256(name.encode()).hexdigest()}.json"
-        try:
-            return dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            measured = measure()
-        with contextlib.suppress(OSError):
-            if keeps:
-                path.write_text(json.dumps(measured), encoding="utf-8")
-        return measured
 
     @contextlib.contextmanager
     def add(self, graph: Graph, key: str) -> Iterator[Path]:
@@ -129,12 +111,6 @@ def compute_key(graph: Graph, weight_files: Iterable[Path]) -> str:
     digest = hashlib.sha256(graph.model.SerializeToString(deterministic=True))
     digest.update(repr((VERSION, CONSTANTS_VERSION, identify_files(weight_files))).encode())
     return digest.hexdigest()
-
-
-def identify_files(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
-    """The same only as long as no file is changed or moved. Their content, which may be gigabytes, is not read."""
-    stats = {path: path.stat() for path in sorted(path.resolve() for path in paths)}
-    return [(str(path), each.st_size, each.st_mtime_ns, each.st_ctime_ns) for path, each in stats.items()]
 
 
 def _compute_digests(entry: Path) -> dict[str, str]:

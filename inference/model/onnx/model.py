@@ -15,11 +15,12 @@ import numpy.typing as npt
 from inference.errors import InvalidRequestError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.numpy_sampler import NumpyRow, NumpySampler, check_numbers
+from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import HIDDEN
 from inference.model.onnx.kv_cache import OnnxSequenceCache
 from inference.model.onnx.session import InferenceSession
+from inference.model.path_weights import check_numbers
 
 _MIN_TABLE = 1024  # positions
 _MAX_BIAS = 1 << 22  # numbers of a bias (16 MiB); long contexts are read in pieces that need no more

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -18,7 +18,6 @@ from inference.model.onnx.decoder_config import DecoderConfig, Family
 from inference.model_folder import find_weight_files
 
 BLOCK_SIZE = 128  # weights that share a scale; with half as many, 4 bits lose little less and take a third more time
-_MAX_STEPS = 0.51  # half of one, and rounding: between a weight and its code
 _NUM_ROWS = 256  # of weights that are converted together: a processor's cache has room for them
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype(np.float32),
@@ -62,44 +61,16 @@ def quantize(weights: npt.NDArray[np.float32], num_bits: int) -> list[Array]:
 
 
 def _quantize_rows(weights: npt.NDArray[np.float32], num_bits: int) -> tuple[Array, Array, Array]:
-    blocks, low, scales = _divide(weights, num_bits)
+    num_outputs, num_inputs = weights.shape
+    blocks = np.zeros((num_outputs, count_blocks(num_inputs), BLOCK_SIZE), np.float32)
+    blocks.reshape(num_outputs, -1)[:, :num_inputs] = weights
+    low = np.minimum(blocks.min(axis=2), 0)  # zero has a code of its own
+    scales = (np.maximum(blocks.max(axis=2), 0) - low) / (2**num_bits - 1)
     scales[scales == 0] = 1
     zero_points = np.rint(-low / scales)
     codes = np.rint(blocks / scales[..., None]) + zero_points[..., None]
     pack = _pack if num_bits == 4 else np.ndarray.copy
     return pack(codes.clip(0, 2**num_bits - 1).astype(np.uint8)), scales, pack(zero_points.astype(np.uint8))
-
-
-def _divide(weights: npt.NDArray[np.float32], num_bits: int) -> tuple[Array, Array, Array]:
-    """The blocks of each row, the least weight of each or 0, and its scale."""
-    num_outputs, num_inputs = weights.shape
-    blocks = np.zeros((num_outputs, count_blocks(num_inputs), BLOCK_SIZE), np.float32)
-    blocks.reshape(num_outputs, -1)[:, :num_inputs] = weights
-    low = np.minimum(blocks.min(axis=2), 0)  # zero has a code of its own
-    return blocks, low, (np.maximum(blocks.max(axis=2), 0) - low) / (2**num_bits - 1)
-
-
-def decode(weights: npt.NDArray[np.float32], parts: Sequence[Array]) -> npt.NDArray[np.float32]:
-    """What results of `quantize` stand for. Raises ModelError if one is further from its weight than half a step."""
-    for start in range(0, len(weights), _NUM_ROWS):
-        rows = slice(start, start + _NUM_ROWS)
-        weights[rows] = _decode_rows(weights[rows], *(part[rows] for part in parts))
-    return weights
-
-
-def _decode_rows(
-    weights: npt.NDArray[np.float32], codes: Array, scales: Array, zero_points: Array
-) -> npt.NDArray[np.float32]:
-    num_bits = 8 * codes.shape[2] // BLOCK_SIZE
-    if num_bits == 4:
-        codes, zero_points = (np.stack([each & 15, each >> 4], -1) for each in (codes, zero_points))
-    decoded = codes.reshape(*scales.shape, BLOCK_SIZE).astype(np.float32)
-    decoded -= zero_points.reshape(len(weights), -1, 1)[:, : scales.shape[1]]
-    decoded *= scales[..., None]
-    blocks, _, steps = _divide(weights, num_bits)
-    if not (np.abs(decoded - blocks).max(axis=2) <= _MAX_STEPS * steps).all():
-        raise ModelError(f"its weights are not what their {num_bits} bits stand for")
-    return decoded.reshape(len(weights), -1)[:, : weights.shape[1]]
 
 
 def _pack(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

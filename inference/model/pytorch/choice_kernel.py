@@ -140,7 +140,7 @@ def _merge_question(parts, results, question, num_questions, num_chunks, padded_
     ids = tl.load(part + _BEST_ID * num_chunks, mask=is_chunk, other=0.0)
     best = tl.max(bests, axis=0)
     best_id = tl.min(tl.where(bests == best, ids, float("inf")), axis=0)
-    answer = results + question  # in the order of the fields of `Scores`
+    answer = results + question  # in the order of the fields of `RowScores`
     tl.store(answer, _merge_sums(tops, totals))
     tl.store(answer + num_questions, _merge_sums(bests, masses))
     tl.store(answer + 2 * num_questions, best)

@@ -22,7 +22,7 @@ from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
 from inference.model.pytorch.attention import AttentionKernel
 from inference.model.pytorch.device import can_run_kernels, is_out_of_memory, refusing_when_out_of_memory
-from inference.model.pytorch.forward_check import check_forward_pass, find_max_tokens
+from inference.model.pytorch.forward_check import check_forward_pass
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, register_attention
@@ -183,7 +183,6 @@ def build_torch_runner(model: Any, device: torch.device) -> Runner:  # a transfo
     with refusing_family(model.config.model_type):
         runner = Runner(model, device, _build_kernel(device, next(model.parameters()).dtype))
         check_forward_pass(model, runner)
-        runner.max_tokens = find_max_tokens(model, runner)
     return runner
 
 

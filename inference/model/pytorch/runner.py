@@ -130,9 +130,18 @@ def _check_numbers(logits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _read_max_tokens(model: Any) -> int:  # a transformers model, which has no types
-    """The most tokens of one sequence that the configuration names."""
-    named = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-    return named if isinstance(named, int) and named > 0 else _MAX_TOKENS
+    """The most tokens of one sequence that the configuration names.
+
+    With the longrope scaling, a position beyond the original length changes the frequencies of all sequences in the
+    pass, so sequences must stay below it. Gemma 3 and others have the scaling of each type of layer in its own object.
+    """
+    config = model.config.get_text_config(decoder=True)
+    named, scaling = getattr(config, "max_position_embeddings", None), getattr(config, "rope_parameters", None) or {}
+    limits = [named] if isinstance(named, int) and named > 0 else [_MAX_TOKENS]
+    for each in (scaling, *(part for part in scaling.values() if isinstance(part, dict))):
+        if each.get("rope_type") == "longrope":
+            limits.append(each["original_max_position_embeddings"])
+    return min(limits)
 
 
 class TorchModel:

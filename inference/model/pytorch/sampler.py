@@ -27,22 +27,15 @@ from inference.errors import MidtokenError, ModelError
 from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, Sampling
-from inference.model.numpy_sampler import (
-    NumpySampler,
-    check_numbers,
-    find_needed,
-    find_row,
-    log_sum_exp,
-    sum_masses,
-    weigh_nodes,
-)
+from inference.model.numpy_sampler import NumpySampler
+from inference.model.path_weights import check_numbers, find_needed, find_row, sum_masses, weigh_nodes
 from inference.model.pytorch.device import can_run_kernels, refusing_when_out_of_memory
 from inference.model.pytorch.scoring import (
     Draw,
     Edge,
-    Question,
+    RowQuestion,
+    RowScores,
     Scorer,
-    Scores,
     TokenRanks,
     build_batch,
     find_scores,
@@ -158,7 +151,7 @@ class _Questions:
     """What one choice asks a scorer, for all of its requests."""
 
     rows: list[torch.Tensor] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
+    questions: list[RowQuestion] = field(default_factory=list)
     draws: list[Draw] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
 
@@ -195,18 +188,18 @@ class _ScoredRequest:
             questions.draws.extend(Draw(question, seed, offset, stream) for seed, offset in _list_draws(self.request))
         self._totals[row] = question
         scale = 0.0 if sampling.is_greedy else 1.0 / sampling.temperature
-        questions.questions.append(Question(self._places[row], *allowed, scale))
+        questions.questions.append(RowQuestion(self._places[row], *allowed, scale))
 
     def _ask_edge(self, questions: _Questions, row: int, token_id: int) -> None:
         if row not in self._places:
             return
         if row not in self._totals:
             self._totals[row] = len(questions.questions)
-            questions.questions.append(Question(self._places[row], _NO_TOKENS))
+            questions.questions.append(RowQuestion(self._places[row], _NO_TOKENS))
         self._edges[row, token_id] = len(questions.edges)
         questions.edges.append(Edge(self._places[row], token_id))
 
-    def take_answers(self, scores: Scores) -> None:
+    def take_answers(self, scores: RowScores) -> None:
         """Takes the request's answers. The rest can be asked for then."""
 
         def find_log_prob(row: int, token_id: int) -> float:
@@ -241,7 +234,7 @@ class _ScoredRequest:
         _count_draws(request)
         return SampleResult(choices, (), self._scores if request.wants_scores else None)
 
-    def find_drawn(self, scores: Scores) -> list[tuple[int, int]]:
+    def find_drawn(self, scores: RowScores) -> list[tuple[int, int]]:
         """The crossing and token of each random source, drawn from all paths and tokens together.
 
         Nothing is drawn if the choice is greedy or branches must be read first.
@@ -294,9 +287,6 @@ Sampler = TorchSampler | HostSampler
 
 _SPREAD = 4.0  # standard deviation of the logits of the check; real ones have 2 to 5
 _TOLERANCE = 1e-3  # in float32. Sums in another order differ by some 1e-6
-_NUM_DRAWS = 64
-# Of the mean of all draws, and of the share of one of two crossings: five times their standard deviations.
-_LAW_TOLERANCE, _SHARE_TOLERANCE = 1.0, 0.3
 
 
 def check_sampler(sampler: TorchSampler, host: HostSampler, trie: Trie, logits: torch.Tensor) -> None:
@@ -312,41 +302,13 @@ def check_sampler(sampler: TorchSampler, host: HostSampler, trie: Trie, logits: 
     requests = [SampleRequest(tree, each, rows, Sampling(0.0, 1.0), wants_scores=True) for each in trials]
     expected = host.choose([dataclasses.replace(request, rows=host_rows) for request in requests])
     pairs = list(zip(sampler.choose(requests), expected, strict=True))
-    faults = [
-        fault for _, crossing in trials[:2] for fault in _find_draw_faults(sampler, trie, crossing, rows, host_rows)
-    ]
+    faults = []
     for name in ("best_ids", "best_log_probs", "log_masses"):
         numbers = [[getattr(result.scores, name) for result in pair] for pair in pairs]
         faults += [f"its {name} are {a}, not {b}" for a, b in numbers if not np.allclose(a, b, 0, _TOLERANCE)]
     if faults:
         name = str(logits.dtype).removeprefix("torch.")
         raise ModelError(f"on {logits.device}, choices among {name} logits are wrong: {faults[-1]}")
-
-
-def _find_draw_faults(
-    sampler: TorchSampler, trie: Trie, crossing: Crossing, rows: Sequence[torch.Tensor], host_rows: Sequence[Any]
-) -> Iterator[str]:
-    """What is wrong with draws after the first row, at two crossings of the same law."""
-    both = tuple(dataclasses.replace(crossing, node=None) for _ in range(2))
-    sources = [tuple(map(sampler.new_random_source, range(_NUM_DRAWS))) for _ in range(2)]
-    requests = [SampleRequest(TokenTree((0,)), both, rows[:1], Sampling(2.0, 1.0), each) for each in sources]
-    choices, again = (result.choices for result in sampler.choose(requests))
-    logits = host_rows[0].logits.astype(np.float64) / 2.0
-    ids = np.flatnonzero(np.isfinite(logits))
-    if crossing.remaining_bytes:
-        interval, more_ids = find_allowed(trie, crossing)
-        ids = np.union1d(trie.order[slice(*interval)], more_ids).astype(np.int64)
-    drawn = [choice.token_id for choice in choices]
-    total = log_sum_exp(logits[ids])
-    log_probs = logits[ids] - total
-    if abs(np.mean([choice.crossing is both[0] for choice in choices]) - 0.5) > _SHARE_TOLERANCE:
-        yield "its draws prefer one of two equal crossings"
-    if not abs((logits[drawn] - total).mean() - (np.exp(log_probs) * log_probs).sum()) < _LAW_TOLERANCE:
-        yield "its draws do not follow the weights of the tokens"
-    if drawn != [choice.token_id for choice in again]:
-        yield "the same draws differ when they are repeated"
-    if not np.isin(drawn, ids).all():
-        yield f"only {np.isin(drawn, ids).sum()} of its {_NUM_DRAWS} draws are allowed tokens"
 
 
 def build_sampler(device: torch.device, dtype: torch.dtype, vocabulary: Vocabulary, trie: Trie) -> Sampler:

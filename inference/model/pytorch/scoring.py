@@ -54,7 +54,7 @@ _Floats = npt.NDArray[np.float64]
 
 
 # Hot path: a named tuple is created in a third of the time of a frozen dataclass.
-class Question(NamedTuple):
+class RowQuestion(NamedTuple):
     """One row of logits, and which of its tokens are allowed."""
 
     row: int  # among the rows of the batch
@@ -95,7 +95,7 @@ class Batch:
     """Questions about some rows. Tensors are on the device; all of int64 were copied there together."""
 
     rows: tuple[torch.Tensor, ...]  # each [vocab_size], contiguous, of one type
-    questions: tuple[Question, ...]
+    questions: tuple[RowQuestion, ...]
     addresses: torch.Tensor  # [num_rows] int64, of the rows' memory, for kernels
     packed_questions: torch.Tensor  # [num_questions, len(PackedQuestion._fields)] int64
     more_ids: torch.Tensor  # [num_more] int64: the ids that questions allow beside their intervals
@@ -103,13 +103,13 @@ class Batch:
     edges: torch.Tensor  # [num_edges, len(Edge._fields)] int64
 
 
-# Answers the questions of a batch: the fields of `Scores`, one after the other, in one array of float32 or float64,
+# Answers the questions of a batch: the fields of `RowScores`, one after the other, in one array of float32 or float64,
 # device.
 Scorer = Callable[[Batch], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class RowScores:
     """The answers, on the host. All of them are about logits, not about log-probabilities."""
 
     log_totals: _Floats  # [num_questions] log-sum-exp of all tokens of the row
@@ -125,7 +125,7 @@ class Scores:
 
 def build_batch(
     rows: Sequence[torch.Tensor],
-    questions: Sequence[Question],
+    questions: Sequence[RowQuestion],
     draws: Sequence[Draw] = (),
     edges: Sequence[Edge] = (),
     *,
@@ -145,10 +145,10 @@ def build_batch(
     return Batch(tuple(rows), tuple(questions), *copy_together(arrays, device))
 
 
-def find_scores(scorer: Scorer, batch: Batch) -> Scores:
+def find_scores(scorer: Scorer, batch: Batch) -> RowScores:
     """The answers to a batch, copied to the host."""
     answers: _Floats = scorer(batch).cpu().numpy().astype(np.float64)
     ends = np.cumsum([len(batch.questions)] * 4 + [len(batch.draws)] * 2)
     totals, masses, best_logits, best_ids, draw_scores, drawn_ids, edge_logits = np.split(answers, ends)
     ids, drawn = best_ids.astype(np.int64), drawn_ids.astype(np.int64)
-    return Scores(totals, masses, best_logits, ids, draw_scores, drawn, edge_logits)
+    return RowScores(totals, masses, best_logits, ids, draw_scores, drawn, edge_logits)

@@ -1,14 +1,10 @@
-"""The Triton model `characters`, which converts between tensors and `inference.protocol.characters`.
+"""The model `characters` of the model repository: `inference.protocol.characters` before the character-level model.
 
-Its worker's thread sends the answers. `inference.protocol.adapter` has what both models share.
+Its worker's thread loads the model at the first request, and sends the answers.
 """
 
-import os
 from collections.abc import Callable
 
-import triton_python_backend_utils as pb_utils
-
-import inference
 from inference.characters.token_string import PassWatch
 from inference.characters.worker import Answerer, CharacterWorker
 from inference.config import EngineConfig
@@ -31,12 +27,9 @@ class TritonPythonModel(Adapter):
 
     def __init__(self, load: Callable[[EngineConfig, PassWatch], Answerer] = _load) -> None:
         super().__init__(
-            pb_utils, characters.REQUEST_TYPES, characters.request_from_arrays, characters.answer_to_arrays
+            "characters",
+            characters.REQUEST_TYPES,
+            characters.request_from_arrays,
+            characters.answer_to_arrays,
+            lambda config: CharacterWorker(lambda watch: load(config, watch)),
         )
-        self._load = load
-
-    def initialize(self, args: dict[str, str]) -> None:
-        """Reads the settings. Raises ModelError if one is missing or invalid."""
-        pb_utils.Logger.log_info(f"characters: inference is {inference.__file__}")
-        config = self.read_config(args, os.environ)
-        self.engine = CharacterWorker(lambda watch: self._load(config, watch))

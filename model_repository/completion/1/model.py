@@ -1,21 +1,18 @@
-"""The Triton model `completion`, which converts between tensors and `inference.protocol.completion`.
+"""The model `completion` of the model repository: `inference.protocol.completion` before an engine.
 
-Its engine's thread sends the chunks. No metric counts a heartbeat request; metrics are written in a thread of their
-own. `inference.protocol.adapter` has what both models share.
+The engine's thread sends the chunks. With Triton, metrics are written in a thread of their own; no metric counts a
+heartbeat request.
 """
 
-import os
 from collections.abc import Callable
 from typing import Any  # Triton's objects have no types
 
-import triton_python_backend_utils as pb_utils  # MetricFamily exists only inside methods
-
-import inference
 from inference.config import EngineConfig
 from inference.engine.metrics import METRICS, LateObservations, Observation, Outcome, observe
 from inference.model.folder_file import read_folder_file
 from inference.protocol import completion_arrays
 from inference.protocol.adapter import Adapter
+from inference.protocol.arrays import Array
 
 
 def _load_engine(config: EngineConfig) -> Any:
@@ -31,39 +28,51 @@ def _load_engine(config: EngineConfig) -> Any:
 class TritonPythonModel(Adapter):
     """The completion model."""
 
+    _metrics: LateObservations | None = None
+
     def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
+        """`load_engine`: returns an `inference.engine.sink.CompletionEngine`."""
         read, write = completion_arrays.request_from_arrays, completion_arrays.chunk_to_arrays
-        super().__init__(pb_utils, completion_arrays.REQUEST_TYPES, read, write)
-        self._load_engine = load_engine  # returns an `inference.engine.sink.CompletionEngine`
+        super().__init__("completion", completion_arrays.REQUEST_TYPES, read, write, load_engine)
+
+    def load(self, config: EngineConfig) -> None:
+        """See `Adapter`."""
+        super().load(config)
+        self._languages = read_folder_file(config.model_dir).languages
+        self.log_info(f"completion: the model runs as {self.engine.runs_as}")
+
+    def describe(self) -> dict[str, Array]:
+        """The languages, how the model runs, and what is wrong with its engine."""
+        description = completion_arrays.Description(self._languages, self.engine.runs_as, self.engine.problem)
+        return completion_arrays.description_to_arrays(description)
+
+    def note_end(self, end: Any) -> None:
+        """Counts a request."""
+        if self._metrics is not None:
+            self._metrics.add(observe(end))
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Loads the model that the settings name. Raises ModelError."""
-        pb_utils.Logger.log_info(f"completion: inference is {inference.__file__}")
-        config = self.read_config(args, os.environ)
-        self.engine = self._load_engine(config)
-        languages, engine = read_folder_file(config.model_dir).languages, self.engine
-        self.describe = lambda: completion_arrays.description_to_arrays(
-            completion_arrays.Description(languages, engine.runs_as, engine.problem)
-        )
-        pb_utils.Logger.log_info(f"completion: the model runs as {engine.runs_as}")
-        self._metrics = LateObservations(_Metrics().write, pb_utils.Logger.log_error)
-        self.note_end = lambda end: self._metrics.add(observe(end))
+        """See `Adapter`; and registers the metrics."""
+        super().initialize(args)
+        self._metrics = LateObservations(_Metrics(self.triton.MetricFamily).write, self.log_error)
 
-    def finalize(self) -> None:
-        """Fails the unfinished requests and stops the threads."""
-        super().finalize()
-        self._metrics.close()
+    def close(self) -> None:
+        """See `Adapter`."""
+        super().close()
+        if self._metrics is not None:
+            self._metrics.close()
 
 
 class _Metrics:
     """The metrics of `inference.engine.metrics`, registered with Triton."""
 
-    def __init__(self) -> None:
+    def __init__(self, register: Any) -> None:
+        """`register`: Triton's MetricFamily."""
         self._families, self._series = [], {}
         for metric in METRICS:
             buckets = {"buckets": list(metric.buckets_ms)} if metric.buckets_ms else {}
-            kind = pb_utils.MetricFamily.HISTOGRAM if buckets else pb_utils.MetricFamily.COUNTER
-            self._families.append(pb_utils.MetricFamily(metric.name, metric.description, kind))
+            kind = register.HISTOGRAM if buckets else register.COUNTER
+            self._families.append(register(metric.name, metric.description, kind))
             for outcome in Outcome if metric.has_outcomes else (None,):
                 labels = {"outcome": outcome.value} if outcome else {}
                 self._series[metric, outcome] = self._families[-1].Metric(labels=labels, **buckets)

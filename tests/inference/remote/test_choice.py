@@ -11,7 +11,8 @@ from inference.healing.covering import build_covering, find_crossing_interval
 from inference.healing.heal_point import find_heal_point
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, SampleRequest, Sampling
-from inference.model.numpy_sampler import NumpyRow, NumpySampler, find_row
+from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.model.path_weights import find_row
 from inference.remote.choice import KnownLogprobs
 from tests.support.toys import toy_tokenizer
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,20 +19,17 @@ from inference.errors import LaunchError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
 from inference.serving.calls import Secret
 from inference.serving.client import Client
-from inference.serving.embedded import NAME, EmbeddedServer
+from inference.serving.embedded import EmbeddedServer
 from inference.serving.launcher import ServerOptions
 from tests.support.fake_triton import run_fake_triton, say
-from tests.support.fakes import FakeTriton
 from tests.support.servers import make_scripted
 
 
 @pytest.fixture
 def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServerOptions:
-    """Options of a scripted server, which changes nothing of this process that stays."""
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setitem(sys.modules, NAME, FakeTriton())
+    """Options of a scripted server. The modules of its models do not stay in this process."""
     for name in ("completion", "characters"):
-        monkeypatch.setitem(sys.modules, f"midtoken_{name}", FakeTriton())
+        monkeypatch.setitem(sys.modules, f"midtoken_{name}", ModuleType("of another test"))
         for part in ("model", "adapter", "fakes", "character_fakes"):
             monkeypatch.delitem(sys.modules, f"midtoken_{name}.{part}", raising=False)
     served = make_scripted(tmp_path)

@@ -12,7 +12,6 @@ from midtoken.commands.doctor import (
     Mark,
     check_document,
     check_editors,
-    check_packages,
     check_python,
     check_server,
 )
@@ -25,13 +24,6 @@ def test_only_the_tested_pythons_are_good() -> None:
     assert [check_python((3, minor)).mark for minor in range(10, 14)] == [Mark.GOOD] * 4
     newer = check_python((3, 15))
     assert (newer.mark, newer.advice != "") == (Mark.NOTE, True)
-
-
-def test_the_packages_of_each_extra_are_listed_with_their_versions() -> None:
-    names = [check.what.partition(" ")[0] for check in check_packages(needs_server=True)]
-    assert names == ["midtoken", "midtoken[local]", "midtoken[torch]", "midtoken[gguf]"]
-    for check in list(check_packages(needs_server=True))[:2]:
-        assert check.mark is Mark.GOOD, check
 
 
 async def _check(*arguments: str) -> list[Check]:

@@ -6,9 +6,9 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.model.loader import load_model
+from inference.model.measurements import Fit, find_recall
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.fitting import Fit, Trial, find_fit, find_memory, run_trial
-from inference.model.onnx.graph_store import GraphStore
+from inference.model.onnx.fitting import Trial, find_fit, find_memory, run_trial
 
 _DEFAULT = Path("models/default")
 _GB = 10**9
@@ -104,13 +104,12 @@ def test_a_result_is_kept_and_one_that_is_damaged_is_measured_again(tmp_path: Pa
         counts.append(1)
         return {"8 1": 0.5}
 
-    store = GraphStore(tmp_path)
     for damage in (None, "", "{", "3"):
         if damage is not None:
             [path] = tmp_path.iterdir()
             path.write_text(damage)
         for _ in range(2):
-            assert GraphStore(tmp_path).recall("name", measure) == {"8 1": 0.5}
+            assert find_recall(tmp_path)("name", measure) == {"8 1": 0.5}
     for _ in range(2):
-        assert store.recall("other", measure, keeps=False) == {"8 1": 0.5}
+        assert find_recall(tmp_path)("other", measure, keeps=False) == {"8 1": 0.5}
     assert len(counts) == 6

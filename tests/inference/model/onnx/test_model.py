@@ -65,6 +65,19 @@ def test_logits_after_all_nodes_of_a_tree_are_those_of_transformers(name: str, t
     sequence.read(1)
 
 
+@pytest.mark.parametrize(("dtype", "share"), [("int8", 0.1), ("int4", 0.5)])
+@pytest.mark.parametrize("name", ["llama", "gemma", "stablelm"])
+def test_weights_of_few_bits_change_the_logits_by_a_part_of_their_spread(
+    name: str, dtype: str, share: float, tmp_path: Path
+) -> None:
+    family, changes = SERVED[name]
+    write_decoder(tmp_path, family, **changes | {"intermediate_size": 300})
+    model, text = load_folder(tmp_path, dtype=dtype), (3, 4, 5, 6)
+    [row] = _forward(model, model.new_cache(8), TokenTree(text))
+    expected = DecoderOracle(tmp_path).forward(text)
+    assert (row.logits - expected).std() <= share * expected.std()  # without relation, 1.4 of it
+
+
 # What stands in files that were written by other versions of transformers.
 _OTHER_SPELLINGS: dict[str, dict[str, Any]] = {
     "llama": {"rope_parameters": ..., "rope_theta": 900.0, "rope_scaling": {"type": "linear", "factor": 4.0}},

@@ -11,7 +11,7 @@ from hypothesis import given
 from inference.model.pytorch.sampler import HostSampler, TorchSampler, check_sampler
 from inference.model.pytorch.scoring import (
     Edge,
-    Question,
+    RowQuestion,
     TokenRanks,
     build_batch,
     find_scores,
@@ -59,7 +59,7 @@ def test_all_answers_are_right(case: ChoiceCase) -> None:
 @of_each_type
 def test_many_edges_and_tokens_beside_an_interval_have_their_answers(dtype: torch.dtype) -> None:
     case = build_case(dtype, 300)
-    question = Question(0, case.trie.find_interval(b"abca"), case.trie.find_ancestors(b"abca"))
+    question = RowQuestion(0, case.trie.find_interval(b"abca"), case.trie.find_ancestors(b"abca"))
     edges = [Edge(row, token_id) for row in range(2) for token_id in range(100)]
     case = dataclasses.replace(case, questions=[question, question._replace(row=1)], edges=edges)
     assert len(question.more_ids) > 2
@@ -110,7 +110,7 @@ def test_the_same_seed_offset_and_stream_draw_the_same_and_others_differ() -> No
 def test_the_kernels_fit_on_a_processor_and_read_sixteen_bytes_at_once(dtype: torch.dtype) -> None:
     """No register is spilled. Five programs that read logits fit: fewer would not hide the memory's latency."""
     ranks = TokenRanks(*make_vocabulary(_NUM_LOGITS), torch.device("cpu"))
-    batch = build_batch(make_rows(1, _NUM_LOGITS, dtype, 1.0), [Question(0, ranks.all_tokens)], device=ranks.device)
+    batch = build_batch(make_rows(1, _NUM_LOGITS, dtype, 1.0), [RowQuestion(0, ranks.all_tokens)], device=ranks.device)
     with compiling() as driver:
         _build_scorer(ranks)(batch)
 

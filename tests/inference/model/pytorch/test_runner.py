@@ -13,6 +13,7 @@ from inference.errors import ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.pytorch.loader import load_torch_runner
+from inference.model.pytorch.pool import LayerShape, build_lone_segment
 from inference.model.pytorch.runner import Runner
 from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import DecoderOracle
@@ -158,3 +159,61 @@ def test_idle_sequences_make_room_for_a_new_one(make_model: MakeModel, monkeypat
     assert count_idle_bytes(memory) == 0
     with pytest.raises(OverloadedError, match="keys and values of"):
         memory.take("tenant", (), room)
+
+
+_LONG_ROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0] * 4,
+    "long_factor": [4.0] * 4,
+    "original_max_position_embeddings": 77,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("phi3", {"rope_parameters": _LONG_ROPE, "original_max_position_embeddings": 77, "pad_token_id": 0}),
+        ("llama", {"rope_parameters": _LONG_ROPE}),
+        (
+            "gemma3_text",
+            {
+                **LAYER_TYPES,
+                "rope_parameters": {
+                    "full_attention": _LONG_ROPE,
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                },
+            },
+        ),
+    ],
+)
+def test_a_sequence_is_no_longer_than_what_leaves_its_neighbours_unchanged(
+    family: str, changes: dict[str, Any]
+) -> None:
+    model = build_model(build_config(family, KV | changes))
+    runner = Runner(model, torch.device("cpu"))
+
+    def forward_beside(num_tokens: int) -> torch.Tensor:
+        segments = [build_lone_segment(range(8)), build_lone_segment(range(num_tokens - 8, num_tokens))]
+        return runner.forward_segments(range(16), segments, (7,))
+
+    assert runner.max_tokens == 77
+    assert torch.equal(forward_beside(77), forward_beside(8))
+    assert not torch.equal(forward_beside(78), forward_beside(8))
+
+
+@pytest.mark.parametrize("rope_type", ["default", "linear", "dynamic", "yarn"])
+def test_frequencies_that_stay_the_same_do_not_limit_a_sequence(rope_type: str) -> None:
+    rope = {"rope_type": rope_type, "rope_theta": 10000.0, "factor": 4.0}
+    runner = Runner(build_model(build_config("llama", {**KV, "rope_parameters": rope})), torch.device("cpu"))
+
+    assert runner.max_tokens == 512
+
+
+def test_a_lone_segment_tells_the_shapes_of_keys_and_values_and_stores_none() -> None:
+    runner = Runner(build_model(build_config("llama", KV)), torch.device("cpu"))
+    later = runner.forward_segments((1, 2, 3), [build_lone_segment(range(5, 8))], (2,))
+    assert [call.shape for call in runner.last_calls] == [LayerShape(2, 8, 8)] * 2
+    torch.testing.assert_close(
+        later, runner.forward_segments((1, 2, 3), [build_lone_segment(range(3))], (2,))
+    )  # rotary positions are relative
