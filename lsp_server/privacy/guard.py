@@ -94,7 +94,7 @@ class Guard:
         self._rules: tuple[Sequence[str], Sequence[str]] | None = None  # that answers follow; None: not known
         self._refusal: str | None = None  # why nothing may be sent
         self._answers: dict[str, _Answer] = {}  # by URI
-        self._waiting: list[asyncio.Future[None]] = []  # for the next answer
+        self._answered = asyncio.Event()  # the next answer
         self._own, self._others = _Lane(), _Lane()
         self.redactor = Redactor(is_strict=is_remote)  # for text of which requests are built; `clear` uses it last
         self._key = os.urandom(16)
@@ -191,9 +191,7 @@ class Guard:
 
     async def _wait(self, uris: Iterable[str]) -> None:
         while not all(map(self.is_known, uris)):
-            answer = asyncio.get_running_loop().create_future()
-            self._waiting.append(answer)
-            await answer
+            await self._answered.wait()
 
     def _begin(self, lane: _Lane) -> None:
         if self._rules is not None and lane.wanted and lane.asking is None:
@@ -211,12 +209,7 @@ class Guard:
                     self._answers |= {uri: _Answer(exclusion, self._now_s()) for uri, exclusion in found.items()}
                 else:
                     lane.wanted |= wanted
-                self._tell_waiting()
+                self._answered.set()
+                self._answered = asyncio.Event()
         finally:
             lane.asking = None
-
-    def _tell_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for answer in waiting:
-            if not answer.done():
-                answer.set_result(None)
