@@ -76,12 +76,12 @@ class Prefetcher:
     async def _prefetch(self, expected: Expectation) -> None:
         """Has the server read what the next key will send, by the rules for keys."""
         await self._documents.wait_for_rules(expected.document)
-        request = await self._builder.build(self._imagine(expected), Purpose.PREFETCH)
-        if isinstance(request, NoSuggestion):
+        cleared = await self._builder.build(self._imagine(expected), Purpose.PREFETCH)
+        if isinstance(cleared, NoSuggestion):
             return
         backend = await self._starter.get()
         if backend is not None:
-            async with aclosing(backend.stream(request)) as chunks:
+            async with aclosing(backend.stream(cleared)) as chunks:
                 async for _ in chunks:
                     pass
 
@@ -89,5 +89,5 @@ class Prefetcher:
         document, settings = expected.document, self._documents.settings
         cut_context(document, expected.span.start, settings, is_waited_for=False)  # the window moves
         imagined, position = document.imagine(expected.span, expected.text)
-        asked = build_editor_request(imagined, position, settings)
-        return replace(asked, document=document, is_imagined=expected.is_imagined)
+        request = build_editor_request(imagined, position, settings)
+        return replace(request, document=document, is_imagined=expected.is_imagined)

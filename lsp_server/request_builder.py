@@ -30,30 +30,30 @@ class RequestBuilder:
         self._related = RelatedText()
         self._tenant = uuid.uuid4().hex  # the server shares nothing that it has cached with other editors
 
-    async def build(self, asked: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest] | NoSuggestion:
+    async def build(self, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest] | NoSuggestion:
         """Returns what to send, or why nothing may be sent."""
-        document, guard = asked.document, self._documents.guard
+        document, guard = request.document, self._documents.guard
         others = await self._documents.find_others(document)
         found = self._documents.check(document)
         if found is not None:
             return found
         try:
-            own_text = write_blanks(guard.redactor.redact_excerpt(asked.excerpt), document.language_id)
-            self._related.max_bytes = asked.settings.max_related_bytes
-            prefix = self._related.add(own_text, document, others, asked.is_imagined)
-            request = CompletionRequest(
+            own_text = write_blanks(guard.redactor.redact_excerpt(request.excerpt), document.language_id)
+            self._related.max_bytes = request.settings.max_related_bytes
+            prefix = self._related.add(own_text, document, others, request.is_imagined)
+            complete = CompletionRequest(
                 prefix=prefix,
                 suffix=own_text.suffix,
-                max_tokens=asked.settings.max_tokens,
-                healing=asked.settings.healing,
-                extent=asked.settings.extent,
-                deadline_ms=asked.settings.deadline_ms,
+                max_tokens=request.settings.max_tokens,
+                healing=request.settings.healing,
+                extent=request.settings.extent,
+                deadline_ms=request.settings.deadline_ms,
                 chunks=Chunks.LINES,
                 tenant=self._tenant,
                 document=document.random_id,
             )
             uris = [each.file_uri for each in (document, *others)]
-            return guard.clear(adapt(request, purpose, asked.confidence), uris)
+            return guard.clear(adapt(complete, purpose, request.confidence), uris)
         except NotSentError as error:
             return to_no_suggestion(error)
 

@@ -218,31 +218,31 @@ class MidtokenServer(LanguageServer):
             return SUPERSEDED
         if found is not None:
             return found
-        asked = build_editor_request(session.document, position, self.settings, is_invoked)
+        request = build_editor_request(session.document, position, self.settings, is_invoked)
         if not is_invoked:
             is_snoozed = self.quiet.minutes_left > 0
-            found = SNOOZED if is_snoozed else find_disturbance(session.document, asked.place, asked.context)
+            found = SNOOZED if is_snoozed else find_disturbance(session.document, request.place, request.context)
             if found is not None:
                 return found
-        best = await session.complete(asked)
-        others = await session.draw_alternatives(asked) if is_invoked and isinstance(best, str) else []
+        best = await session.complete(request)
+        others = await session.draw_alternatives(request) if is_invoked and isinstance(best, str) else []
         if isinstance(best, NoSuggestion) or isinstance(others, NoSuggestion):
             return best if isinstance(best, NoSuggestion) else SUPERSEDED
-        return self._offer(session, asked, [best, *others])
+        return self._offer(session, request, [best, *others])
 
-    def _offer(self, session: Session, asked: EditorRequest, texts: list[str]) -> Suggestion | NoSuggestion:
+    def _offer(self, session: Session, request: EditorRequest, texts: list[str]) -> Suggestion | NoSuggestion:
         """Returns what is left of the texts to insert. The first one is the best."""
-        insertions = fit_all(texts, asked.context)[:_MAX_ITEMS]
-        self._expect_taken(asked, insertions[0] if insertions else Insertion(""))
+        insertions = fit_all(texts, request.context)[:_MAX_ITEMS]
+        self._expect_taken(request, insertions[0] if insertions else Insertion(""))
         if not insertions:
             return NoSuggestion(Reason.FILTERED if texts[0].strip() else Reason.NOTHING)
-        session.offers.show(asked.place, insertions)
-        return Suggestion(asked.place, asked.context, insertions)
+        session.offers.show(request.place, insertions)
+        return Suggestion(request.place, request.context, insertions)
 
-    def _expect_taken(self, asked: EditorRequest, insertion: Insertion) -> None:
-        start = asked.place.position
-        end = types.Position(start.line, start.character + num_units(insertion.replaced_after, asked.place.encoding))
-        self._prefetcher.expect(Expectation(asked.document, types.Range(start, end), insertion.text))
+    def _expect_taken(self, request: EditorRequest, insertion: Insertion) -> None:
+        start = request.place.position
+        end = types.Position(start.line, start.character + num_units(insertion.replaced_after, request.place.encoding))
+        self._prefetcher.expect(Expectation(request.document, types.Range(start, end), insertion.text))
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
         backend = await connect(self.settings.model, on_download)

@@ -36,7 +36,7 @@ class NoText(enum.Enum):
 class Generation:
     """The text that the model generates for a request, as far as it has arrived."""
 
-    asked: EditorRequest
+    request: EditorRequest
     task: asyncio.Task[None] | None = None
     likely: LikelyText = field(default_factory=LikelyText)
     num_shown: int = 0  # the first characters, which were shown, or typed; they stay
@@ -51,25 +51,25 @@ class Generation:
             self.finish_reason = chunk.finish_reason or self.finish_reason
             self.is_finished = self.finish_reason is not None
 
-    def find_text(self, asked: EditorRequest) -> str | NoText:
+    def find_text(self, request: EditorRequest) -> str | NoText:
         """Returns the text that is left to insert for a request, which may be newer than the generation's own.
 
         While more text is to come that may be shown, it consists of whole lines.
         """
-        if self._is_dead or asked.settings != self.asked.settings:
+        if self.is_dead or request.settings != self.request.settings:
             return NoText.MISMATCH
-        if self.finish_reason is FinishReason.UNLIKELY and asked.confidence < self.asked.confidence:
+        if self.finish_reason is FinishReason.UNLIKELY and request.confidence < self.request.confidence:
             return NoText.MISMATCH
-        prefix, suffix = self.asked.prefix, self.asked.suffix
-        if not asked.prefix.startswith(prefix) or not _differ_by_closers(asked.suffix, suffix):
+        prefix, suffix = self.request.prefix, self.request.suffix
+        if not request.prefix.startswith(prefix) or not _differ_by_closers(request.suffix, suffix):
             return NoText.MISMATCH
-        if self.finish_reason is FinishReason.SUFFIX and len(asked.suffix) < len(suffix):
+        if self.finish_reason is FinishReason.SUFFIX and len(request.suffix) < len(suffix):
             return NoText.MISMATCH  # closers were deleted, which the text lacks
-        typed = asked.prefix[len(prefix) :]
+        typed = request.prefix[len(prefix) :]
         if not self.text.startswith(typed):
             is_behind = not self.is_finished and self.text != "" and typed.startswith(self.text)
             return NoText.PENDING if is_behind else NoText.MISMATCH
-        likely_end = self.likely.find_end(len(typed), asked.confidence)
+        likely_end = self.likely.find_end(len(typed), request.confidence)
         remaining = self.text[len(typed) : max(likely_end, self.num_shown)]
         if self.is_finished or likely_end < len(self.text):  # what is still to come is less likely
             all_accepted = typed != "" and not remaining.strip()  # the next text needs a new generation
@@ -77,9 +77,12 @@ class Generation:
         whole_lines = remaining.rpartition("\n")[0]
         return whole_lines if whole_lines.strip() else NoText.PENDING
 
-    def note_shown(self, asked: EditorRequest, text: str) -> None:
-        """To be called when a text of `find_text` was sent."""
-        self.num_shown = max(self.num_shown, len(asked.prefix) - len(self.asked.prefix) + len(text))
+    def show_text(self, request: EditorRequest) -> str | NoText:
+        """Returns what `find_text` does. What is shown once stays, while the typing agrees."""
+        text = self.find_text(request)
+        if isinstance(text, str):
+            self.num_shown = max(self.num_shown, len(request.prefix) - len(self.request.prefix) + len(text))
+        return text
 
     @property
     def text(self) -> str:
@@ -92,8 +95,8 @@ class Generation:
         return self.finish_reason in _CUTS and not self.text.strip()
 
     @property
-    def _is_dead(self) -> bool:
-        """True if the task ended before the text was complete. The session's callback runs a moment later."""
+    def is_dead(self) -> bool:
+        """True if the task ended before the text was complete."""
         return not self.is_finished and self.task is not None and self.task.done()
 
 
@@ -142,7 +145,7 @@ class Session:
         self._status = status
         self._generation: Generation | None = None
         self._remembered: deque[Generation] = deque(maxlen=_MAX_REMEMBERED)  # finished ones, the newest first
-        self._waiting: _Waiting | None = None
+        self._changed = asyncio.Event()  # a request or text has come, or the generation has ended
         self._drawing: _Drawing | None = None
         self._was_known = False  # whether the last answer was, so that the editor may show it already
         self._num_requests = 0  # so far; an edit counts, too
@@ -161,41 +164,42 @@ class Session:
         self._note_edit()
         self.document.lose_text("the editor sent an edit that cannot be read")
 
-    async def complete(self, asked: EditorRequest) -> str | NoSuggestion:
+    async def complete(self, request: EditorRequest) -> str | NoSuggestion:
         """Returns the text to suggest, which may be empty, or why there is none.
 
         The user has been told of a failure. Cancelling the call cancels the generation that it waits for.
         """
         number, self._was_known = self.supersede(), True
-        if self._drawing is not None and self._drawing.asked != asked:
+        if self._drawing is not None and self._drawing.request != request:
             self._drawing.task.cancel()
+        if self._generation is not None and self._generation.says_nothing:
+            self._stop()
         while self.is_newest(number):
-            if not self._can_answer(asked):
-                self._stop()
-                self._generation = self._recall(asked)
-            if self._generation is None:
-                refused = await self._start(asked, number)
-                if refused is not None:
-                    return refused
-            text = await self._wait(asked)
-            if self.is_newest(number) and not isinstance(text, NoText):
+            text = self._find_text(request)
+            if isinstance(text, str):
                 return text
+            if self._generation is None:
+                found = await self._start(request, number)
+            else:
+                found = await self._wait(self._generation)
+            if found is not None and self.is_newest(number):
+                return found
         return SUPERSEDED
 
-    async def draw_alternatives(self, asked: EditorRequest) -> list[str] | NoSuggestion:
+    async def draw_alternatives(self, request: EditorRequest) -> list[str] | NoSuggestion:
         """Returns more texts for the request that was answered last, in no order; none if the server is busy.
 
         If that answer is new, it must not wait for them: those that take longer than a moment are there when the
         request comes again, as editors send it to show the next suggestion.
         """
         number = self._num_requests
-        if self._drawing is None or self._drawing.asked != asked:
-            backend, request = await self._starter.get(), await self._builder.build(asked, Purpose.ALTERNATIVES)
+        if self._drawing is None or self._drawing.request != request:
+            backend, cleared = await self._starter.get(), await self._builder.build(request, Purpose.ALTERNATIVES)
             if not self.is_newest(number):
                 return SUPERSEDED
-            if backend is None or isinstance(request, NoSuggestion):
+            if backend is None or isinstance(cleared, NoSuggestion):
                 return []
-            self._drawing = _Drawing(asked, asyncio.create_task(_read_texts(backend, request)))
+            self._drawing = _Drawing(request, asyncio.create_task(_read_texts(backend, cleared)))
         task = self._drawing.task
         try:
             await asyncio.wait({task}, timeout=None if self._was_known else _MOMENT_S)
@@ -209,7 +213,7 @@ class Session:
     def supersede(self) -> int:
         """Ends the waiting request without a suggestion. The generation continues. Returns the next one's number."""
         self._num_requests += 1
-        self._answer_waiting(SUPERSEDED)
+        self._wake()
         return self._num_requests
 
     def is_newest(self, number: int) -> bool:
@@ -228,57 +232,63 @@ class Session:
             self._drawing.task.cancel()
             self._drawing = None
 
-    def _can_answer(self, asked: EditorRequest) -> bool:
-        generation = self._generation
-        if generation is None or generation.says_nothing:
-            return False
-        return generation.find_text(asked) is not NoText.MISMATCH
+    def _find_text(self, request: EditorRequest) -> str | NoText:
+        """Returns the text that is left to insert. A generation that cannot have it is replaced by another, or none."""
+        if self._generation is None or self._generation.find_text(request) is NoText.MISMATCH:
+            self._stop()
+            self._generation = self._recall(request)
+        return NoText.MISMATCH if self._generation is None else self._generation.show_text(request)
 
-    def _recall(self, asked: EditorRequest) -> Generation | None:
-        return next((each for each in self._remembered if isinstance(each.find_text(asked), str)), None)
+    def _recall(self, request: EditorRequest) -> Generation | None:
+        return next((each for each in self._remembered if isinstance(each.find_text(request), str)), None)
 
-    async def _wait(self, asked: EditorRequest) -> str | NoText | NoSuggestion:
-        waiting = self._waiting = _Waiting(asked, asyncio.get_running_loop().create_future())
-        self._try_to_answer()
+    async def _wait(self, generation: Generation) -> NoSuggestion | None:
+        """Waits until something has changed. Returns why the generation has no more text, if it has ended early."""
+        number = self._num_requests
         try:
-            return await waiting.answer
+            await self._changed.wait()
         except asyncio.CancelledError:
-            if self._waiting is waiting:  # otherwise the generation belongs to a newer request
-                self._waiting = None
+            if self.is_newest(number):  # otherwise the generation belongs to a newer request
                 self._stop()
             raise
+        return (generation.failure or SUPERSEDED) if generation.is_dead else None
 
-    async def _start(self, asked: EditorRequest, number: int) -> NoSuggestion | None:
-        """Starts a generation. Returns why it did not, if so."""
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _start(self, request: EditorRequest, number: int) -> NoSuggestion | None:
+        """Starts a generation. Returns why it has not, if so."""
         backend = await self._starter.get()
         if not self.is_newest(number):
             return SUPERSEDED
         if backend is None:
             return self._starter.reason
-        request = await self._builder.build(asked, Purpose.BEST)
+        cleared = await self._builder.build(request, Purpose.BEST)
         if not self.is_newest(number):
             return SUPERSEDED
-        if isinstance(request, NoSuggestion):
-            return request
+        if isinstance(cleared, NoSuggestion):
+            return cleared
         self._was_known = False
-        generation = self._generation = Generation(asked)
-        generation.task = asyncio.create_task(self._generate(generation, request, backend))
+        generation = self._generation = Generation(request)
+        generation.task = asyncio.create_task(self._generate(generation, cleared, backend))
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
-        generation.task.add_done_callback(lambda _: self._discard_unfinished(generation))
+        generation.task.add_done_callback(lambda _: self._wake())
         return None
 
     async def _generate(
-        self, generation: Generation, request: Cleared[CompletionRequest], backend: CompletionBackend
+        self, generation: Generation, cleared: Cleared[CompletionRequest], backend: CompletionBackend
     ) -> None:
         try:
-            async with aclosing(backend.stream(request)) as chunks:
+            async with aclosing(backend.stream(cleared)) as chunks:
                 async for chunk in chunks:
                     generation.add(chunk)
-                    self._try_to_answer()
+                    self._wake()
+                    await asyncio.sleep(0)  # the request takes the text, even if an error comes next
             generation.is_finished = True
             if not generation.says_nothing:
                 self._remembered.appendleft(generation)
-            self._try_to_answer()
+            self._wake()
             self._status.working()
         except Exception as error:  # nobody awaits this task's result, so every error is reported here
             self._report(error, generation, backend)
@@ -292,55 +302,28 @@ class Session:
         if isinstance(error, ServerUnreachableError):
             self._starter.drop(backend)
 
-    def _discard_unfinished(self, generation: Generation) -> None:
-        if generation is self._generation and not generation.is_finished:
-            self._generation = None
-            self._answer_waiting(generation.failure or SUPERSEDED)
-
-    def _try_to_answer(self) -> None:
-        if self._waiting is not None and self._generation is not None:
-            answer = self._generation.find_text(self._waiting.asked)
-            if isinstance(answer, str):
-                self._generation.note_shown(self._waiting.asked, answer)
-            if answer is not NoText.PENDING:
-                self._answer_waiting(answer)
-
-    def _answer_waiting(self, answer: str | NoText | NoSuggestion) -> None:
-        if self._waiting is not None:
-            if not self._waiting.answer.done():  # the editor may have cancelled it
-                self._waiting.answer.set_result(answer)
-            self._waiting = None
-
     def _stop(self) -> None:
         if self._generation is not None and self._generation.task is not None:
             self._generation.task.cancel()
         self._generation = None
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """The waiting request, and the future for its answer."""
-
-    asked: EditorRequest
-    answer: "asyncio.Future[str | NoText | NoSuggestion]"
-
-
 @dataclass(frozen=True, slots=True)
 class _Drawing:
     """More texts for a request, which are drawn at random."""
 
-    asked: EditorRequest
+    request: EditorRequest
     task: asyncio.Task[list[str]]
 
 
 _MOMENT_S = 0.1  # nobody notices
 
 
-async def _read_texts(backend: CompletionBackend, request: Cleared[CompletionRequest]) -> list[str]:
+async def _read_texts(backend: CompletionBackend, cleared: Cleared[CompletionRequest]) -> list[str]:
     """Returns texts that are drawn at random by their probability; none if the server has no room for that."""
-    texts = [""] * request.value.num_candidates
+    texts = [""] * cleared.value.num_candidates
     try:
-        async with aclosing(backend.stream(request)) as chunks:
+        async with aclosing(backend.stream(cleared)) as chunks:
             async for chunk in chunks:
                 texts[chunk.candidate] += chunk.text
     except MidtokenError:  # the best text is there, and a lost connection shows at the next request for it

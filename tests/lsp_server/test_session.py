@@ -34,8 +34,8 @@ class _Builder(RequestBuilder):
     def __init__(self) -> None:
         pass
 
-    async def build(self, asked: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
-        return clear(adapt(CompletionRequest(asked.prefix, asked.suffix), purpose, asked.confidence))
+    async def build(self, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
+        return clear(adapt(CompletionRequest(request.prefix, request.suffix), purpose, request.confidence))
 
 
 class Bench:
@@ -208,7 +208,8 @@ async def test_an_edit_just_after_the_answer_arrived_makes_it_obsolete(bench: Be
     stream = bench.backend.streams[0]
     stream.feed("e")
     stream.finish("(value)")
-    while bench.session._waiting is not None:
+    assert bench.session._generation is not None
+    while not bench.session._generation.is_finished:
         await asyncio.sleep(0)
     bench.session.supersede()
     assert await asyncio.wait_for(task, 5) is Reason.SUPERSEDED
@@ -323,6 +324,13 @@ async def test_a_request_just_after_a_generation_died_starts_a_new_one(bench: Be
     assert bench.prefixes == ["connect first", "a", "a"]
     again.close()
     assert await task is Reason.SUPERSEDED
+
+
+async def test_a_line_that_came_just_before_an_error_is_the_answer(bench: Bench) -> None:
+    task = await bench.begin("x =")
+    bench.stream.feed(" 1\ny")
+    bench.stream.fail(ServerError("failed"))
+    assert await asyncio.wait_for(task, 5) == " 1"
 
 
 async def test_a_generation_that_dies_after_its_first_line_is_not_waited_for(bench: Bench) -> None:
