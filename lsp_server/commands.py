@@ -63,5 +63,5 @@ def _list_scopes(server: MidtokenServer, document: Document) -> list[Scope]:
 
 
 def _find_document(server: MidtokenServer, uri: Any = None, *_: Any) -> Document | None:
-    found = [session.document for key, session in server.sessions.items() if uri in (None, key)]
+    found = [each for key, each in server.documents.by_uri.items() if uri in (None, key)]
     return found[-1] if found else None

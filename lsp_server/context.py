@@ -100,6 +100,46 @@ def _cut_suffix(lines: Sequence[str], line: int, after: str, max_bytes: int) -> 
     return "".join(parts)
 
 
+# Around what is sent: longer than tokens are, and enough lines to know those of a key, or a value below its name.
+_MARGIN_LINES = 4
+_MARGIN_CHARS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Text of one document around the cursor, in its order. Only the context is sent."""
+
+    context: Context
+    head: str = ""  # text before the context that may be the beginning of a secret
+    tail: str = ""  # text after it that may be the end of one
+
+
+def cut_excerpt(document: "Document", position: "Position", context: Context) -> Excerpt:
+    """Returns the excerpt around `context`, which `cut_context` returned for the position. Raises OutOfStepError."""
+    lines, number, before, _ = document.split_with_above(position)
+    head = _find_head(lines, number, before, context)
+    return Excerpt(context, head, _find_tail(lines, number, before, context))
+
+
+def _find_head(lines: Sequence[str], number: int, before: str, context: Context) -> str:
+    """Returns the cut part of the first line, and some lines above it."""
+    num_above = context.prefix.count("\n")
+    first = number - num_above
+    cut = 0 if num_above else len(before) - len(context.prefix)
+    above = lines[max(0, first - _MARGIN_LINES) : first] if cut < _MARGIN_CHARS else []
+    return clean(("".join(above) + before[max(0, cut - _MARGIN_CHARS) : cut])[-_MARGIN_CHARS:])
+
+
+def _find_tail(lines: Sequence[str], number: int, before: str, context: Context) -> str:
+    """Returns the rest of the last line, and some lines below it."""
+    num_below = context.suffix.count("\n")
+    last = number + num_below
+    shown = len(context.suffix) - (context.suffix.rfind("\n") + 1)
+    start = shown if num_below else len(before) + shown
+    below = lines[last + 1 : last + 1 + _MARGIN_LINES]
+    return clean((lines[last][start : start + _MARGIN_CHARS] + "".join(below))[:_MARGIN_CHARS])
+
+
 def _exceeds(text: str, max_bytes: int) -> bool:
     return len(text) > max_bytes or _num_bytes(text) > max_bytes
 

@@ -1,63 +1,42 @@
 """The requests of one document. A new request supersedes the older one, and generated text is reused."""
 
 import asyncio
-import dataclasses
 import enum
-import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
 
 from inference.brackets import CLOSERS, QUOTES
 from inference.errors import MidtokenError, ServerUnreachableError
 from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from lsp_server.backend import BackendStarter, CompletionBackend
-from lsp_server.documents import Document
+from lsp_server.documents import Change, Document
+from lsp_server.editor_request import EditorRequest
 from lsp_server.errors import to_midtoken_error
-from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, find_reason
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, find_reason, is_paste
 from lsp_server.offers import Offers
 from lsp_server.privacy.guard import Cleared
-from lsp_server.settings import Settings
+from lsp_server.request_builder import Purpose, RequestBuilder
 from lsp_server.status import Status
 from lsp_server.usage import UsageFile
-
-Change = Callable[[CompletionRequest], CompletionRequest]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A request of the editor: the text around its cursor as it is, and the settings.
-
-    The text that is sent may differ: text of other files may stand in it, and secrets are replaced.
-    """
-
-    prefix: str
-    suffix: str
-    settings: Settings
-    confidence: float  # the least probability of the text that is shown
-    # Returns what to send, or why nothing is sent: also if a newer request or an edit came meanwhile. Its argument
-    # changes the request before it is cleared.
-    build_request: Callable[[Change], Awaitable[Cleared[CompletionRequest] | NoSuggestion]] = field(compare=False)
-
 
 _CUTS = (FinishReason.DEADLINE, FinishReason.CANCELLED, FinishReason.SUPERSEDED)
 
 
-class NoAnswer(enum.Enum):
-    """Why a generation has no answer to a question."""
+class NoText(enum.Enum):
+    """Why a generation has no text for a request."""
 
-    PENDING = enum.auto()  # the generation agrees with the question, and more text is to come
-    MISMATCH = enum.auto()  # the generation cannot answer this question
+    PENDING = enum.auto()  # the generation agrees with the request, and more text is to come
+    MISMATCH = enum.auto()  # the generation does not continue the request's text
 
 
 @dataclass(slots=True, eq=False)
 class Generation:
-    """The text that the model generates for a question, as far as it has arrived."""
+    """The text that the model generates for a request, as far as it has arrived."""
 
-    question: Question
+    request: EditorRequest
     task: asyncio.Task[None] | None = None
     likely: LikelyText = field(default_factory=LikelyText)
     num_shown: int = 0  # the first characters, which were shown, or typed; they stay
@@ -72,35 +51,38 @@ class Generation:
             self.finish_reason = chunk.finish_reason or self.finish_reason
             self.is_finished = self.finish_reason is not None
 
-    def find_answer(self, question: Question) -> str | NoAnswer:
-        """Returns the text that is left to insert for a question, which may be newer than the generation's own.
+    def find_text(self, request: EditorRequest) -> str | NoText:
+        """Returns the text that is left to insert for a request, which may be newer than the generation's own.
 
-        While more text is to come that may be shown, the answer consists of whole lines.
+        While more text is to come that may be shown, it consists of whole lines.
         """
-        if self._is_dead or question.settings != self.question.settings:
-            return NoAnswer.MISMATCH
-        if self.finish_reason is FinishReason.UNLIKELY and question.confidence < self.question.confidence:
-            return NoAnswer.MISMATCH
-        prefix, suffix = self.question.prefix, self.question.suffix
-        if not question.prefix.startswith(prefix) or not _differ_by_closers(question.suffix, suffix):
-            return NoAnswer.MISMATCH
-        if self.finish_reason is FinishReason.SUFFIX and len(question.suffix) < len(suffix):
-            return NoAnswer.MISMATCH  # closers were deleted, which the text lacks
-        typed = question.prefix[len(prefix) :]
+        if self.is_dead or request.settings != self.request.settings:
+            return NoText.MISMATCH
+        if self.finish_reason is FinishReason.UNLIKELY and request.confidence < self.request.confidence:
+            return NoText.MISMATCH
+        prefix, suffix = self.request.prefix, self.request.suffix
+        if not request.prefix.startswith(prefix) or not _differ_by_closers(request.suffix, suffix):
+            return NoText.MISMATCH
+        if self.finish_reason is FinishReason.SUFFIX and len(request.suffix) < len(suffix):
+            return NoText.MISMATCH  # closers were deleted, which the text lacks
+        typed = request.prefix[len(prefix) :]
         if not self.text.startswith(typed):
             is_behind = not self.is_finished and self.text != "" and typed.startswith(self.text)
-            return NoAnswer.PENDING if is_behind else NoAnswer.MISMATCH
-        likely_end = self.likely.find_end(len(typed), question.confidence)
+            return NoText.PENDING if is_behind else NoText.MISMATCH
+        likely_end = self.likely.find_end(len(typed), request.confidence)
         remaining = self.text[len(typed) : max(likely_end, self.num_shown)]
         if self.is_finished or likely_end < len(self.text):  # what is still to come is less likely
             all_accepted = typed != "" and not remaining.strip()  # the next text needs a new generation
-            return NoAnswer.MISMATCH if all_accepted else remaining
+            return NoText.MISMATCH if all_accepted else remaining
         whole_lines = remaining.rpartition("\n")[0]
-        return whole_lines if whole_lines.strip() else NoAnswer.PENDING
+        return whole_lines if whole_lines.strip() else NoText.PENDING
 
-    def note_shown(self, question: Question, text: str) -> None:
-        """To be called when a text of `find_answer` was sent."""
-        self.num_shown = max(self.num_shown, len(question.prefix) - len(self.question.prefix) + len(text))
+    def show_text(self, request: EditorRequest) -> str | NoText:
+        """Returns what `find_text` does. What is shown once stays, while the typing agrees."""
+        text = self.find_text(request)
+        if isinstance(text, str):
+            self.num_shown = max(self.num_shown, len(request.prefix) - len(self.request.prefix) + len(text))
+        return text
 
     @property
     def text(self) -> str:
@@ -109,12 +91,12 @@ class Generation:
 
     @property
     def says_nothing(self) -> bool:
-        """True if it ended before it had any text. It answers its own question, and no later one."""
+        """True if it ended before it had any text. It answers its own request, and no later one."""
         return self.finish_reason in _CUTS and not self.text.strip()
 
     @property
-    def _is_dead(self) -> bool:
-        """True if the task ended before the text was complete. The session's callback runs a moment later."""
+    def is_dead(self) -> bool:
+        """True if the task ended before the text was complete."""
         return not self.is_finished and self.task is not None and self.task.done()
 
 
@@ -149,132 +131,164 @@ class Session:
     """
 
     def __init__(
-        self, document: Document, starter: BackendStarter, status: Status, usage: UsageFile | None = None
+        self,
+        document: Document,
+        builder: RequestBuilder,
+        starter: BackendStarter,
+        status: Status,
+        usage: UsageFile | None = None,
     ) -> None:
         self.document = document
         self.offers = Offers(document, usage or UsageFile(None))
-        self.checking: asyncio.Task[None] | None = None  # looks at the rules for the document
+        self._builder = builder
         self._starter = starter
         self._status = status
         self._generation: Generation | None = None
         self._remembered: deque[Generation] = deque(maxlen=_MAX_REMEMBERED)  # finished ones, the newest first
-        self._waiting: _Waiting | None = None
+        self._changed = asyncio.Event()  # a request or text has come, or the generation has ended
         self._drawing: _Drawing | None = None
         self._was_known = False  # whether the last answer was, so that the editor may show it already
-        self.num_requests = 0  # so far; an edit counts, too
-        self.document_id = uuid.uuid4().hex  # names it to the server, where its path could be guessed from a hash
+        self._num_requests = 0  # so far; an edit counts, too
 
-    async def complete(self, question: Question) -> str | NoSuggestion:
+    def edit(self, version: int, changes: Sequence[Change]) -> None:
+        """Applies the edits of one notification. Supersedes the request. Raises EditorError."""
+        self._note_edit()
+        last_edit = self.document.last_edit
+        self.document.apply(version, changes)
+        if self.document.last_edit is not last_edit:  # an edit of an older version is ignored
+            self.document.was_pasted = is_paste(self.document.last_edit, self.offers.lines)
+        self.offers.follow(changes)
+
+    def lose_text(self) -> None:
+        """To be called for an edit that cannot be read. Supersedes the request. Raises OutOfStepError."""
+        self._note_edit()
+        self.document.lose_text("the editor sent an edit that cannot be read")
+
+    async def complete(self, request: EditorRequest) -> str | NoSuggestion:
         """Returns the text to suggest, which may be empty, or why there is none.
 
         The user has been told of a failure. Cancelling the call cancels the generation that it waits for.
         """
-        self.supersede()
-        if self._drawing is not None and self._drawing.question != question:
+        number, self._was_known = self.supersede(), True
+        if self._drawing is not None and self._drawing.request != request:
             self._drawing.task.cancel()
-        number, self._was_known = self.num_requests, True
-        while number == self.num_requests:
-            if not self._can_answer(question):
-                self._stop()
-                self._generation = self._recall(question)
+        if self._generation is not None and self._generation.says_nothing:
+            self._stop()
+        while self.is_newest(number):
+            text = self._find_text(request)
+            if isinstance(text, str):
+                return text
             if self._generation is None:
-                backend = await self._starter.get()
-                if number != self.num_requests:
-                    break
-                if backend is None:
-                    return self._starter.reason
-                limit = partial(dataclasses.replace, min_probability=question.confidence)
-                request = await question.build_request(limit)
-                if isinstance(request, NoSuggestion):
-                    return request
-                self._was_known = False
-                self._start(question, request, backend)
-            answer = await self._wait(question)
-            if number == self.num_requests and not isinstance(answer, NoAnswer):
-                return answer
+                found = await self._start(request, number)
+            else:
+                found = await self._wait(self._generation)
+            if found is not None and self.is_newest(number):
+                return found
         return SUPERSEDED
 
-    async def draw_alternatives(self, question: Question) -> list[str] | NoSuggestion:
-        """Returns more texts for the question that was answered last, in no order; none if the server is busy.
+    async def draw_alternatives(self, request: EditorRequest) -> list[str] | NoSuggestion:
+        """Returns more texts for the request that was answered last, in no order; none if the server is busy.
 
         If that answer is new, it must not wait for them: those that take longer than a moment are there when the
-        question is asked again, as editors do to show the next suggestion.
+        request comes again, as editors send it to show the next suggestion.
         """
-        number = self.num_requests
-        if self._drawing is None or self._drawing.question != question:
-            backend, request = await self._starter.get(), await question.build_request(_draw)
-            if number != self.num_requests:
+        number = self._num_requests
+        if self._drawing is None or self._drawing.request != request:
+            backend, cleared = await self._starter.get(), await self._builder.build(request, Purpose.ALTERNATIVES)
+            if not self.is_newest(number):
                 return SUPERSEDED
-            if backend is None or isinstance(request, NoSuggestion):
+            if backend is None or isinstance(cleared, NoSuggestion):
                 return []
-            self._drawing = _Drawing(question, asyncio.create_task(_read_texts(backend, request)))
+            self._drawing = _Drawing(request, asyncio.create_task(_read_texts(backend, cleared)))
         task = self._drawing.task
         try:
             await asyncio.wait({task}, timeout=None if self._was_known else _MOMENT_S)
         except asyncio.CancelledError:
             task.cancel()
             raise
-        if number != self.num_requests or task.cancelled():
+        if not self.is_newest(number) or task.cancelled():
             return SUPERSEDED
         return task.result() if task.done() else []
 
-    def supersede(self) -> None:
-        """Ends the waiting request without a suggestion. The generation continues."""
-        self.num_requests += 1
-        self._answer_waiting(SUPERSEDED)
+    def supersede(self) -> int:
+        """Ends the waiting request without a suggestion. The generation continues. Returns the next one's number."""
+        self._num_requests += 1
+        self._wake()
+        return self._num_requests
 
-    def note_edit(self) -> None:
-        """To be called for each edit. Supersedes the request, and draws no more texts for it."""
+    def is_newest(self, number: int) -> bool:
+        """False if a request or an edit has come since `supersede` returned this number."""
+        return number == self._num_requests
+
+    def close(self) -> None:
+        """Cancels the generation, and ends the waiting request without a suggestion."""
+        self._note_edit()
+        self._stop()
+
+    def _note_edit(self) -> None:
+        """Supersedes the request, and draws no more texts for it."""
         self.supersede()
         if self._drawing is not None:
             self._drawing.task.cancel()
             self._drawing = None
 
-    def close(self) -> None:
-        """Cancels the generation, and ends the waiting request without a suggestion."""
-        self.note_edit()
-        self._stop()
-        if self.checking is not None:
-            self.checking.cancel()
+    def _find_text(self, request: EditorRequest) -> str | NoText:
+        """Returns the text that is left to insert. A generation that cannot have it is replaced by another, or none."""
+        if self._generation is None or self._generation.find_text(request) is NoText.MISMATCH:
+            self._stop()
+            self._generation = self._recall(request)
+        return NoText.MISMATCH if self._generation is None else self._generation.show_text(request)
 
-    def _can_answer(self, question: Question) -> bool:
-        generation = self._generation
-        if generation is None or generation.says_nothing:
-            return False
-        return generation.find_answer(question) is not NoAnswer.MISMATCH
+    def _recall(self, request: EditorRequest) -> Generation | None:
+        return next((each for each in self._remembered if isinstance(each.find_text(request), str)), None)
 
-    def _recall(self, question: Question) -> Generation | None:
-        return next((each for each in self._remembered if isinstance(each.find_answer(question), str)), None)
-
-    async def _wait(self, question: Question) -> str | NoAnswer | NoSuggestion:
-        waiting = self._waiting = _Waiting(question, asyncio.get_running_loop().create_future())
-        self._try_to_answer()
+    async def _wait(self, generation: Generation) -> NoSuggestion | None:
+        """Waits until something has changed. Returns why the generation has no more text, if it has ended early."""
+        number = self._num_requests
         try:
-            return await waiting.answer
+            await self._changed.wait()
         except asyncio.CancelledError:
-            if self._waiting is waiting:  # otherwise the generation belongs to a newer request
-                self._waiting = None
+            if self.is_newest(number):  # otherwise the generation belongs to a newer request
                 self._stop()
             raise
+        return (generation.failure or SUPERSEDED) if generation.is_dead else None
 
-    def _start(self, question: Question, request: Cleared[CompletionRequest], backend: CompletionBackend) -> None:
-        generation = self._generation = Generation(question)
-        generation.task = asyncio.create_task(self._generate(generation, request, backend))
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _start(self, request: EditorRequest, number: int) -> NoSuggestion | None:
+        """Starts a generation. Returns why it has not, if so."""
+        backend = await self._starter.get()
+        if not self.is_newest(number):
+            return SUPERSEDED
+        if backend is None:
+            return self._starter.reason
+        cleared = await self._builder.build(request, Purpose.BEST)
+        if not self.is_newest(number):
+            return SUPERSEDED
+        if isinstance(cleared, NoSuggestion):
+            return cleared
+        self._was_known = False
+        generation = self._generation = Generation(request)
+        generation.task = asyncio.create_task(self._generate(generation, cleared, backend))
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
-        generation.task.add_done_callback(lambda _: self._discard_unfinished(generation))
+        generation.task.add_done_callback(lambda _: self._wake())
+        return None
 
     async def _generate(
-        self, generation: Generation, request: Cleared[CompletionRequest], backend: CompletionBackend
+        self, generation: Generation, cleared: Cleared[CompletionRequest], backend: CompletionBackend
     ) -> None:
         try:
-            async with aclosing(backend.stream(request)) as chunks:
+            async with aclosing(backend.stream(cleared)) as chunks:
                 async for chunk in chunks:
                     generation.add(chunk)
-                    self._try_to_answer()
+                    self._wake()
+                    await asyncio.sleep(0)  # the request takes the text, even if an error comes next
             generation.is_finished = True
             if not generation.says_nothing:
                 self._remembered.appendleft(generation)
-            self._try_to_answer()
+            self._wake()
             self._status.working()
         except Exception as error:  # nobody awaits this task's result, so every error is reported here
             self._report(error, generation, backend)
@@ -288,73 +302,30 @@ class Session:
         if isinstance(error, ServerUnreachableError):
             self._starter.drop(backend)
 
-    def _discard_unfinished(self, generation: Generation) -> None:
-        if generation is self._generation and not generation.is_finished:
-            self._generation = None
-            self._answer_waiting(generation.failure or SUPERSEDED)
-
-    def _try_to_answer(self) -> None:
-        if self._waiting is not None and self._generation is not None:
-            answer = self._generation.find_answer(self._waiting.question)
-            if isinstance(answer, str):
-                self._generation.note_shown(self._waiting.question, answer)
-            if answer is not NoAnswer.PENDING:
-                self._answer_waiting(answer)
-
-    def _answer_waiting(self, answer: str | NoAnswer | NoSuggestion) -> None:
-        if self._waiting is not None:
-            if not self._waiting.answer.done():  # the editor may have cancelled it
-                self._waiting.answer.set_result(answer)
-            self._waiting = None
-
     def _stop(self) -> None:
         if self._generation is not None and self._generation.task is not None:
             self._generation.task.cancel()
         self._generation = None
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """The waiting request, and the future for its answer."""
-
-    question: Question
-    answer: "asyncio.Future[str | NoAnswer | NoSuggestion]"
-
-
 @dataclass(frozen=True, slots=True)
 class _Drawing:
-    """More texts for a question, which are drawn at random."""
+    """More texts for a request, which are drawn at random."""
 
-    question: Question
+    request: EditorRequest
     task: asyncio.Task[list[str]]
 
 
 _MOMENT_S = 0.1  # nobody notices
-_NUM_DRAWN = 4  # of which some are equal
-_TEMPERATURE = 0.8
-_SEED = 7  # the same cursor has the same alternatives
-_DEADLINE_MS = 1500
 
 
-async def _read_texts(backend: CompletionBackend, request: Cleared[CompletionRequest]) -> list[str]:
+async def _read_texts(backend: CompletionBackend, cleared: Cleared[CompletionRequest]) -> list[str]:
     """Returns texts that are drawn at random by their probability; none if the server has no room for that."""
-    texts = [""] * _NUM_DRAWN
+    texts = [""] * cleared.value.num_candidates
     try:
-        async with aclosing(backend.stream(request)) as chunks:
+        async with aclosing(backend.stream(cleared)) as chunks:
             async for chunk in chunks:
                 texts[chunk.candidate] += chunk.text
     except MidtokenError:  # the best text is there, and a lost connection shows at the next request for it
         return []
     return texts
-
-
-def _draw(request: CompletionRequest) -> CompletionRequest:
-    """The texts are drawn beside the request for the best one, which they must not supersede."""
-    return dataclasses.replace(
-        request,
-        num_candidates=_NUM_DRAWN,
-        temperature=_TEMPERATURE,
-        seed=_SEED,
-        deadline_ms=min(request.deadline_ms or _DEADLINE_MS, _DEADLINE_MS),
-        document="",
-    )

@@ -16,11 +16,11 @@ from typing import TypeVar
 
 from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest
-from lsp_server.context import Context, clean
+from lsp_server.context import Context, Excerpt, clean
 from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
-from lsp_server.privacy.redaction import PLACEHOLDER, Excerpt
+from lsp_server.privacy.redaction import PLACEHOLDER
 from lsp_server.settings import Settings
 from midtoken.server_arguments import UsageError, add_connection_arguments, may_be_remote
 
@@ -179,7 +179,7 @@ class ClearedText:
 
     def _redact(self, context: Context) -> Context:
         try:
-            return _tell(context, Excerpt(context).redact(self._guard.redactor))
+            return _tell(context, self._guard.redactor.redact_excerpt(Excerpt(context)))
         except InSecretError as error:
             raise UsageError(f"{error}; --send-secrets sends it all the same") from None
 

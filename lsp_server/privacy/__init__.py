@@ -8,5 +8,7 @@ patterns       ignore files, and the rule in them that excludes a path
 git_rules      which paths Git ignores
 redaction      replaces secrets in the text that is sent
 detectors      finds them: tokens, values of names, and private keys
-forms          how they look, as data
+named_values   values beside a name such as `password`
+surprise       whether characters look random
+forms          how tokens look, as data
 """

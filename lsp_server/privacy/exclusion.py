@@ -56,7 +56,7 @@ class Policy:
         the whole path and, in a workspace folder, with the path from that folder on. While one of them can match
         nothing, all documents are excluded. May be called in several threads.
         """
-        look = _Look(self._read_names(tuple(exclude), tuple(folder_uris)), Disk(self._files), self._git)
+        look = _Look(self._read_names(tuple(exclude), tuple(folder_uris)), Disk(self._files))
         by_uri = {uri: look.find_reason_or_paths(uri, language) for uri, language in languages.items()}
         paths = [path for each in by_uri.values() if not isinstance(each, str) for path in each]
         ignored = self._git.find_reasons(paths, look.disk)
@@ -72,7 +72,6 @@ class _Look:
 
     names: "_NameRules"
     disk: Disk
-    git: GitRules
 
     def find_reason_or_paths(self, uri: str, language_id: str) -> str | list[str]:
         """Returns why a document is excluded, or the paths that Git must be asked about."""
@@ -105,20 +104,12 @@ class _Look:
         return [*spelled, *(posixpath.join(folder, name) for folder in self.names.folders for name in spelled)]
 
     def _find_own_reason(self, path: str) -> str | None:
-        reason = self._find_own_rule(path, ignores_case=False)
-        if reason is not None:
-            return reason
-        reason = self._find_own_rule(path, ignores_case=True)
-        is_same = reason is not None and (self.disk.ignores_case(path) or self.git.ignores_case(path, self.disk))
-        return reason if is_same else None
-
-    def _find_own_rule(self, path: str, ignores_case: bool) -> str | None:
         def find_lists(folder: str) -> list[RuleList]:
             folders = list_folders(folder, "/")
-            return [self.disk.read_rules(posixpath.join(each, IGNORE_FILE), each, ignores_case) for each in folders]
+            return [self.disk.read_rules(posixpath.join(each, IGNORE_FILE), each) for each in folders]
 
         rule = find_rule(path, "/", find_lists)
-        return str(rule) if rule is not None else self.names.find_reason(path, ignores_case)
+        return str(rule) if rule is not None else self.names.find_reason(path)
 
 
 class _NameRules:
@@ -130,19 +121,16 @@ class _NameRules:
         self.find_reason = lru_cache(_MAX_NAMES)(self._find_reason)
         lines = [] if self.refused is not None else [to_latin1(pattern) for pattern in patterns]
         roots = dict.fromkeys(["/", *self.folders, *map(find_real_path, self.folders)])
-        parsed = {ignores_case: Patterns(lines, ignores_case) for ignores_case in (False, True)}
-        self._setting = {
-            ignores_case: [RuleList("setting exclude", root, patterns) for root in roots]
-            for ignores_case, patterns in parsed.items()
-        }
+        rules = Patterns(lines)
+        self._setting = [RuleList("setting exclude", root, rules) for root in roots]
 
-    def _find_reason(self, path: str, ignores_case: bool = False) -> str | None:
+    def _find_reason(self, path: str) -> str | None:
         """Judges a path by itself. It need not be one of this machine."""
         path = "/" + path.lstrip("/")
         rule = find_credential_rule(path.lower())
         if rule is not None:
             return f"it looks like a credentials file (`{rule.text}`)"
-        rule = next(filter(None, (_find_below(path, rules) for rules in self._setting[ignores_case])), None)
+        rule = next(filter(None, (_find_below(path, rules) for rules in self._setting)), None)
         return None if rule is None else f"setting exclude: {rule.shown}"
 
 

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from lsp_server.privacy.paths import Disk, to_system_path
 from lsp_server.privacy.patterns import Rule, RuleList, UnreadableRulesError, find_rule, list_folders
 
-_IGNORES_CASE = "bool", "core.ignorecase"
 _PAUSE_S = 30.0  # in which a repository is not asked about again, when Git did not answer in time
 _OPTIONS = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false", "--no-optional-locks")
 _CHECK = ("check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
@@ -62,24 +61,15 @@ class GitRules:
                 found |= dict.fromkeys(below, str(error))
         return found
 
-    def ignores_case(self, path: str, disk: Disk) -> bool:
-        """Returns `core.ignorecase` of the repository of a path. Raises UnreadableRulesError."""
-        top = _find_top(path, disk)
-        try:
-            return top is not None and self._read_setting(top, *_IGNORES_CASE) == "true"
-        except _NoGitError:
-            return False
-
     def _find_in_repository(self, top: str, paths: Sequence[str], disk: Disk) -> dict[str, Rule]:
         links = {path: _find_link(path, top, disk) for path in paths}
         try:
             found = self._check(top, list(dict.fromkeys(links.values())))
             behind = [path for path, link in links.items() if link != path]
             user_file = self._find_user_file(top) if behind else None
-            ignores_case = behind != [] and self._read_setting(top, *_IGNORES_CASE) == "true"
         except _NoGitError:
-            found, behind, user_file, ignores_case = {}, list(paths), self._default_user_file, disk.ignores_case(top)
-        own = {path: self._find_own_rule(path, top, user_file, ignores_case, disk) for path in behind}
+            found, behind, user_file = {}, list(paths), self._default_user_file
+        own = {path: self._find_own_rule(path, top, user_file, disk) for path in behind}
         return {path: rule for path in paths if (rule := own.get(path) or found.get(links[path])) is not None}
 
     def _check(self, top: str, paths: Sequence[str]) -> dict[str, Rule]:
@@ -98,23 +88,18 @@ class GitRules:
             if source and not text.startswith(b"!")
         }
 
-    def _find_own_rule(self, path: str, top: str, user_file: str | None, ignores_case: bool, disk: Disk) -> Rule | None:
+    def _find_own_rule(self, path: str, top: str, user_file: str | None, disk: Disk) -> Rule | None:
         others = [os.path.join(top, ".git", "info", "exclude"), *([user_file] if user_file else [])]
 
         def find_lists(folder: str) -> Sequence[RuleList]:
             own = [(os.path.join(each, ".gitignore"), each) for each in list_folders(folder, top)]
-            return [disk.read_rules(file, each, ignores_case) for file, each in own + [(file, top) for file in others]]
+            return [disk.read_rules(file, each) for file, each in own + [(file, top) for file in others]]
 
         return find_rule(path, top, find_lists)
 
     def _find_user_file(self, top: str) -> str | None:
-        value = self._read_setting(top, "path", "core.excludesFile")
-        return os.path.join(top, value) if value else self._default_user_file
-
-    def _read_setting(self, top: str, kind: str, name: str) -> str:
-        """Returns what a configuration says, an empty text if nothing."""
-        said = self._run(top, ("config", f"--type={kind}", "--get", name), b"") or b""
-        return os.fsdecode(said.removesuffix(b"\n"))
+        said = self._run(top, ("config", "--type=path", "--get", "core.excludesFile"), b"") or b""
+        return os.path.join(top, os.fsdecode(said.removesuffix(b"\n"))) if said else self._default_user_file
 
     @property
     def _default_user_file(self) -> str | None:

@@ -33,7 +33,7 @@ _UNKNOWN = "whether a rule excludes it is not known yet"
 _Request = TypeVar("_Request", CompletionRequest, "CharacterRequest")
 
 
-class _Seal:
+class _GuardOnly:
     """What no other module has, so that only `Guard.clear` clears requests."""
 
 
@@ -43,7 +43,7 @@ class Cleared(Generic[_Request]):
 
     __slots__ = ("_value",)
 
-    def __init__(self, value: _Request, _seal: _Seal) -> None:
+    def __init__(self, value: _Request, _key: _GuardOnly) -> None:
         self._value: _Request = value
 
     @property
@@ -53,16 +53,16 @@ class Cleared(Generic[_Request]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Ruling:
     exclusion: str | None
     at_s: float
 
 
 @dataclass(slots=True, eq=False)
-class _Lane:
+class _PolicyThread:
     """A thread in which the policy is asked, about all documents at once that were wanted meanwhile."""
 
-    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "midtoken-rules"))
+    executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "midtoken-rules"))
     wanted: dict[str, str] = field(default_factory=dict)  # the languages by URI
     asking: asyncio.Task[None] | None = None
     took_s: float = 0.0  # the last answer; infinite if somebody has waited for it in vain
@@ -93,9 +93,9 @@ class Guard:
         self._wait_s = wait_s
         self._rules: tuple[Sequence[str], Sequence[str]] | None = None  # that answers follow; None: not known
         self._refusal: str | None = None  # why nothing may be sent
-        self._answers: dict[str, _Answer] = {}  # by URI
-        self._waiting: list[asyncio.Future[None]] = []  # for the next answer
-        self._own, self._others = _Lane(), _Lane()
+        self._answers: dict[str, _Ruling] = {}  # by URI
+        self._answered = asyncio.Event()  # the next answer
+        self._own, self._others = _PolicyThread(), _PolicyThread()
         self.redactor = Redactor(is_strict=is_remote)  # for text of which requests are built; `clear` uses it last
         self._key = os.urandom(16)
 
@@ -146,8 +146,8 @@ class Guard:
 
     def close(self) -> None:
         """The policy is asked no more."""
-        for lane in (self._own, self._others):
-            lane.thread.shutdown(wait=False, cancel_futures=True)
+        for each in (self._own, self._others):
+            each.executor.shutdown(wait=False, cancel_futures=True)
 
     def clear(self, request: _Request, uris: Iterable[str] = ()) -> Cleared[_Request]:
         """Returns the request as it may be sent: without secrets, and with random names in place of its own.
@@ -157,7 +157,7 @@ class Guard:
         for uri in uris:
             if (exclusion := self.find_exclusion(uri)) is not None:
                 raise ExcludedError(exclusion, uri)
-        return Cleared(self._clean(request), _Seal())
+        return Cleared(self._clean(request), _GuardOnly())
 
     def _clean(self, request: _Request) -> _Request:
         if isinstance(request, CompletionRequest):
@@ -178,45 +178,38 @@ class Guard:
         answer = self._answers.get(uri)
         return answer is not None and self._now_s() - answer.at_s < max_age_s
 
-    async def _ask(self, lane: _Lane, languages: Mapping[str, str], wait_s: float | None) -> None:
-        lane.wanted |= {uri: name for uri, name in languages.items() if not self._is_valid(uri, _VALID_S / 2)}
-        self._begin(lane)
+    async def _ask(self, thread: _PolicyThread, languages: Mapping[str, str], wait_s: float | None) -> None:
+        thread.wanted |= {uri: name for uri, name in languages.items() if not self._is_valid(uri, _VALID_S / 2)}
+        self._begin(thread)
         is_new = not languages.keys() <= self._answers.keys()
         try:
-            if wait_s is None or lane.took_s <= (wait_s if is_new else _PROMPT_S):
+            if wait_s is None or thread.took_s <= (wait_s if is_new else _PROMPT_S):
                 async with timeout(wait_s):
                     await self._wait(languages)
         except TimeoutError:
-            lane.took_s = math.inf
+            thread.took_s = math.inf
 
     async def _wait(self, uris: Iterable[str]) -> None:
         while not all(map(self.is_known, uris)):
-            answer = asyncio.get_running_loop().create_future()
-            self._waiting.append(answer)
-            await answer
+            await self._answered.wait()
 
-    def _begin(self, lane: _Lane) -> None:
-        if self._rules is not None and lane.wanted and lane.asking is None:
-            lane.asking = asyncio.create_task(self._ask_policy(lane))
+    def _begin(self, thread: _PolicyThread) -> None:
+        if self._rules is not None and thread.wanted and thread.asking is None:
+            thread.asking = asyncio.create_task(self._ask_policy(thread))
 
-    async def _ask_policy(self, lane: _Lane) -> None:
+    async def _ask_policy(self, thread: _PolicyThread) -> None:
         """Asks until nothing is wanted. An answer that follows other rules than the present ones is dropped."""
         try:
-            while lane.wanted and (rules := self._rules) is not None:
-                wanted, lane.wanted, began_s = lane.wanted, {}, self._now_s()
+            while thread.wanted and (rules := self._rules) is not None:
+                wanted, thread.wanted, began_s = thread.wanted, {}, self._now_s()
                 look = partial(self._policy.find_exclusions, wanted, *rules)
-                found = await asyncio.get_running_loop().run_in_executor(lane.thread, look)
-                lane.took_s = self._now_s() - began_s
+                found = await asyncio.get_running_loop().run_in_executor(thread.executor, look)
+                thread.took_s = self._now_s() - began_s
                 if rules is self._rules:
-                    self._answers |= {uri: _Answer(exclusion, self._now_s()) for uri, exclusion in found.items()}
+                    self._answers |= {uri: _Ruling(exclusion, self._now_s()) for uri, exclusion in found.items()}
                 else:
-                    lane.wanted |= wanted
-                self._tell_waiting()
+                    thread.wanted |= wanted
+                self._answered.set()
+                self._answered = asyncio.Event()
         finally:
-            lane.asking = None
-
-    def _tell_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for answer in waiting:
-            if not answer.done():
-                answer.set_result(None)
+            thread.asking = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from urllib.parse import unquote_to_bytes
 
-from lsp_server.privacy.patterns import RuleFiles, list_folders
+from lsp_server.privacy.patterns import RuleFiles
 
 _DRIVE = re.compile(r"/*([A-Za-z]):(?=[/\\]|$)/?")
 
@@ -83,16 +83,6 @@ class Disk:
     def is_link(self, path: str) -> bool:
         status = self.find_status(path)
         return status is not None and stat.S_ISLNK(status.st_mode)
-
-    def ignores_case(self, path: str) -> bool:
-        """True where a name is the same file in the other case, as on most disks of macOS and Windows."""
-        for each in list_folders(path, "/"):
-            folder, slash, name = each.rpartition("/")
-            status, other = self.find_status(each), f"{folder}{slash}{name.swapcase()}"
-            if status is not None and other != each:
-                status_of_other = self.find_status(other)
-                return status_of_other is not None and os.path.samestat(status, status_of_other)
-        return False
 
 
 def _find_status(path: str) -> os.stat_result | None:

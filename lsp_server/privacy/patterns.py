@@ -1,7 +1,8 @@
 """Ignore files and lists of patterns in the syntax of .gitignore, and the rule among them that excludes a path.
 
 They are for `.midtokenignore`, the setting `exclude` and names of credentials, and for `.gitignore` where Git cannot be
-asked. The library pathspec 1.1 differs from Git for a quarter of random patterns, such as `[[:alpha:]]`,
+asked. What a pattern excludes without regard to case is excluded, too, since a disk may show it under both names. The
+library pathspec 1.1 differs from Git for a quarter of random patterns, such as `[[:alpha:]]`,
 `[/a]` and those with a tab at the end, and some patterns take it years (`*a*a*a*b`). So patterns are written as
 expressions for RE2 here, whose time grows with the length of the path alone.
 
@@ -14,7 +15,6 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any
 
 import re2
@@ -22,14 +22,14 @@ import re2
 _MAX_SHOWN = 60  # characters of a pattern
 _MAX_BYTES = 10 * 2**20  # of an ignore file
 _MAX_CHARS = 10_000  # of a pattern
-_MAX_COMPILED = 4096  # expressions that are kept, of all lists
-_MAX_FOUND = 1000  # paths for which a list remembers what decides
+_MAX_FILES = 1000  # that are kept
+_MAX_COMPILED = 4096  # expressions of single patterns that are kept, of all lists
+_MAX_PROGRAM_BYTES = 2**26  # of an expression; the one of a list may have thousands of patterns
 _BYTE_ORDER_MARK = "\xef\xbb\xbf"
 _TRAILING_BLANKS = re.compile(r"((?:\\.|[^\\])*?) *", re.DOTALL)
 _WILDCARD = re.compile(r"[*?\[\\]")
 _SET_ITEM = re.compile(r"\[:([^\]]*):\]|(?:\\(.)|([^\\]))(?:-(?:\\(.)|([^\]\\])))?", re.DOTALL)
 _BYTES = [chr(code) for code in range(256)]
-_SMALL_LETTERS = {ord(char): char.lower() for char in _BYTES[:128]}
 _NAMED_SETS: dict[str, Callable[[str], bool]] = {  # those of the C locale
     "alnum": str.isalnum,
     "alpha": str.isalpha,
@@ -47,12 +47,23 @@ _NAMED_SETS: dict[str, Callable[[str], bool]] = {  # those of the C locale
 
 
 # Expressions.
-_IN_NAME = "[^/]*"  # `*`: any characters but slashes
+_IN_NAME = r"[^/\x00]*"  # `*`: any characters but slashes, and the mark below
 _FOLDERS = "(?:.*/)?"  # `**/`: nothing, or the names of some folders and the slash after them
 _ANYTHING = ".*"  # `**` at the end
-_NO_SLASH = frozenset(_BYTES) - {"/"}
-_BYTEWISE = re2.Options()
-_BYTEWISE.encoding, _BYTEWISE.dot_nl = re2.Options.Encoding.LATIN1, True
+_FOLDER = "\0"  # no path has this character
+_NOTHING = r"[^\x00-\xff]"
+
+
+@lru_cache(_MAX_COMPILED)
+def compile_expression(expression: str, ignores_case: bool = False) -> Any:  # RE2's expressions have no types
+    """Returns the expression, for paths as bytes. Raises ValueError if it is too long."""
+    options = re2.Options()
+    options.encoding, options.dot_nl, options.case_sensitive = re2.Options.Encoding.LATIN1, True, not ignores_case
+    options.max_mem, options.log_errors = _MAX_PROGRAM_BYTES, False
+    try:
+        return re2.compile(expression.encode(), options)
+    except re2.error:
+        raise ValueError("the patterns are too long") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,45 +73,34 @@ class Pattern:
     text: str
     line: int  # from 1
     is_negated: bool
-    needs_folder: bool
-    is_anchored: bool  # it is compared with the whole path, otherwise with its last name
-    end: str  # the character that it ends with; empty if that is not known
-    expression: bytes  # of RE2
-
-    def matches(self, path: str, is_folder: bool) -> bool:
-        """Compares it with a path relative to the folder of the ignore file, without a slash at either end."""
-        if self.needs_folder and not is_folder:
-            return False
-        name = path if self.is_anchored else path.rpartition("/")[2]
-        return _compile(self.expression).fullmatch(name.encode("latin-1")) is not None
+    expression: str  # of RE2, for a path relative to the folder of the ignore file; _FOLDER marks that of a folder
 
 
 class Patterns:
     """Patterns in order. The last one that matches a path decides about it.
 
-    They are found by how they end, and what was found is remembered, so that thousands cost little.
+    One expression of all of them tells whether any matches, so that thousands cost little.
     """
 
-    def __init__(self, lines: Iterable[str], ignores_case: bool = False) -> None:
+    def __init__(self, lines: Iterable[str]) -> None:
         """Reads the lines of an ignore file. Comments, and lines that cannot match, are left out.
 
-        `ignores_case`: as Git with `core.ignorecase`.
+        Raises ValueError if they are too long.
         """
-        self._ignores_case = ignores_case
-        numbered = (parse_pattern(line, number, ignores_case) for number, line in enumerate(lines, 1))
-        self._by_end: dict[str, list[Pattern]] = {}
-        for pattern in filter(None, numbered):
-            self._by_end.setdefault(pattern.end, []).append(pattern)
-        self.find_deciding = lru_cache(_MAX_FOUND)(self._find_deciding)
+        parsed = (parse_pattern(line, number) for number, line in enumerate(lines, 1))
+        self._last_first = [pattern for pattern in parsed if pattern is not None][::-1]
+        any_of_them = "|".join(pattern.expression for pattern in self._last_first) or _NOTHING
+        self._any = {ignores_case: compile_expression(any_of_them, ignores_case) for ignores_case in (False, True)}
 
-    def _find_deciding(self, path: str, is_folder: bool) -> Pattern | None:
+    def find_deciding(self, path: str, ignores_case: bool) -> Pattern | None:
         """Returns the pattern that decides about a path relative to the folder of the ignore file."""
-        path = _to_lower(path) if self._ignores_case else path
-        kinds = (self._by_end.get(end, ()) for end in ("", path[-1:]))
-        last_of_each = (
-            next((each for each in reversed(kind) if each.matches(path, is_folder)), None) for kind in kinds
+        name = path.encode("latin-1")
+        if self._any[ignores_case].fullmatch(name) is None:
+            return None
+        matching = (
+            each for each in self._last_first if compile_expression(each.expression, ignores_case).fullmatch(name)
         )
-        return max(filter(None, last_of_each), key=attrgetter("line"), default=None)
+        return next(matching, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,31 +137,27 @@ class RuleFiles:
     """Reads ignore files, and each of them again when it has changed."""
 
     def __init__(self) -> None:
-        # By path and whether case is ignored: its stamp, its patterns.
-        self._read: dict[tuple[str, bool], tuple[tuple[int, ...], Patterns]] = {}
+        self._load = lru_cache(_MAX_FILES)(_load_patterns)
 
-    def read(self, path: str, folder: str, ignores_case: bool = False) -> RuleList:
+    def read(self, path: str, folder: str) -> RuleList:
         """Returns the patterns of a file, none if there is no such file. Raises UnreadableRulesError."""
         try:
-            patterns = self._read_file(path, ignores_case)
+            status = os.stat(path)
+            stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            _check(path, status)
+            patterns = self._load(path, stamp)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             patterns = _NO_PATTERNS
         except OSError as error:
             raise UnreadableRulesError(f"`{path}` cannot be read: {error.strerror}") from None
         return RuleList(os.path.basename(path), folder, patterns)
 
-    def _read_file(self, path: str, ignores_case: bool) -> Patterns:
-        status = os.stat(path)
-        _check(path, status)
-        stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        known = self._read.get((path, ignores_case))
-        if known is None or known[0] != stamp:
-            lines = _read_text(path).removeprefix(_BYTE_ORDER_MARK).split("\n")
-            try:
-                known = self._read[path, ignores_case] = (stamp, Patterns(lines, ignores_case))
-            except ValueError:
-                raise UnreadableRulesError(f"`{path}` cannot be read: a line is too long for a pattern") from None
-        return known[1]
+
+def _load_patterns(path: str, _stamp: tuple[int, ...]) -> Patterns:
+    try:
+        return Patterns(_read_text(path).removeprefix(_BYTE_ORDER_MARK).split("\n"))
+    except ValueError:
+        raise UnreadableRulesError(f"`{path}` cannot be read: a line is too long for a pattern") from None
 
 
 def _read_text(path: str) -> str:
@@ -192,14 +188,14 @@ def find_rule(path: str, top: str, find_lists: Callable[[str], Sequence[RuleList
     """Returns the rule that excludes a path below the folder `top`, as Git would; None if it is not excluded.
 
     `find_lists` returns the lists that apply to what is in a folder. The first that has a match decides. A folder that
-    is excluded is not looked into: a pattern for something in it cannot include that again.
+    is excluded is not looked into: a pattern for something in it cannot include that again. A path is also excluded if
+    it would be where case does not count.
     """
-    for end in _list_ends(path, top):
-        here = path[:end]
-        rule = _find_deciding(here, end < len(path), find_lists(os.path.dirname(here)))
-        if rule is not None:
-            return rule
-    return None
+    start = len(top.rstrip("/")) + 1
+    ends = [index for index in range(start, len(path)) if path[index] == "/"] + [len(path)]
+    names = [(path[:end] + _FOLDER * (end < len(path)), find_lists(os.path.dirname(path[:end]))) for end in ends]
+    found = (_find_deciding(name, lists, ignores_case) for ignores_case in (False, True) for name, lists in names)
+    return next(filter(None, found), None)
 
 
 def list_folders(folder: str, top: str) -> list[str]:
@@ -210,7 +206,7 @@ def list_folders(folder: str, top: str) -> list[str]:
     return folders
 
 
-def parse_pattern(line: str, number: int = 1, ignores_case: bool = False) -> Pattern | None:
+def parse_pattern(line: str, number: int = 1) -> Pattern | None:
     """Returns the pattern of a line; None for a comment, a blank line and a pattern that can match nothing.
 
     Raises ValueError if it is too long.
@@ -224,16 +220,12 @@ def parse_pattern(line: str, number: int = 1, ignores_case: bool = False) -> Pat
         raise ValueError("no path is so long")
     named = text.removeprefix("!")
     bare = named.removesuffix("/")
-    expression = _write_expression(bare.removeprefix("/"), ignores_case)
+    expression = _write_expression(bare.removeprefix("/"))
     if not expression:
         return None
-    end = "" if bare[-1] in "*?]" else _to_lower(bare[-1]) if ignores_case else bare[-1]
-    return Pattern(text, number, named != text, bare != named, "/" in bare, end, expression.encode())
-
-
-@lru_cache(_MAX_COMPILED)
-def _compile(expression: bytes) -> Any:  # RE2's expressions have no types
-    return re2.compile(expression, _BYTEWISE)
+    if "/" not in bare:
+        expression = _FOLDERS + expression.replace(_ANYTHING, _IN_NAME)
+    return Pattern(text, number, named != text, expression + (r"\x00" if bare != named else r"\x00?"))
 
 
 def is_refused(text: str) -> bool:
@@ -256,36 +248,23 @@ def to_latin1(path: str) -> str:
     return os.fsencode(path).decode("latin-1")
 
 
-def _find_deciding(path: str, is_folder: bool, lists: Iterable[RuleList]) -> Rule | None:
+def _find_deciding(path: str, lists: Iterable[RuleList], ignores_case: bool) -> Rule | None:
     """Returns the rule that decides about a path, if it excludes it."""
     for rules in lists:
-        relative = to_latin1(path[len(rules.folder) :].lstrip("/"))
-        match = rules.patterns.find_deciding(relative, is_folder)
+        match = rules.patterns.find_deciding(to_latin1(path[len(rules.folder) :].lstrip("/")), ignores_case)
         if match is not None:
             return None if match.is_negated else Rule(rules.source, match.line, match.text)
     return None
 
 
-def _to_lower(text: str) -> str:
-    """Only ASCII letters, as in Git."""
-    return text.translate(_SMALL_LETTERS)
-
-
-def _list_ends(path: str, top: str) -> list[int]:
-    """Returns where the names below `top` end in `path`: of the folders, then of the file."""
-    start = len(top.rstrip("/")) + 1
-    return [index for index in range(start, len(path)) if path[index] == "/"] + [len(path)]
-
-
-def _write_expression(glob: str, ignores_case: bool) -> str | None:
+def _write_expression(glob: str) -> str | None:
     """Returns the expression for a pattern without `!` and slash around it; None if it can match nothing.
 
     Git compares what is before the first wildcard by itself. So `a**/b` is like `a`, then `**/b`.
     """
     wildcard = _WILDCARD.search(glob)
     at = first = len(glob) if wildcard is None else wildcard.start()
-    to_text = _to_lower if ignores_case else str
-    written = _write_text(to_text(glob[:at]))
+    written = _write_text(glob[:at])
     while at < len(glob):
         start, char = at, glob[at]
         at += 1
@@ -296,20 +275,19 @@ def _write_expression(glob: str, ignores_case: bool) -> str | None:
             written += stars
             at += stars is _FOLDERS
         elif char == "?":
-            written += "[^/]"
+            written += r"[^/\x00]"
         elif char == "[":
-            read = _read_set(glob, at, ignores_case)
+            read = _read_set(glob, at)
             if read is None:
                 return None
-            chars, at = read
-            written += f"[{_write_text(chars)}]" if chars else r"[^\x00-\xff]"
+            written, at = written + read[0], read[1]
         elif char == "\\":
             if at == len(glob):
                 return None
             at += 1
-            written += _write_text(glob[at - 1])  # its case counts, as in Git
+            written += _write_text(glob[at - 1])
         else:
-            written += _write_text(to_text(char))
+            written += _write_text(char)
     return written
 
 
@@ -324,11 +302,10 @@ def _find_kind(is_deep: bool, rest: str) -> str:
     return _ANYTHING if is_deep and rest[:2] in ("", "\\/") else _IN_NAME
 
 
-def _read_set(text: str, at: int, ignores_case: bool) -> tuple[frozenset[str], int] | None:
-    """Returns the characters of a set whose `[` is before `at`, and the place after its `]`; None if it is invalid.
+def _read_set(text: str, at: int) -> tuple[str, int] | None:
+    """Returns the expression of a set whose `[` is before `at`, and the place after its `]`; None if it is invalid.
 
-    A set never contains `/`. Where case is ignored, ranges and names have small letters for large ones, but single
-    characters do not.
+    A set never contains `/`.
     """
     is_negated = text[at : at + 1] in ("!", "^")
     at += is_negated
@@ -336,16 +313,12 @@ def _read_set(text: str, at: int, ignores_case: bool) -> tuple[frozenset[str], i
     chars: set[str] = set()
     while at == first or text[at : at + 1] != "]":
         item = _SET_ITEM.match(text, at)
-        if item is None:
+        if item is None or (item[1] is not None and item[1] not in _NAMED_SETS):
             return None
-        name, low, high = item[1], item[2] or item[3], item[4] or item[5]
-        if name is not None and name not in _NAMED_SETS:
-            return None
-        if name is not None:
-            found = {char for char in _BYTES[:128] if _NAMED_SETS[name](char)}
-        else:
-            found = {char for char in _BYTES if low <= char <= (high or low)} | {low}
-        is_many = name is not None or high is not None
-        chars |= found | ({char.lower() for char in found if char.isascii()} if ignores_case and is_many else set())
+        low, high, is_named = item[2] or item[3], item[4] or item[5] or "", _NAMED_SETS.get(item[1] or "")
+        chars |= {low} if is_named is None else set(filter(is_named, _BYTES[:128]))
+        chars |= {char for char in _BYTES if high and low <= char <= high}
         at = item.end()
-    return (_NO_SLASH - chars if is_negated else _NO_SLASH & chars), at + 1
+    if is_negated:
+        return rf"[^/\x00{_write_text(chars)}]", at + 1
+    return f"[{_write_text(chars - {'/'})}]" if chars != {"/"} else _NOTHING, at + 1

@@ -4,17 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
 
-from lsp_server.context import Context, clean
+from lsp_server.context import Context, Excerpt
 from lsp_server.errors import InSecretError
 from lsp_server.privacy.detectors import ends_in_secret, find_secrets
 from lsp_server.privacy.named_values import Span
-
-if TYPE_CHECKING:  # as in `lsp_server.context`
-    from lsprotocol.types import Position
-
-    from lsp_server.documents import Document
 
 PLACEHOLDER = "REDACTED"  # the same for all secrets: it says nothing of their length or content
 _BLANK = re.compile("[\ud800-\udfff\u00a0\ufeff]")  # surrogates, and what looks like a blank
@@ -65,57 +59,17 @@ class Redactor:
 
         return tuple(self.redact(hide(stop)) for stop in stops)
 
+    def redact_excerpt(self, excerpt: Excerpt) -> Context:
+        """Returns the context of an excerpt without secrets. Raises InSecretError."""
+        parts = excerpt.head, excerpt.context.prefix, excerpt.context.suffix, excerpt.tail
+        _, prefix, suffix, _ = self.redact_parts(parts, cursor=2)
+        return Context(prefix, suffix)
+
     def find_spans(self, text: str) -> list[Span]:
         """Returns where the secrets are, in order. No two of them touch. What was replaced is no secret."""
         text = text.replace("\r\n", " \n").replace("\r", "\n")  # of the same length
         spans = find_secrets(_BLANK.sub(" ", text), self.is_strict)
         return [span for span in spans if text[span.start : span.end] != PLACEHOLDER]
-
-
-# Around what is sent: longer than tokens are, and enough lines to know those of a key, or a value below its name.
-_MARGIN_LINES = 4
-_MARGIN_CHARS = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """Text of one document around the cursor, in its order. Only the context is sent."""
-
-    context: Context
-    head: str = ""  # text before the context that may be the beginning of a secret
-    tail: str = ""  # text after it that may be the end of one
-
-    def redact(self, redactor: Redactor) -> Context:
-        """Returns the context without secrets. Raises InSecretError."""
-        parts = self.head, self.context.prefix, self.context.suffix, self.tail
-        _, prefix, suffix, _ = redactor.redact_parts(parts, cursor=2)
-        return Context(prefix, suffix)
-
-
-def cut_excerpt(document: "Document", position: "Position", context: Context) -> Excerpt:
-    """Returns the excerpt around `context`, which `cut_context` returned for the position. Raises OutOfStepError."""
-    lines, number, before, _ = document.split_with_above(position)
-    head = _find_head(lines, number, before, context)
-    return Excerpt(context, head, _find_tail(lines, number, before, context))
-
-
-def _find_head(lines: Sequence[str], number: int, before: str, context: Context) -> str:
-    """Returns the cut part of the first line, and some lines above it."""
-    num_above = context.prefix.count("\n")
-    first = number - num_above
-    cut = 0 if num_above else len(before) - len(context.prefix)
-    above = lines[max(0, first - _MARGIN_LINES) : first] if cut < _MARGIN_CHARS else []
-    return clean(("".join(above) + before[max(0, cut - _MARGIN_CHARS) : cut])[-_MARGIN_CHARS:])
-
-
-def _find_tail(lines: Sequence[str], number: int, before: str, context: Context) -> str:
-    """Returns the rest of the last line, and some lines below it."""
-    num_below = context.suffix.count("\n")
-    last = number + num_below
-    shown = len(context.suffix) - (context.suffix.rfind("\n") + 1)
-    start = shown if num_below else len(before) + shown
-    below = lines[last + 1 : last + 1 + _MARGIN_LINES]
-    return clean((lines[last][start : start + _MARGIN_CHARS] + "".join(below))[:_MARGIN_CHARS])
 
 
 def _replace(text: str, spans: list[Span], start: int, end: int) -> str:

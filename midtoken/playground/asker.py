@@ -11,10 +11,9 @@ from inference.errors import ServerUnreachableError
 from inference.protocol.characters import CharacterAnswer, CharacterRequest, NextByte
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from lsp_server.backend import CompletionBackend
-from lsp_server.context import Context
+from lsp_server.context import Context, Excerpt
 from lsp_server.errors import to_connect_error
 from lsp_server.privacy.guard import Cleared, Guard
-from lsp_server.privacy.redaction import Excerpt
 from midtoken.answer import Answer, check_kind, read_answer
 from midtoken.input_text import split_line
 from midtoken.playground.pictures import (
@@ -110,7 +109,7 @@ class Asker:
 
     async def _redact(self, asked: Question) -> Question:
         """What is shown is what is sent."""
-        context = Excerpt(Context(asked.prefix, asked.suffix)).redact(self._guard.redactor)
+        context = self._guard.redactor.redact_excerpt(Excerpt(Context(asked.prefix, asked.suffix)))
         return Question(asked.number, context.prefix, context.suffix)
 
     async def _connect(self, number: int) -> Backend:

@@ -41,7 +41,7 @@ def test_what_the_system_does_not_tell_is_no_low_battery(
 @pytest.mark.parametrize(("settings", "is_sent"), [({}, False), ({"prefetchMinBattery": 10}, True)])
 async def test_a_low_battery_ends_prefetching(settings: dict[str, Any], is_sent: bool, both: InProcess) -> None:
     charges = list[float]()
-    both.server._battery = Battery(lambda: charges.append(10.0) or 10.0)  # type: ignore[func-returns-value]
+    both.server._prefetcher.battery = Battery(lambda: charges.append(10.0) or 10.0)  # type: ignore[func-returns-value]
     both.editor.settings = settings
     await both.start_with("x")
     await wait_for(lambda: len(charges) > 0)

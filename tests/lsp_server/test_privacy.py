@@ -94,8 +94,8 @@ async def test_a_key_that_follows_the_suggestion_asks_about_no_other_file_and_re
             assert (await both.editor.ghost(1, version + 1)).insert_text == "value"
     finally:
         sys.setprofile(None)
-    assert ("session", "find_answer") in called
-    assert ("guard", "ask_about_others") not in called
+    assert ("session", "find_text") in called
+    assert ("request_builder", "build") not in called
     assert not {"redaction", "detectors", "related"} & {module for module, _ in called}
 
 

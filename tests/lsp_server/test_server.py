@@ -45,9 +45,9 @@ async def test_a_request_sees_the_text_before_edits_that_came_after_it(opened: I
 async def test_the_document_that_was_opened_or_edited_last_is_the_last(opened: InProcess) -> None:
     other = "file:///other.py"
     opened.server.open(TextDocumentItem(other, "python", 0, ""))
-    assert list(opened.server.sessions) == [URI, other]
+    assert list(opened.server.documents.by_uri) == [URI, other]
     opened.editor.edit(0, 0, "x")
-    await wait_for(lambda: list(opened.server.sessions) == [other, URI])
+    await wait_for(lambda: list(opened.server.documents.by_uri) == [other, URI])
 
 
 async def test_reconnecting_waits_for_the_retry_interval(opened: InProcess) -> None:

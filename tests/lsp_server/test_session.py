@@ -11,18 +11,31 @@ from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
-from lsprotocol.types import PositionEncodingKind, TextDocumentItem
+from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from lsp_server.backend import BackendStarter, OnDownload
-from lsp_server.documents import Document
+from lsp_server.context import Context, Excerpt
+from lsp_server.documents import Document, Place
+from lsp_server.editor_request import EditorRequest
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason
 from lsp_server.privacy.guard import Cleared
-from lsp_server.session import Change, Question, Session
+from lsp_server.request_builder import Purpose, RequestBuilder, adapt
+from lsp_server.session import Session
 from lsp_server.settings import Settings
 from lsp_server.status import Status, Window
 from tests.support.lsp_fakes import FedBackend, FedStream, clear
+
+
+class _Builder(RequestBuilder):
+    """Sends the text as it is."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def build(self, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
+        return clear(adapt(CompletionRequest(request.prefix, request.suffix), purpose, request.confidence))
 
 
 class Bench:
@@ -34,7 +47,7 @@ class Bench:
         status = Status(self.window)
         self.starter = BackendStarter(self._connect, status, retry_s=0)
         document = Document(TextDocumentItem("file:///a.py", "python", 0, ""), PositionEncodingKind.Utf16)
-        self.session, self.other_session = (Session(document, self.starter, status) for _ in range(2))
+        self.session, self.other_session = (Session(document, _Builder(), self.starter, status) for _ in range(2))
 
     def ask(self, prefix: str, suffix: str = "", session: Session | None = None) -> "asyncio.Task[str | Reason]":
         return asyncio.create_task(complete(session or self.session, prefix, suffix))
@@ -77,16 +90,14 @@ class Bench:
         return self.backend
 
 
-def build_question(prefix: str, suffix: str = "", confidence: float = 0.5) -> Question:
-    async def build_request(change: Change) -> Cleared[CompletionRequest]:
-        return clear(change(CompletionRequest(prefix, suffix)))
-
-    return Question(prefix, suffix, Settings(), confidence, build_request)
+def build_request(session: Session, prefix: str, suffix: str = "", confidence: float = 0.5) -> EditorRequest:
+    excerpt = Excerpt(Context(prefix, suffix))
+    return EditorRequest(session.document, Place(Position(0, 0)), excerpt, Settings(), confidence)
 
 
 async def complete(session: Session, prefix: str, suffix: str = "", confidence: float = 0.5) -> str | Reason:
     """Returns the text to suggest, or the code of why there is none."""
-    answer = await session.complete(build_question(prefix, suffix, confidence))
+    answer = await session.complete(build_request(session, prefix, suffix, confidence))
     return answer.reason if isinstance(answer, NoSuggestion) else answer
 
 
@@ -120,9 +131,9 @@ async def test_what_its_deadline_has_cut_is_suggested_while_it_is_typed(bench: B
 async def test_no_more_texts_are_drawn_after_an_edit_while_it_connects(bench: Bench) -> None:
     assert await bench.finish("return ", "x") == "x"
     bench.starter.drop(bench.backend)
-    drawing = asyncio.create_task(bench.session.draw_alternatives(build_question("return ")))
+    drawing = asyncio.create_task(bench.session.draw_alternatives(build_request(bench.session, "return ")))
     await asyncio.sleep(0)
-    bench.session.note_edit()
+    bench.session.edit(0, [])
     assert await asyncio.wait_for(drawing, 5) is SUPERSEDED
 
 
@@ -197,7 +208,8 @@ async def test_an_edit_just_after_the_answer_arrived_makes_it_obsolete(bench: Be
     stream = bench.backend.streams[0]
     stream.feed("e")
     stream.finish("(value)")
-    while bench.session._waiting is not None:
+    assert bench.session._generation is not None
+    while not bench.session._generation.is_finished:
         await asyncio.sleep(0)
     bench.session.supersede()
     assert await asyncio.wait_for(task, 5) is Reason.SUPERSEDED
@@ -314,6 +326,13 @@ async def test_a_request_just_after_a_generation_died_starts_a_new_one(bench: Be
     assert await task is Reason.SUPERSEDED
 
 
+async def test_a_line_that_came_just_before_an_error_is_the_answer(bench: Bench) -> None:
+    task = await bench.begin("x =")
+    bench.stream.feed(" 1\ny")
+    bench.stream.fail(ServerError("failed"))
+    assert await asyncio.wait_for(task, 5) == " 1"
+
+
 async def test_a_generation_that_dies_after_its_first_line_is_not_waited_for(bench: Bench) -> None:
     task = await bench.begin("x =")
     bench.stream.feed(" 1\ny")
@@ -412,7 +431,7 @@ async def test_text_that_is_shown_was_generated_and_grows_at_its_end_only_while_
         assert any(text.startswith(typed + answer) for text in generated)
         assert answer.startswith(expected.rstrip())
         typed, expected = _press_key(typed, answer, rng)
-        bench.session.note_edit()
+        bench.session.edit(0, [])
 
 
 def _draw_chunks(rng: random.Random) -> tuple[CompletionChunk, CompletionChunk]:

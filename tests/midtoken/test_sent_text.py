@@ -155,5 +155,5 @@ def test_nothing_is_added_to_what_is_cleared_and_only_the_guard_clears() -> None
         dataclasses.replace(cleared, value=CompletionRequest("b"))  # type: ignore[type-var]
     assert [each for each in dir(cleared) if not each.startswith("_")] == ["value"]
     sources = [path for folder in ("inference", "lsp_server", "midtoken") for path in Path(folder).rglob("*.py")]
-    users = [path.as_posix() for path in sources if re.search(r"_Seal\b|\bCleared\(|\._value\b", path.read_text())]
+    users = [path.as_posix() for path in sources if re.search(r"_GuardOnly\b|\bCleared\(|\._value\b", path.read_text())]
     assert users == ["lsp_server/privacy/guard.py"]

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from lsp_server.privacy.guard import Cleared, _Seal
+from lsp_server.privacy.guard import Cleared, _GuardOnly
 
 
 def clear(request: CompletionRequest) -> Cleared[CompletionRequest]:
     """Returns what the guard has cleared."""
-    return Cleared(request, _Seal())
+    return Cleared(request, _GuardOnly())
 
 
 class FedStream:
@@ -48,7 +48,7 @@ class FedStream:
                 yield event
                 if event.is_last:
                     return
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             self.is_cancelled = True
             raise
 

@@ -34,7 +34,7 @@ class InProcess:
         self.models: list[str | None] = []  # with which it was connected, one for each attempt
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
         self.server: MidtokenServer = build_server(self._connect, languages, is_remote=is_remote)
-        self.server._guard._wait_s = WITHIN_S
+        self.server.documents.guard._wait_s = WITHIN_S
         self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))
         self.written: list[bytes] = []  # by the server
 

