@@ -1,4 +1,4 @@
-"""What the ghost text of models is worth on somebody's own files, as a table."""
+"""What the ghost text of models is worth on somebody's own files: a table, and a plot by confidence."""
 
 import argparse
 import asyncio
@@ -6,6 +6,7 @@ import os
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 
 from rich.console import Console
@@ -25,6 +26,7 @@ _MAX_FILES, _MAX_FILE_BYTES = 1_000, 400_000
 _MAX_S = 600.0  # for all models
 _IDLE_S = 30.0  # then a server that was tried ends
 _DEFAULT = Settings().confidence
+_CONFIDENCES = (0.0, 0.2, 0.3, _DEFAULT, 0.5, 0.6)
 _COLUMNS = {  # of the table, by the name of the figure: the heading, the factor, and the form
     "saved": ("keys saved, %", 100, ".1f"),
     "saved_word": ("by word, too, %", 100, ".1f"),
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compare", nargs="+", default=[], metavar="NAME", help="do so with these models, too")
     parser.add_argument("--files", default="*.py", metavar="PATTERN", help="which files (default: %(default)s)")
     parser.add_argument("--lines", type=int, default=60, help="how many, at most ten minutes (default: %(default)s)")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="type at other confidences, too, and draw that")
 
 
 async def print_report(options: argparse.Namespace) -> None:
@@ -57,6 +60,8 @@ async def print_report(options: argparse.Namespace) -> None:
     trials = {name: await _try(options, name, lines, _MAX_S / len(models)) for name in models}
     table = _build_table(trials)
     Console(width=Console(width=1_000).measure(table).maximum, highlight=False).print(table)
+    if options.plot is not None:
+        options.plot.write_text(draw_plot(trials), encoding="utf-8")
 
 
 def _read_texts(folder: Path, pattern: str) -> list[str]:
@@ -80,7 +85,9 @@ def _decode(paths: Iterable[Path]) -> Iterable[str]:
 
 async def _try(options: argparse.Namespace, name: str, lines: Sequence[Line], max_s: float) -> list[Trial]:
     """Every second line is typed. In the others, a cursor is placed."""
-    wanted = [(healing, confidence) for healing in (Healing.EXACT, Healing.NONE) for confidence in (_DEFAULT, 0.0)]
+    confidences = (_DEFAULT, 0.0, *(_CONFIDENCES[1:] if options.plot else ()))
+    wanted = [(Healing.EXACT, each) for each in dict.fromkeys(confidences)]
+    wanted += [(Healing.NONE, _DEFAULT), (Healing.NONE, 0.0)]
     model = argparse.Namespace(**vars(options) | {"model": find_model_option(name)})
     async with open_connection(model, _IDLE_S) as connection:
         trials = [
@@ -117,3 +124,43 @@ def _build_table(trials: Mapping[str, Sequence[Trial]]) -> Table:
 def _format(value: float | None, figure: str) -> str:
     _, factor, form = _COLUMNS[figure]
     return "–" if value is None else f"{factor * value:{form}}"
+
+
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 660, 360, 60, 50, 310
+_COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#a0a0a0")
+
+
+def draw_plot(trials: Mapping[str, Sequence[Trial]]) -> str:
+    """Returns an SVG: the share of saved keys (full lines) and wrong characters at a key (dashed) by confidence."""
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
+        'font-size="12"><rect width="100%" height="100%" fill="white"/>',
+        _write(_LEFT, 20, "keys saved by Tab, % (full lines), wrong characters on the screen at a key (dashed)"),
+    ]
+    parts += [_write(_LEFT - 30, _find_y(value) + 4, str(value)) for value in range(0, 61, 10)]
+    parts += [_write(_find_x(each) - 8, _BOTTOM + 18, f"{each:g}") for each in _CONFIDENCES]
+    for number, (name, some) in enumerate(trials.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        exact = sorted((float(each.name.rpartition(" ")[2]), each) for each in some if each.name.startswith("exact"))
+        parts.append(_draw_line(colour, [(at, 100 * each.by_tab.saved) for at, each in exact]))
+        wrong = [(at, each.by_tab.num_wrong / each.by_tab.num_keys) for at, each in exact]
+        parts.append(_draw_line(colour, wrong, "6 4"))
+        parts.append(_write(_LEFT + 130 * number, 40, name, colour))
+    return "\n".join([*parts, _write(_LEFT, _BOTTOM + 36, "confidence"), "</svg>\n"])
+
+
+def _draw_line(colour: str, points: Iterable[tuple[float, float]], dashes: str = "none") -> str:
+    places = " ".join(f"{_find_x(x):.1f},{_find_y(y):.1f}" for x, y in points)
+    return f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
+
+
+def _write(x: float, y: float, text: str, colour: str = "black") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}">{escape(text)}</text>'
+
+
+def _find_x(confidence: float) -> float:
+    return _LEFT + confidence / _CONFIDENCES[-1] * (_WIDTH - 2 * _LEFT)
+
+
+def _find_y(value: float) -> float:
+    return _BOTTOM - min(value, 60.0) / 60 * (_BOTTOM - _TOP)

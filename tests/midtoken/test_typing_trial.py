@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from midtoken.typing_report import _read_texts
-from midtoken.typing_trial import Line, Typist, draw_lines, find_calibration_error
+from midtoken.typing_report import _read_texts, draw_plot
+from midtoken.typing_trial import Cursors, Line, Trial, Typist, draw_lines, find_calibration_error
 
 _LINE = Line("", "return node", "\n")
 
@@ -73,3 +73,9 @@ def test_files_that_a_rule_excludes_are_not_typed(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     (tmp_path / ".midtokenignore").write_text("hidden.py\n")
     assert _read_texts(tmp_path, "*.py") == ["shown.py"]
+
+
+def test_the_name_of_a_model_is_escaped_in_the_plot() -> None:
+    typist = _type({})
+    trial = Trial("exact, 0.4", typist, typist, Cursors(typist.ghost))
+    assert ">a&lt;b</text>" in draw_plot({"a<b": [trial]})
