@@ -360,7 +360,7 @@ async def test_where_nothing_is_likely_any_more_the_next_key_asks_anew(bench: Be
 @pytest.mark.parametrize("wrong", [math.nan, 0.7])
 async def test_a_text_ends_before_what_is_no_probability(bench: Bench, wrong: float) -> None:
     task = await bench.begin("x = ")
-    bench.stream.send(CompletionChunk("ab(c", 0, (2, 3, 4), (-0.1, wrong, -0.2), 0, FinishReason.END, CompletionStats()))
+    bench.stream.send(CompletionChunk("ab(c", 0, (2, 3, 4), (-0.1, wrong, -0.2), 0, FinishReason.END))
 
     assert await task == "ab"
 
