@@ -69,14 +69,14 @@ class LikelyText:
 
         What follows them is as likely as all of it, divided by the probability of what was typed. So each key that
         agrees with the text reveals more of it. A token that the user has begun counts as typed. If no probabilities
-        are known, all of the text is shown.
+        are known, all of the text is shown. It ends before what is no probability.
         """
         if not self._ends or confidence <= 0:
             return len(self.text)
         at = bisect_left(self._ends, num_typed)
         typed = self._log_probs[min(at, len(self._ends) - 1)] if num_typed else 0.0
         least = typed + math.log(confidence)
-        while at < len(self._ends) and self._log_probs[at] >= least:
+        while at < len(self._ends) and least <= self._log_probs[at] <= 0.0:
             at += 1
         if at == len(self._ends):
             return len(self.text)

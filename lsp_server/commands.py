@@ -7,7 +7,7 @@ from pygls.exceptions import JsonRpcInvalidParams
 
 from lsp_server import usage
 from lsp_server.documents import Document
-from lsp_server.quiet import LIST, MAX_SNOOZE, SNOOZE, SNOOZES, TOGGLE, Scope, describe, list_scopes
+from lsp_server.quiet import LIST, MAX_SNOOZE, SNOOZE, SNOOZES, TOGGLE, WAKE, Scope, describe, list_scopes
 from lsp_server.server import MidtokenServer
 from lsp_server.status import Window
 
@@ -15,12 +15,13 @@ from lsp_server.status import Window
 def add_commands(server: MidtokenServer) -> None:
     """Adds the commands to a server. One that is given no document is for the one that was opened or edited last."""
 
-    @server.command(SNOOZE)
-    def _snooze(*arguments: Any) -> None:
-        minutes = _read_minutes(*arguments)
+    def _snooze_for(minutes: int) -> None:
         server.quiet.snooze(minutes)
         server.note_quiet()  # not all editors show the state, so it is also said
         Window(server).show(f"snoozed for {describe(minutes)}" if minutes else "the snooze is over")
+
+    server.command(SNOOZE)(lambda *arguments: _snooze_for(_read_minutes(*arguments)))
+    server.command(WAKE)(lambda *_: _snooze_for(0))
 
     @server.command(TOGGLE)
     def _toggle(*arguments: Any) -> None:

@@ -109,7 +109,8 @@ class UsageFile:
                 with suppress(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
                     entry = json.loads(line)
                     counts = Counts(*(int(entry.get(field.name, 0)) for field in fields(Counts)))
-                    yield (date.fromisoformat(entry["day"]), str(entry["language"])), counts
+                    (language,) = _LANGUAGE.findall(entry["language"])
+                    yield (date.fromisoformat(entry["day"]), language), counts
 
 
 def _to_line(item: tuple[tuple[date, str], Counts]) -> str:

@@ -49,13 +49,11 @@ class Connection:
 
         Raises UsageError, ModelError, LaunchError or ServerError.
         """
-        address = await asyncio.to_thread(ServerAddress.from_options, options)  # it may look up a name
-        if address is not None:
-            connection = cls(address, None)
+        found = await find_server(options, on_download)
+        if isinstance(found, ServerAddress):
+            connection = cls(found, None)
         else:
-            await fetch_model(options.model, on_download)
-            arguments = await asyncio.to_thread(ServerArguments.from_options, options)  # it may make a model's folder
-            lease = await lease_server(arguments.entry, arguments.build_shared_command(idle_s), on_progress)
+            lease = await lease_server(found.entry, found.build_shared_command(idle_s), on_progress)
             connection = cls(ServerAddress(lease.url, None), lease)
         try:
             description = await connection.read_description()
@@ -78,6 +76,18 @@ class Connection:
         await self._client.close()
         if self._lease is not None:
             self._lease.close()
+
+
+async def find_server(options: argparse.Namespace, on_download: OnDownload) -> ServerAddress | ServerArguments:
+    """Returns where the server runs that the options name, or how to start it. A model of a hub is downloaded first.
+
+    Raises UsageError, ModelError or LaunchError.
+    """
+    address = await asyncio.to_thread(ServerAddress.from_options, options)  # it may look up a name
+    if address is not None:
+        return address
+    await fetch_model(options.model, on_download)
+    return await asyncio.to_thread(ServerArguments.from_options, options)  # it may make a model's folder
 
 
 @contextmanager

@@ -2,12 +2,14 @@
 
 import argparse
 import asyncio
+import io
 import os
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import Progress
@@ -17,8 +19,8 @@ from inference.protocol.completion import Healing
 from lsp_server.context import clean
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.settings import Settings
-from midtoken.connection import open_connection
-from midtoken.server_arguments import UsageError, may_be_remote
+from midtoken.connection import find_server, open_connection, show_waiting
+from midtoken.server_arguments import UsageError, may_be_remote, number_from
 from midtoken.typing_trial import Line, Trial, draw_lines, run_trials
 
 _SEED = 1
@@ -43,7 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--on", type=Path, metavar="FOLDER", help="type lines of the files in this folder, and count")
     parser.add_argument("--compare", nargs="+", default=[], metavar="NAME", help="do so with these models, too")
     parser.add_argument("--files", default="*.py", metavar="PATTERN", help="which files (default: %(default)s)")
-    parser.add_argument("--lines", type=int, default=60, help="how many, at most ten minutes (default: %(default)s)")
+    parser.add_argument(
+        "--lines",
+        type=number_from(1, 100_000),
+        default=60,
+        help="how many, at most ten minutes (default: %(default)s)",
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="type at other confidences, too, and draw that")
 
 
@@ -53,22 +60,39 @@ async def print_report(options: argparse.Namespace) -> None:
     A file that a rule excludes is left out, and secrets are replaced, as in an editor.
     """
     texts = await asyncio.to_thread(_read_texts, options.on, options.files)
-    lines = draw_lines(texts, 2 * max(1, options.lines), _SEED)
+    lines = draw_lines(texts, 2 * options.lines, _SEED)
     if len(lines) < 2:
         raise UsageError(f"{options.on} has too few lines in files {options.files} that may be sent")
-    models = [options.name, *options.compare]
-    trials = {name: await _try(options, name, lines, _MAX_S / len(models)) for name in models}
-    table = _build_table(trials)
-    Console(width=Console(width=1_000).measure(table).maximum, highlight=False).print(table)
-    if options.plot is not None:
-        options.plot.write_text(draw_plot(trials), encoding="utf-8")
+    models = await _find_models(options)
+    with _open_plot(options.plot) as plot:
+        trials = {name: await _try(each, name, lines, _MAX_S / len(models)) for name, each in models.items()}
+        table = _build_table(trials)
+        Console(width=Console(width=1_000).measure(table).maximum, highlight=False).print(table)
+        plot.write(draw_plot(trials) if options.plot else "")
+
+
+async def _find_models(options: argparse.Namespace) -> dict[str, argparse.Namespace]:
+    """Returns the options for each model, after a look at all of them."""
+    names = dict.fromkeys([options.name, *options.compare])
+    models = {name: argparse.Namespace(**vars(options) | {"model": find_model_option(name)}) for name in names}
+    with show_waiting() as on_download:
+        for each in models.values():
+            await find_server(each, on_download)
+    return models
+
+
+def _open_plot(path: Path | None) -> TextIO:
+    try:
+        return io.StringIO() if path is None else path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path} of --plot: {error.strerror}") from None
 
 
 def _read_texts(folder: Path, pattern: str) -> list[str]:
     """Returns the texts of files that may be sent."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder")
-    paths = [each for each in sorted(folder.absolute().rglob(pattern)) if each.is_file()]
+    paths = [each for each in sorted(folder.absolute().rglob("*")) if each.match(f"*/{pattern}") and each.is_file()]
     paths = random.Random(_SEED).sample(paths, min(len(paths), _MAX_FILES))
     languages = {path.as_uri(): "" for path in paths if path.stat().st_size <= _MAX_FILE_BYTES}
     excluded = Policy(os.environ).find_exclusions(languages, (), [folder.absolute().as_uri()])
@@ -88,8 +112,7 @@ async def _try(options: argparse.Namespace, name: str, lines: Sequence[Line], ma
     confidences = (_DEFAULT, 0.0, *(_CONFIDENCES[1:] if options.plot else ()))
     wanted = [(Healing.EXACT, each) for each in dict.fromkeys(confidences)]
     wanted += [(Healing.NONE, _DEFAULT), (Healing.NONE, 0.0)]
-    model = argparse.Namespace(**vars(options) | {"model": find_model_option(name)})
-    async with open_connection(model, _IDLE_S) as connection:
+    async with open_connection(options, _IDLE_S) as connection:
         trials = [
             Trial.build(connection, may_be_remote(options), healing=str(healing), confidence=confidence)
             for healing, confidence in wanted

@@ -1,5 +1,6 @@
 """What editors send to the port of `midtoken serve --openai`, with the real model: a cursor inside of a word."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -46,5 +47,11 @@ async def test_the_openai_package_with_a_real_server(embedded_real_server: Runni
         assert answer.usage is not None
         assert answer.usage.prompt_tokens_details is not None
         assert answer.usage.prompt_tokens_details.cached_tokens == answer.usage.prompt_tokens > 50
+        for confidence in (0.0, 0.9):
+            likely = {"logprobs": 0, "max_tokens": 40, "extra_body": {"confidence": confidence}}
+            answer = await client.completions.create(**around, **likely)
+            assert answer.choices[0].logprobs is not None
+            probability = math.exp(sum(answer.choices[0].logprobs.token_logprobs or []))
+            assert (probability >= 0.9) == (confidence == 0.9)
         with pytest.raises(openai.BadRequestError, match="n must be between 1 and 16, not 17"):
             await client.completions.create(**around, n=17)

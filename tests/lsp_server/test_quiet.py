@@ -67,7 +67,7 @@ async def test_a_snooze_ends_by_command_and_hides_no_error(both: InProcess) -> N
     (await both.find_stream()).fail(RuntimeError("a defect"))
     await asked
     assert _find_last_report(both)[2] == "snoozed"
-    await _run(both, "snooze", 0)
+    await _run(both, "wake")
     await wait_for(lambda: _find_last_report(both)[1] == "error")
 
 
@@ -85,6 +85,17 @@ async def test_where_suggestions_are_turned_off_nothing_is_sent(kind: str, both:
     assert await _is_hidden(both)
     assert (both.backend.streams, both.backend.prefetches) == ([], [])
     await _run(both, "toggle", kind)
+    assert (await both.ask_and_finish(0, 1, "z")).items != []
+
+
+async def test_a_folder_that_is_off_contains_others(both: InProcess) -> None:
+    await both.start_with("x")
+    await _run(both, "toggle", "folder")
+    both.editor.uri = URI.replace("/file.py", "/inner/file.py")
+    both.editor.open("x")
+    assert await _is_hidden(both)
+    assert (await _list_titles(both))[-1] == "Turn suggestions on in the folder project"
+    await _run(both, "toggle", "folder")
     assert (await both.ask_and_finish(0, 1, "z")).items != []
 
 
@@ -106,7 +117,7 @@ async def test_a_menu_offers_what_can_be_done_now(both: InProcess) -> None:
     assert await _list_titles(both) == ["End the snooze (5 minutes left)", *scopes]
     for command in await _run(both, "listCommands"):
         await both.editor.client.workspace_execute_command_async(
-            types.ExecuteCommandParams(command["command"], command["arguments"])
+            types.ExecuteCommandParams(command["command"], command.get("arguments"))
         )
     assert await _list_titles(both) == [*snoozes, *(each.replace("off", "on") for each in scopes)]
 

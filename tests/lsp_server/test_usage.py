@@ -69,7 +69,7 @@ async def test_what_cannot_be_written_is_kept_until_it_can(tmp_path: Path) -> No
     "line",
     [
         *("", "{", "[]", "null", '"x"', "{}", "\0", 5000 * "["),
-        *('{"day": "x", "language": "a"}', '{"day": "2026-11-24"}'),
+        *('{"day": "x", "language": "a"}', '{"day": "2026-11-24"}', '{"day": "2026-11-24", "language": "[/]"}'),
         *(f'{{"day": "2026-11-24", "language": "python", "shown": {number}}}' for number in ('"x"', "1e999", "null")),
     ],
 )
@@ -79,7 +79,10 @@ async def test_a_damaged_line_does_not_count_and_the_others_do(tmp_path: Path, l
     with path.open("a") as file:
         file.write(line + "\n")
     await _write(path, 1)
-    assert UsageFile(path, lambda: _DAY).read(language="python") == {(_DAY, "python"): Counts(shown=2)}
+    assert UsageFile(path, lambda: _DAY).read() == {
+        (_DAY, "python"): Counts(shown=2),
+        (_DAY, "rust"): Counts(word=4),
+    }
 
 
 async def test_the_last_days_are_those_that_are_asked_for(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from midtoken.cli import main
 from midtoken.typing_report import _read_texts, draw_plot
 from midtoken.typing_trial import Cursors, Line, Trial, Typist, draw_lines, find_calibration_error
 
@@ -73,6 +74,35 @@ def test_files_that_a_rule_excludes_are_not_typed(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     (tmp_path / ".midtokenignore").write_text("hidden.py\n")
     assert _read_texts(tmp_path, "*.py") == ["shown.py"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refusal"),
+    [
+        (["--files=/etc/*.py"], "has too few lines in files /etc/*.py"),
+        (["--files=../*.py"], "has too few lines in files ../*.py"),
+        (["--files=**a/*.py"], "has too few lines in files **a/*.py"),
+        (["--plot=nowhere/plot.svg"], "cannot write nowhere/plot.svg of --plot: No such file"),
+        (["--compare", "nowhere"], "nowhere does not exist"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_before_anything_runs(
+    arguments: list[str], refusal: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "inner").mkdir()
+    for folder in (tmp_path, tmp_path / "inner"):
+        (folder / "file.py").write_text("".join(f"some_name_{number} = {number}\n" for number in range(200)))
+    state = tmp_path / "state"
+    command = ["models", "try", "bundled", f"--on={tmp_path / 'inner'}", f"--state-dir={state}", *arguments]
+    assert main(command) == 1
+    assert refusal in capsys.readouterr().err
+    assert not state.exists()
+
+
+def test_the_number_of_lines_is_at_least_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["models", "try", "bundled", "--on=.", "--lines=-5"])
+    assert "--lines: must be a number from 1" in capsys.readouterr().err
 
 
 def test_the_name_of_a_model_is_escaped_in_the_plot() -> None:

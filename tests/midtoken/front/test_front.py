@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -341,13 +342,17 @@ async def test_a_stream_of_an_infill_ends_with_an_event_also_after_a_defect_whos
         (ServerError("bad"), 500, "server_error", "bad"),
         (ZeroDivisionError("text of a person"), 500, "server_error", "unexpected ZeroDivisionError"),
         (last_chunk("", FinishReason.SUPERSEDED), 499, "superseded_error", "a newer request"),
+        (
+            replace(last_chunk("x", FinishReason.SUPERSEDED), text_ends=(1,), log_probs=(-9.0,)),
+            *(499, "superseded_error", "a newer request"),
+        ),
     ],
-    ids=["unreachable", "engine unreachable", "overloaded", "failed", "defect", "superseded"],
+    ids=["unreachable", "engine unreachable", "overloaded", "failed", "defect", "superseded", "unlikely, superseded"],
 )
 async def test_a_failure_has_a_status(
     front: FrontClient, end: CompletionChunk | Exception, status: int, kind: str, reason: str
 ) -> None:
-    asking, stream = await front.begin(front.post(_INFILL, {"stream": True, "id_slot": 0}))
+    asking, stream = await front.begin(front.post(_INFILL, {"stream": True, "id_slot": 0, "confidence": 0.5}))
     stream.send(end)
     answered, text = await asking
     error = json.loads(text)["error"]

@@ -97,12 +97,13 @@ function M.tell_cursor(buf)
   end
 end
 
---- Has the language server of the current buffer execute a command. All of them snooze.
+--- Has the language server of the current buffer execute a command. All of them snooze and wake.
 ---@param name string
 ---@param argument? any
 function M.execute(name, argument)
   local buf = vim.api.nvim_get_current_buf()
-  local clients = vim.lsp.get_clients({ name = 'midtoken', bufnr = name ~= 'midtoken.snooze' and buf or nil })
+  local is_for_all = name == 'midtoken.snooze' or name == 'midtoken.wake'
+  local clients = vim.lsp.get_clients({ name = 'midtoken', bufnr = not is_for_all and buf or nil })
   local arguments = { argument, name == 'midtoken.toggle' and vim.uri_from_bufnr(buf) or nil }
   for _, client in ipairs(clients) do
     M.call(client, 'request', 'workspace/executeCommand', { command = name, arguments = arguments }, function(err, text)
@@ -114,7 +115,7 @@ function M.execute(name, argument)
     end, buf)
   end
   require('midtoken.suggestion').forget(buf)
-  return #clients > 0 or message.show('the language server is not attached')
+  return #clients > 0 or message.show('not done, because the language server is not ready; try it again')
 end
 
 --- Detaches the language server from a buffer, which then has no suggestions.

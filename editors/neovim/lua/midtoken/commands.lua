@@ -11,7 +11,7 @@ end
 
 local WORDS = { -- of :Midtoken, and what each has the language server do
   snooze = { 'midtoken.snooze' },
-  wake = { 'midtoken.snooze', 0 },
+  wake = { 'midtoken.wake' },
   file = { 'midtoken.toggle', 'document' },
   language = { 'midtoken.toggle', 'language' },
   folder = { 'midtoken.toggle', 'folder' },
