@@ -1,24 +1,17 @@
-"""Pictures of suggestions of the default model in real editors. `make pictures` writes those of the README."""
+"""The picture of a suggestion of the default model in VS Code, which `make pictures` writes for the README."""
 
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.helix_editor import run_helix
-from tests.support.neovim_editor import PLUGIN, find_neovim
-from tests.support.servers import RunningServer, wait_until
-from tests.support.terminal import Terminal, shows
+from tests.support.servers import RunningServer
 from tests.support.vscode import MISSING, install_extension, open_vscode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 _MAX_BYTES = 200_000
-_SIZE = (22, 80)
 _TEXT = '''class Stack:
     """A last-in, first-out collection."""
 
@@ -34,25 +27,6 @@ _TEXT = '''class Stack:
 '''
 _TYPED = "    def __len__(sel"
 _SUGGESTED = "return len(self._items)"  # the second line
-_NEOVIM_SETTINGS = """
-vim.opt.runtimepath:append({plugin!r})
-vim.o.termguicolors, vim.o.background, vim.o.number, vim.o.cursorline = true, 'dark', true, true
-vim.o.swapfile, vim.o.shortmess = false, 'filnxtToOFI'
-vim.o.statusline = "%f %m%=%{{v:lua.require'midtoken'.status()}}  %l:%c "
-vim.api.nvim_set_hl(0, 'MidtokenSuggestion', {{ fg = '#8b909a', italic = true }})
-require('midtoken').setup({{ cmd = {{ {command} }}, settings = {{ extent = 'block' }} }})
-"""
-_HELIX_SETTINGS = """theme = "dark_plus"
-[editor]
-idle-timeout = 20
-completion-timeout = 20
-completion-trigger-len = 1
-auto-pairs = false
-true-color = true
-[editor.cursor-shape]
-insert = "block"
-"""
-_HELIX_SERVER = 'config = { extent = "block" }'
 
 Save = Callable[[str], Path]
 
@@ -64,65 +38,6 @@ def save(pytestconfig: pytest.Config) -> Save:
     if folder is None:
         pytest.skip("`make pictures` draws them")
     return Path(folder).joinpath
-
-
-def _list_command(server: RunningServer) -> list[str]:
-    return [sys.executable, "-m", "midtoken", "lsp", "--server", server.url]
-
-
-@contextmanager
-def _show_neovim(arguments: list[str], environment: Mapping[str, str], folder: Path) -> Iterator[Terminal]:
-    """Runs Neovim and its screen as two processes: unpacked beside the system, it cannot start itself again."""
-    command = [find_neovim(), "--headless", "--listen", str(folder / "socket"), *arguments]
-    with subprocess.Popen(command, env=environment, cwd=folder) as neovim:
-        wait_until((folder / "socket").exists)
-        remote = [find_neovim(), "--server", str(folder / "socket"), "--remote-ui"]
-        try:
-            with Terminal(remote, environment, str(folder), _SIZE) as terminal:
-                yield terminal
-        finally:
-            neovim.terminate()
-
-
-def _type_until_all_is_shown(terminal: Terminal, shown: str = _SUGGESTED) -> None:
-    """The first request may come before the language server is ready. The rest of a block comes with the next key."""
-    terminal.type(_TYPED[:-1])
-    for _ in range(20):
-        time.sleep(1)
-        terminal.type(_TYPED[-1])
-        time.sleep(1)
-        if shows(shown)(terminal.lines):
-            return
-        terminal.type("\x7f")
-    raise AssertionError("\n".join(terminal.lines))
-
-
-def test_neovim(save: Save, real_server: RunningServer, tmp_path: Path) -> None:
-    file, settings = tmp_path / "stack.py", tmp_path / "init.lua"
-    file.write_text(_TEXT)
-    command = ", ".join(repr(argument) for argument in _list_command(real_server))
-    settings.write_text(_NEOVIM_SETTINGS.format(plugin=str(PLUGIN), command=command))
-    environment = {"HOME": str(tmp_path), "TERM": "xterm-256color", "COLORTERM": "truecolor", "PATH": "/usr/bin:/bin"}
-    with _show_neovim(["-u", str(settings), "stack.py"], environment, tmp_path) as terminal:
-        terminal.wait_for(shows("midtoken: ready"))
-        terminal.type("Go")
-        _type_until_all_is_shown(terminal)
-        terminal.draw(save("neovim.png"))
-    assert save("neovim.png").stat().st_size < _MAX_BYTES
-
-
-def test_helix(save: Save, real_server: RunningServer, tmp_path: Path) -> None:
-    file = tmp_path / "stack.py"
-    file.write_text(_TEXT)
-    command = _list_command(real_server)
-    with run_helix(tmp_path, Path(file.name), command, _HELIX_SETTINGS, _HELIX_SERVER, tmp_path, (26, 104)) as terminal:
-        terminal.wait_for(shows("NOR"))
-        terminal.type("geo")
-        _type_until_all_is_shown(terminal, "self): …")
-        terminal.type("\t")  # Helix shows what the selected entry inserts
-        terminal.wait_for(shows(_SUGGESTED))
-        terminal.draw(save("helix.png"))
-    assert save("helix.png").stat().st_size < _MAX_BYTES
 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
