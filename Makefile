@@ -134,7 +134,7 @@ test-playground: $(READY) $(PLAYGROUND_PAGE) test-playground-unit  ## test the p
 
 picture-playground: $(READY) $(PLAYGROUND_PAGE)  ## draw docs/pictures/playground.png
 	@bash scripts/get_chromium.sh
-	@$(BIN)/python -m tests.support.playground docs/pictures/playground.png
+	@$(BIN)/python -m docs.draw_editors playground
 
 .PHONY: test-other-editors pictures
 test-other-editors: $(READY)  ## test the configurations in docs/other_editors.md in Emacs and Vim
@@ -142,7 +142,7 @@ test-other-editors: $(READY)  ## test the configurations in docs/other_editors.m
 	@$(BIN)/python -m pytest tests/e2e/test_other_editors.py
 
 pictures: $(READY) $(VSIX) $(CODE_SERVER) picture-playground  ## make the pictures of VS Code and the playground in docs/pictures
-	@$(BIN)/python -m pytest tests/e2e/test_pictures.py --pictures docs/pictures
+	@$(BIN)/python -m docs.draw_editors vscode
 
 # The language of the kernels for GPUs, in the version that torch needs on a GPU.
 $(KERNELS)/.ready: | $(READY)

@@ -1,9 +1,7 @@
 """What editors send to the port of `midtoken serve --openai`, with the real model: a cursor inside of a word."""
 
 from dataclasses import replace
-from typing import Any
 
-import openai
 import pytest
 
 from inference.protocol.completion import CompletionRequest, Healing
@@ -31,20 +29,3 @@ async def _complete_plainly(server: RunningServer, request: CompletionRequest) -
     async with Client(server.url) as client:
         plain = replace(request, healing=Healing.NONE)
         return "".join([chunk.text async for chunk in client.stream(plain) if chunk.candidate == 0])
-
-
-async def test_the_openai_package_with_a_real_server(embedded_real_server: RunningServer) -> None:
-    body = read_sent("llama_vim")["body"]
-    around: Any = {"prompt": body["input_prefix"] + body["prompt"], "suffix": body["input_suffix"], "model": "default"}
-    async with openai.AsyncOpenAI(base_url=f"{embedded_real_server.front_url}/v1", api_key="none") as client:
-        assert [model.id async for model in client.models.list()] == ["default"]
-        answer = await client.completions.create(**around, n=2, stop="\n")
-        assert answer.choices[0].text == REST != answer.choices[1].text
-        events = await client.completions.create(**around, stream=True, stop="\n")
-        assert "".join([event.choices[0].text async for event in events]) == REST
-        answer = await client.completions.create(**around, stop="\n")
-        assert answer.usage is not None
-        assert answer.usage.prompt_tokens_details is not None
-        assert answer.usage.prompt_tokens_details.cached_tokens == answer.usage.prompt_tokens > 50
-        with pytest.raises(openai.BadRequestError, match="n must be between 1 and 16, not 17"):
-            await client.completions.create(**around, n=17)

@@ -1,8 +1,6 @@
 """What the user sees of excluded files and secrets, with a real LSP client and a backend that the test feeds."""
 
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
 from lsprotocol.types import InlineCompletionList
@@ -79,24 +77,6 @@ async def test_secrets_are_replaced_and_random_texts_where_they_go_to_another_ma
         await both.start_with(f'x = "{secret}"\ny', options={"redactSecrets": redacts})
         both.editor.ask(1, 1)
         assert (await both.find_stream()).request.prefix == f'x = "{sent}"\ny'
-
-
-async def test_a_key_that_follows_the_suggestion_asks_about_no_other_file_and_reads_no_other_text(
-    both: InProcess,
-) -> None:
-    await both.start_with("def first(): pass\nx = ", options={"prefetch": False})  # which a slow machine would begin
-    assert (await both.ask_and_finish(1, 4, "value")).items
-    called: set[tuple[str, str]] = set()
-    sys.setprofile(lambda frame, *_: called.add((Path(frame.f_code.co_filename).stem, frame.f_code.co_name)))
-    try:
-        for version, typed in enumerate("valu", 4):
-            both.editor.edit(1, version, typed)
-            assert (await both.editor.ghost(1, version + 1)).insert_text == "value"
-    finally:
-        sys.setprofile(None)
-    assert ("session", "find_answer") in called
-    assert ("guard", "ask_about_others") not in called
-    assert not {"redaction", "detectors", "related"} & {module for module, _ in called}
 
 
 async def test_nothing_is_sent_until_the_editor_has_answered_what_the_settings_are(both: InProcess) -> None:
