@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wcwidth import wcwidth
+from rich.cells import cell_len
 
 from tests.support.lsp_editor import make_script
 from tests.support.replay.samples import COMPLETIONS
@@ -108,7 +108,7 @@ def expand_tabs(line: str) -> str:
     """Replaces tabs by blanks, as editors draw them with tab stops every four columns."""
     drawn, column = "", 0
     for char in line:
-        width = 4 - column % 4 if char == "\t" else wcwidth(char)
+        width = 4 - column % 4 if char == "\t" else cell_len(char)
         drawn += " " * width if char == "\t" else char
         column += width
     return drawn
