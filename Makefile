@@ -109,7 +109,7 @@ test-vllm: $(READY) $(VLLM)/.ready  ## compare 100 completions in front of vLLM,
 
 .PHONY: test-helix
 test-helix: $(READY) $(HELIX)  ## test the language server in Helix
-	@$(BIN)/python -m pytest -k helix tests/e2e/test_helix.py tests/e2e/test_replays.py
+	@$(BIN)/python -m pytest tests/e2e/test_helix.py
 
 $(PLAYGROUND_PACKAGES): $(PLAYGROUND)/package-lock.json $(NODE)/.ready
 	@$(PLAYGROUND_NPM) ci --ignore-scripts
@@ -134,15 +134,15 @@ test-playground: $(READY) $(PLAYGROUND_PAGE) test-playground-unit  ## test the p
 
 picture-playground: $(READY) $(PLAYGROUND_PAGE)  ## draw docs/pictures/playground.png
 	@bash scripts/get_chromium.sh
-	@$(BIN)/python -m tests.support.playground docs/pictures/playground.png
+	@$(BIN)/python -m docs.draw_editors playground
 
 .PHONY: test-other-editors pictures
 test-other-editors: $(READY)  ## test the configurations in docs/other_editors.md in Emacs and Vim
 	@bash scripts/get_packages.sh emacs-nox elpa-eglot vim vim-ale
 	@$(BIN)/python -m pytest tests/e2e/test_other_editors.py
 
-pictures: $(READY) $(NVIM) $(HELIX) $(VSIX) $(CODE_SERVER) picture-playground  ## make the pictures of editors and playground in docs/pictures
-	@$(BIN)/python -m pytest tests/e2e/test_pictures.py --pictures docs/pictures
+pictures: $(READY) $(VSIX) $(CODE_SERVER) picture-playground  ## make the pictures of VS Code and the playground in docs/pictures
+	@$(BIN)/python -m docs.draw_editors vscode
 
 # The language of the kernels for GPUs, in the version that torch needs on a GPU.
 $(KERNELS)/.ready: | $(READY)
@@ -234,7 +234,7 @@ bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS)/llama_cpp/.re
 	@$(BIN)/python -m benchmarks.real_size
 
 .PHONY: bench-editors
-bench-editors: $(BENCH_READY) $(NVIM) $(HELIX) $(VSIX) $(CODE_SERVER)  ## count what is wrong in real editors after random editing; loops, names of other files, secrets, time and memory
+bench-editors: $(BENCH_READY) $(NVIM) $(VSIX) $(CODE_SERVER)  ## count what is wrong in real editors after random editing; loops, names of other files, secrets, time and memory
 	@$(BIN)/python -m benchmarks.editors
 
 $(LARGE_TOKENIZER): $(LARGE_VOCABULARY)

@@ -48,14 +48,14 @@ from inference.engine.sink import CompletionEngine
 from lsp_server.privacy.redaction import Redactor
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
-from tests.support.replay import helix, neovim, vscode
+from tests.support.replay import neovim, vscode
 from tests.support.replay.steps import Outcome, draw_seed, run_replays
 from tests.support.secret_forms import SECRETS, Secret, count_secret_bytes
 from tests.support.unseen_secrets import UNSEEN
 from tests.support.whole_run import watch_whole_run
 
 # In all, and in each replay, which has its own seed.
-_STEPS = {"neovim": (3000, 150), "helix": (1000, helix.STEPS_EACH), "vscode": (1200, vscode.STEPS_EACH)}
+_STEPS = {"neovim": (3000, 150), "vscode": (1200, vscode.STEPS_EACH)}
 _SEED = 1
 _NUM_STARTS, _NUM_COMPLETIONS, _NUM_KEYS = 11, 200, 300
 _URI = "file:///large.py"
@@ -112,7 +112,6 @@ def _replay(editor: str) -> Figures:
         folder = Path(name)
         plays: dict[str, Callable[[Path, int, int], Outcome]] = {
             "neovim": neovim.play,
-            "helix": helix.play,
             "vscode": partial(vscode.play, folder / "extensions"),
         }
 

@@ -35,7 +35,6 @@ settings.load_profile("full")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("midtoken")
     group.addoption("--replay-steps", type=int, help="steps of each replay of editing in an editor")
-    group.addoption("--pictures", help="folder for the pictures of editors")
     group.addoption("--replay-seed", type=int, help="seed of the first replay (with --replay-steps: a new one)")
 
 

@@ -65,6 +65,7 @@ def test_the_container_gets_no_second_tritonserver() -> None:
 
     assert names == {
         "aiohttp",
+        "httpx2",
         "huggingface_hub",
         "ml-dtypes",
         "onnx",

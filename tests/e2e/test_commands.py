@@ -1,7 +1,6 @@
 """The output of the commands, on a server with the default model."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,14 +55,6 @@ def test_surprisal_prints_a_row_for_each_line(embedded_real_server: RunningServe
     assert done.stderr.startswith(f"{source}: {len(_SOURCE)} bytes, ")
 
 
-def test_surprisal_is_coloured_in_a_terminal(embedded_real_server: RunningServer, source: Path) -> None:
-    done = _run(
-        embedded_real_server, "surprisal", str(source), env={**os.environ, "FORCE_COLOR": "1", "COLORTERM": "truecolor"}
-    )
-    assert "\x1b[38;2;0;0;0;48;2;" in done.stdout
-    assert "bits for a character" in done.stdout
-
-
 async def test_surprisal_of_the_pieces_equals_that_of_the_whole_text(
     embedded_real_server: RunningServer, source: Path
 ) -> None:
@@ -100,13 +91,6 @@ def test_the_doctor_finds_a_server_that_completes(embedded_real_server: RunningS
     assert completion.startswith("✓ a completion in the middle of a token: `return Nod` goes on with `e` after ")
     assert lines[-1].startswith(f"✓ {source} gets suggestions")
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_doctor_says_why_a_file_gets_no_suggestions(embedded_real_server: RunningServer, source: Path) -> None:
-    (source.parent / ".midtokenignore").write_text("app.py\n")
-    done = _run(embedded_real_server, "doctor", str(source))
-    assert done.returncode == 1
-    assert f"✗ {source} gets no suggestions (excluded): nothing of this file is sent: `.midtokenignore`" in done.stdout
 
 
 def test_the_demo_is_right_more_often_with_healing(embedded_real_server: RunningServer) -> None:

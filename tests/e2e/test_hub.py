@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from midtoken.installed import find_default_model
-from tests.support.helix_editor import run_helix
 from tests.support.hub import Faults, Hub, Repository, run_hub
 from tests.support.lsp_editor import Script
 from tests.support.neovim_editor import NODE, OpenEditor
@@ -61,19 +60,6 @@ def test_neovim_shows_the_download_and_then_ghost_text(hub: Hub, own_lsp: Script
     editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e")
-
-
-def test_helix_has_the_suggestion_of_a_model_that_its_configuration_names(
-    hub: Hub, own_lsp: Script, tmp_path: Path
-) -> None:
-    assert _NAME in hub.repositories
-    (tmp_path / "file.py").write_text("\n".join(NODE))
-    editor = "[editor]\nidle-timeout = 20\ncompletion-timeout = 20\nword-completion.enable = false\n"
-    model = f'config = {{ model = "{_NAME}" }}'
-    with run_helix(tmp_path, tmp_path / "file.py", own_lsp.command, editor, model) as terminal:
-        terminal.wait_for(lambda lines: any("NOR" in line for line in lines))
-        terminal.type("georeturn No")
-        terminal.wait_for(lambda lines: any("Node" in line for line in lines[len(NODE) + 1 :]), 60, keys="\x7fo")
 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))

@@ -11,16 +11,13 @@ from typing import Any
 
 import grpc
 import pytest
-from aiohttp import ClientSession, ClientWSTimeout
 from tritonclient.grpc import service_pb2, service_pb2_grpc
-from yarl import URL
 
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.serving.triton_installation import GRPC
 from midtoken.installed import find_default_model
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities
-from tests.support.playground import MISSING
 from tests.support.servers import EMBEDDED, TRITON, Endpoint, find_free_endpoint, find_real, needs_triton, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -192,30 +189,6 @@ async def _call_wrongly(url: str) -> None:
             raw = channel.stream_stream(method)(iter([_CANARY.encode()]))
             with contextlib.suppress(grpc.RpcError):
                 await asyncio.wait_for(raw.read(), 20)
-
-
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-async def test_no_log_of_a_playground_has_text_that_it_was_sent(server: _Server, tmp_path: Path) -> None:
-    log = tmp_path / "playground.log"
-    with log.open("w") as file:
-        command = [sys.executable, "-m", "midtoken", "playground", f"--server={server.grpc}"]
-        process = subprocess.Popen(command, stdout=file, stderr=file, text=True)
-    try:
-        wait_until(lambda: "Ctrl-C" in log.read_text())
-        url = URL(next(line.strip() for line in log.read_text().splitlines() if line.startswith("  http://")))
-        await asyncio.gather(*(_send(url.port or 0, data.replace("/v1/", url.path)) for data in _MALFORMED))
-        async with ClientSession(url, headers={"Origin": str(url.origin())}) as session:
-            for path in ("lsp", "healing"):
-                for message in (_CANARY, _BODY, json.dumps({"number": 1, "prefix": _TEXT, "suffix": _CANARY})):
-                    async with session.ws_connect(path, timeout=ClientWSTimeout(ws_close=1)) as socket:
-                        await socket.send_str(message)
-                        with contextlib.suppress(asyncio.TimeoutError):
-                            await socket.receive(timeout=1)
-                        await socket.send_bytes(_CANARY.encode())
-    finally:
-        process.terminate()
-        process.wait(30)
-    assert _find(log.read_text()) == []
 
 
 async def test_no_log_of_a_language_server_has_text_that_it_or_its_engine_was_sent(

@@ -57,18 +57,6 @@ def _count_lsp_requests(editor: Editor) -> int:
     )
 
 
-def test_an_undo_takes_back_the_accepted_text_alone(edit: Edit) -> None:
-    editor = edit([""])
-    editor.type("iNod")
-    editor.wait_for_ghost("e(value, x)")
-    editor.type_and_wait("<Tab>.x<Esc>")
-    undone = []
-    for _ in range(3):
-        editor.type_and_wait("u")
-        undone.append(editor.lines[0])
-    assert undone == ["Node(value, x)", "Nod", ""]
-
-
 def test_after_dismissing_nothing_is_offered_until_the_text_changes(edit: Edit) -> None:
     editor = edit([""])
     editor.type("iNod")

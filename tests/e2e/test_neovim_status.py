@@ -113,16 +113,6 @@ def test_a_file_of_another_name_or_language_goes_on_with_suggestions(
     assert "Error" not in editor.messages
 
 
-def test_the_status_shows_an_error_until_a_completion_arrives(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, [""], settings={"maxTokens": "x"})
-    editor.wait_for(lambda: editor.status.startswith("midtoken: error (setting maxTokens must be"), True)
-    editor.type("iNod")
-    editor.wait_for_ghost("e")
-    assert editor.status == "midtoken: ready"
-
-
 def test_the_status_is_what_the_language_server_tells(open_editor: OpenEditor, tmp_path: Path) -> None:
     editor = open_editor(_command(tmp_path / "record"), ["", ""])
     buffer = editor.nvim.current.buffer

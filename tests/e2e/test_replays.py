@@ -1,4 +1,4 @@
-"""Random editing in real editors: the buffer is the language server's text, and the screen is its answer for it.
+"""Random editing in Neovim and VS Code: the buffer is the language server's text, and the screen is its answer for it.
 
 In Neovim, the buffer and the ghost text are also what a simple model of the editor says.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.replay import helix, neovim, vscode
+from tests.support.replay import neovim, vscode
 from tests.support.replay.steps import Outcome, draw_seed, run_replays
 from tests.support.vscode import MISSING
 
@@ -23,7 +23,6 @@ def _play_vscode(folder: Path, seed: int, steps: int) -> Outcome:
     ("play", "num_steps", "steps_each"),
     [
         pytest.param(neovim.play, 300, 150, id="neovim"),
-        pytest.param(helix.play, 150, helix.STEPS_EACH, id="helix"),
         pytest.param(
             _play_vscode,
             180,

@@ -10,7 +10,7 @@ from lsprotocol.types import Position, Range
 from pygls.exceptions import JsonRpcInternalError, JsonRpcRequestCancelled
 
 from inference.protocol.completion import Chunks, CompletionRequest, Extent, Healing
-from tests.support.lsp_editor import URI, LspEditor, build_capabilities, wait_for
+from tests.support.lsp_editor import LspEditor, build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess
 
 
@@ -108,16 +108,6 @@ async def test_a_suggestion_continues_what_the_menu_has_selected(
     items = getattr(await answer, "items", None)
     assert (items and [item.insert_text for item in items]) == inserted
     assert all(item.range == selected.range for item in items or ())
-
-
-async def test_a_request_is_answered_with_null_when_an_edit_follows_it(both: InProcess) -> None:
-    await both.start_with("    x = Nod")
-    answer = both.editor.ask(0, 11)
-    stream = await both.find_stream()
-    both.editor.edit(0, 0, "", end=(0, 4))
-    await wait_for(lambda: both.server.sessions[URI].document.text == "x = Nod")
-    stream.finish("e(value)")
-    assert await answer is None
 
 
 async def test_a_cancelled_request_cancels_its_generation(both: InProcess) -> None:

@@ -1,11 +1,9 @@
 """The changes to pygls's behaviour."""
 
-import logging
 from typing import Any
 
 import pytest
 
-from inference.errors import keep_text_out_of_logs
 from tests.support.lsp_editor import URI, build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess
 
@@ -183,12 +181,3 @@ async def test_a_message_that_is_no_json_may_have_been_an_edit(both: InProcess) 
     both.editor.send_body(b'{"jsonrpc": "2.0", "method": ')
     assert await both.editor.ask(0, 1) is None
     assert both.editor.shown == [_LOST]
-
-
-@pytest.mark.parametrize("name", ["pygls.protocol.json_rpc", "pygls.protocol.language_server", "pygls.server"])
-def test_the_logs_of_pygls_say_nothing(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    level = logging.getLogger("pygls").level
-    keep_text_out_of_logs()
-    logging.getLogger(name).critical("failed: %s", "secret")
-    logging.getLogger("pygls").setLevel(level)
-    assert caplog.records == []

@@ -3,8 +3,10 @@
 import pytest
 from lsprotocol.types import PositionEncodingKind, TextDocumentContentChangeWholeDocument, TextDocumentItem
 
+from inference.protocol.completion import CompletionRequest
 from lsp_server.context import Context
 from lsp_server.documents import Document, split_lines
+from lsp_server.privacy.guard import Guard
 from lsp_server.related import RelatedText, find_declarations, read_words
 from tests.support.secret_forms import SECRETS, count_secret_bytes
 
@@ -148,6 +150,29 @@ def test_no_part_of_a_secret_in_another_file_is_added_even_where_a_declaration_i
             text = f"value_{'x' * num_before} = 1; {secret.text}"
             added = _add(RelatedText(max_bytes=1000), "value_", _document("b", text))
             assert count_secret_bytes([added], [secret.secret], min_chars=5) == 0, secret.form
+
+
+# Forms in which the secret stands before any value.
+_DECLARATIONS = (
+    "def value_of(first, •):",
+    "function value_of() { • }",
+    "value_of: • = 1",
+    "type value_of •",
+    "        self.value_of: • = None",
+)
+
+
+@pytest.mark.parametrize("form", _DECLARATIONS)
+def test_no_part_of_a_secret_in_a_declaration_is_sent(form: str) -> None:
+    added = [
+        (each, _add(RelatedText(), "value_", _document("b", form.replace("•", each.text.rstrip("\n")))))
+        for each in SECRETS
+        if len(each.secret) >= 8
+    ]
+    assert sum("value_of" in prefix for _, prefix in added) > len(added) / 2
+    for each, prefix in added:
+        sent = Guard().clear(CompletionRequest(prefix)).value.prefix
+        assert count_secret_bytes([sent], each.secret.split("\n"), min_chars=6) == 0, each.form
 
 
 def test_a_line_of_a_private_key_is_no_declaration() -> None:

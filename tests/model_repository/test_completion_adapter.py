@@ -67,13 +67,6 @@ def test_chunks_become_responses_the_last_is_final_and_nothing_is_sent_after_it(
     assert [response.flags for response in responses] == [0, triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL]
 
 
-def test_the_tensors_become_the_engines_request() -> None:
-    seen = []
-    expected = CompletionRequest("é", stop=("x", "y"), seed=5, explain=True)
-    _execute(lambda request, _: seen.append(request), FakeRequest(completion_arrays.request_to_arrays(expected)))
-    assert seen == [expected]
-
-
 @pytest.mark.parametrize(
     ("error", "text", "code"),
     [
@@ -200,9 +193,3 @@ def test_the_sink_sees_a_cancel_but_triton_is_not_asked_about_a_request_that_has
     wait_until(sinks[0].is_cancelled)
     assert not sinks[1].ask()
     assert not sinks[1].is_cancelled()
-
-
-def test_finalize_closes_the_engine() -> None:
-    model = _make_model(lambda *_: None)
-    model.finalize()
-    assert model.engine.closed.is_set()

@@ -107,27 +107,6 @@ def write_decoder(
     return folder
 
 
-def write_published(folder: Path, content: dict[str, Any]) -> None:
-    """Writes a folder with a publisher's config.json, but two layers, few heads, and a small vocabulary."""
-    heads, key_heads = content["num_attention_heads"], content["num_key_value_heads"]
-    small_key_heads = 1 if key_heads < heads else 2
-    small_heads = small_key_heads * (heads // key_heads)
-    small = {
-        "vocab_size": VOCAB_SIZE,
-        "hidden_size": content["hidden_size"] // heads * small_heads,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": small_heads,
-        "num_key_value_heads": small_key_heads,
-    }
-    tokens = {name: 0 for name in content if name.endswith("_token_id")}
-    layers = {name: content[name][:2] for name in ("layer_types", "no_rope_layers") if name in content}
-    published = json.dumps(content | small | tokens | layers)
-    (folder / "config.json").write_text(published)
-    _write_weights(folder, transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False))
-    (folder / "config.json").write_text(published)
-
-
 def _write_weights(folder: Path, config: Any, dtype: torch.dtype = torch.float32, shard_size: str = "1GB") -> None:
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config)

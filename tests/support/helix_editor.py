@@ -17,37 +17,25 @@ _SETTINGS = "[editor]\nidle-timeout = 20\ncompletion-timeout = 20\n"
 
 
 @contextmanager
-def run_helix(
-    folder: Path,
-    file: Path,
-    command: Sequence[str],
-    settings: str = _SETTINGS,
-    server_settings: str = "",
-    workspace: Path = _ROOT,
-    size: tuple[int, int] = (30, 100),
-) -> Iterator[Terminal]:
-    """Opens a file in Helix with a language server command. It writes to `folder`.
-
-    `settings` is the text of config.toml, `server_settings` a line for the language server in languages.toml. Helix and
-    the language server run in `workspace`.
-    """
+def run_helix(folder: Path, file: Path, command: Sequence[str]) -> Iterator[Terminal]:
+    """Opens a file in Helix with a language server command. It writes to `folder`."""
     binary = os.environ.get("MIDTOKEN_HX") or str(_ROOT / "build/editors/hx")
     if shutil.which(binary) is None:
         pytest.fail(f"{binary} is missing; `make build/editors/hx` fetches it")
     own = folder / "config" / "helix"
     own.mkdir(parents=True)
-    (own / "languages.toml").write_text(_write_languages(command, server_settings))
-    (own / "config.toml").write_text(settings)
+    (own / "languages.toml").write_text(_write_languages(command))
+    (own / "config.toml").write_text(_SETTINGS)
     environment = dict(os.environ) | {
         "XDG_CONFIG_HOME": str(folder / "config"),
         "XDG_CACHE_HOME": str(folder / "cache"),
         "TERM": "xterm-256color",
     }
-    with Terminal([binary, str(file)], environment, str(workspace), size) as terminal:
+    with Terminal([binary, str(file)], environment, str(_ROOT), (30, 100)) as terminal:
         yield terminal
 
 
-def _write_languages(command: Sequence[str], settings: str) -> str:
+def _write_languages(command: Sequence[str]) -> str:
     """The configuration that users copy, with another command."""
     text = (_ROOT / "editors/helix/languages.toml").read_text()
     server = tomllib.loads(text)["language-server"]["midtoken"]
@@ -56,4 +44,4 @@ def _write_languages(command: Sequence[str], settings: str) -> str:
     first = text.index("command =")
     last = text.index("args =")
     rest = text[text.index("\n", last) :]
-    return f"{text[:first]}command = {json.dumps(command[0])}\nargs = {json.dumps(list(command[1:]))}\n{settings}{rest}"
+    return f"{text[:first]}command = {json.dumps(command[0])}\nargs = {json.dumps(list(command[1:]))}\n{rest}"

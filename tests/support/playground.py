@@ -1,21 +1,14 @@
-"""A real `midtoken playground`, and a headless Chromium that shows its page.
-
-`python -m tests.support.playground FILE` writes a picture of it, with the default model.
-"""
+"""A real `midtoken playground`, and a headless Chromium that shows its page."""
 
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tests.support.browser import ROOT, Page, name_missing, read_lines, run_driver, run_program
-from tests.support.servers import find_real, run_server
 
 _FOLDER = ROOT / "editors/playground"
 LIBRARY = _FOLDER / "node_modules/puppeteer-core"
@@ -79,22 +72,3 @@ def open_page(url: str) -> Iterator[PlaygroundPage]:
     """Opens the page inside the block."""
     with run_driver(_FOLDER / "test/e2e/driver.ts", url) as driver:
         yield PlaygroundPage(driver)
-
-
-def _draw(path: Path) -> None:
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        run_server(find_real(), Path(folder)) as server,
-        run_playground(f"--server={server.url}") as playground,
-        open_page(playground.url) as page,
-    ):
-        page.wait_for_pictures()  # the first one waits until the character-level model is loaded
-        page.open(playground.url)
-        page.wait_for(lambda: page.ghost is not None, True)
-        page.wait_for_pictures()
-        time.sleep(1.0)  # until nothing moves
-        page.picture(path)
-
-
-if __name__ == "__main__":
-    _draw(Path(sys.argv[1]).resolve())

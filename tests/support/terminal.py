@@ -2,13 +2,10 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import pexpect
 import pyte
-
-from tests.support.screen_picture import draw_screen
 
 _ASKED_FOR_ATTRIBUTES = "\x1b[c"
 _ATTRIBUTES = "\x1b[?62;22c"  # a VT220 with colours
@@ -57,10 +54,6 @@ class Terminal:
         if self._read():
             self._lines = [line.rstrip() for line in self._screen.display]
         return self._lines
-
-    def draw(self, path: Path) -> None:
-        """Writes a picture of the screen to a file."""
-        draw_screen(self._screen, path)
 
     def wait_for(
         self, holds: Callable[[list[str]], bool], within_s: float = 30.0, keys: str = "", every_s: float = 1.0

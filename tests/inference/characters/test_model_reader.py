@@ -144,22 +144,6 @@ def test_a_loaded_model_agrees_with_its_plain_forward_passes(settings: CoveringS
         np.testing.assert_allclose(state.next_log_probs[finite], other.next_log_probs[finite], rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", list(CoveringKind)[:3])
-def test_a_walk_can_continue_far_beyond_the_window(kind: CoveringKind, make_model: MakeModel) -> None:
-    model = _load_small(make_model(max_position_embeddings=64))
-    state = model.open(b"", CoveringSettings(kind, width=2))
-
-    for _ in range(20):
-        state = state.advance(b"x = self.add(1)\n")
-
-    assert np.isfinite(state.log_mass)
-    assert np.exp(state.next_log_probs).sum() == pytest.approx(1, abs=1e-9)
-
-
-def _load_small(folder: Path) -> CharacterModel:
-    return load_character_model(EngineConfig(folder, max_context_tokens=64, cache_tokens=512))
-
-
 def test_a_model_without_an_end_token_is_refused(tmp_path: Path, make_model: MakeModel) -> None:
     folder = make_model()
     for name in ("model.safetensors", "tokenizer.json"):

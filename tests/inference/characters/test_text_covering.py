@@ -14,7 +14,7 @@ from inference.characters.text_covering import find_canonical_open_paths
 from inference.errors import InvalidRequestError
 from inference.healing.text_encoder import cache_short
 from inference.protocol.characters import CoveringKind
-from tests.support.character_oracles import END, CanonicalStrings, EveryString, is_text, logsumexp, walk_three_ways
+from tests.support.character_oracles import END, CanonicalStrings, is_text, logsumexp, walk_three_ways
 from tests.support.character_toys import (
     CorpusModel,
     RandomModel,
@@ -157,20 +157,6 @@ def test_a_text_has_one_probability_however_it_is_divided_and_read(
             found = np.array([rest.log_probability, rest.log_probability_with_end])
             expected = [whole.log_probability, whole.log_probability + whole.next_log_probs[END]]
             _assert_close(states[min(cut, len(text))].log_probability + found, expected)
-
-
-@kinds
-@_few
-@given(data=_data, text=st.text(NARROW_ALPHABET + "é", max_size=4))
-def test_the_exact_mass_is_at_least_that_of_the_followed_strings(kind: str, data: st.DataObject, text: str) -> None:
-    toy = _draw_toy(data, kind)
-    model = _draw_model(data, toy)
-    exact = EveryString(model, toy.trie, find_start_ids(toy)).log_prefix(_with_dummy_prefix(toy, text.encode()))
-
-    for threshold in (1.0, 0.1, 0.01):
-        score = open_toy(toy, model).score(text.encode(), b"", CoveringSettings(threshold=threshold))
-
-        assert score.log_mass <= exact + 1e-9
 
 
 @pytest.mark.parametrize("kind", [*BYTE_LEVEL_KINDS, "metaspace-bare"])

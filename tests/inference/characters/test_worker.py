@@ -126,18 +126,6 @@ def test_a_waiting_question_that_must_stop_ends_at_once_and_never_starts(
     assert service.begun == [b"run", b"last"]
 
 
-def test_a_question_cancelled_while_another_hangs_never_starts(worker: CharacterWorker, service: _Service) -> None:
-    hung = _submit_running(worker, service, b"hang")
-    waiting = _submit(worker, b"next")
-    waiting.cancelled = True
-
-    service.release.set()
-
-    assert hung.wait().answers == [Generated(b"hang")]
-    assert waiting.error == "the request was cancelled"
-    assert service.begun == [b"hang"]
-
-
 def test_an_answer_that_cannot_be_sent_becomes_an_error(worker: CharacterWorker) -> None:
     sink = AnswerSink()
     sink.raises_on_send = True

@@ -1,6 +1,5 @@
 import dataclasses
 import math
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -71,75 +70,6 @@ def test_streamed_pieces_joined_equal_the_text_sent_at_once(
 
     assert "".join(streamed) == at_once.take_text()
     assert chunks is Chunks.TOKENS or sum(map(bool, streamed)) <= 2
-
-
-_MORE = ["", "z", " z", "\n", "\nz", "\n    z", "\n\n", " \nz", "\r\n", "\n a\nz"]
-
-
-def _iter_continuations(text: str, limits: Limits) -> Iterator[str]:
-    """Ways to go on that may cut the text: to a stop string, to the suffix, or into a loop."""
-    cuts, line_before = list(limits.stops), limits.prefix.rpartition("\n")[2]
-    if limits.suffix is not None:
-        below = "\n".join(limits.suffix.lines_below)
-        cuts += [limits.suffix.remaining_line + end for end in ("", "\n", "\n" + below + "\n")]
-        cuts += [line_before + below + "\n", "\n" + below + "\n", below + "\n"]
-        cuts.append("\n" + 2 * (below.partition("\n")[0] + "\n") + below)
-    rests = dict.fromkeys(each[start:] for each in cuts for start in range(len(each)))
-    for rest in (*rests, ""):
-        for more in ("", " ", "\n", "\nz", "z"):
-            yield rest + more
-            yield "\n" + rest + more
-    lines = (line_before + text).split("\n")
-    for size in range(1, len(lines)):
-        unit = lines[-1 - size : -1]
-        for blanks in ("", " "):
-            if (unit[0] + blanks).startswith(lines[-1]):
-                yield (unit[0] + blanks)[len(lines[-1]) :] + "\n" + 7 * ("\n".join([*unit[1:], unit[0]]) + "\n")
-    yield "\n" * 9
-    yield " \n" * 9
-    for size in range(1, min(len(lines[-1]), 8) + 1):
-        yield (1 + 140 // size) * lines[-1][-size:]
-    yield from (first + second for first in _MORE for second in _MORE)
-
-
-def _find_certain(tokens: list[bytes], limits: Limits) -> str:
-    """What all the texts begin with that may come of the tokens, or of a good sample of them."""
-    text = b"".join(tokens).decode(errors="ignore")
-    whole = []
-    for more in dict.fromkeys(_iter_continuations(text, limits)):
-        for reason in {FinishReason.LENGTH, FinishReason.END if limits.reads_suffix else FinishReason.LENGTH}:
-            answer = Answer(limits)
-            for token in (*tokens, *_split(more, 1)):
-                if not answer.finish_reason:
-                    answer.add(token)
-            answer.finish(reason)
-            whole.append(answer.text)
-    first, last = min(whole), max(whole)
-    return first[: next((at for at, char in enumerate(first) if last[at : at + 1] != char), len(first))]
-
-
-@given(tokens=_tokens, limits=_bounds)
-def test_what_is_certain_is_sent(tokens: list[bytes], limits: Limits) -> None:
-    """Two cases may wait longer.
-
-    A repeat of the rest of the cursor's line which only the count of brackets forbids; and white space at the end,
-    which may belong to what a stop string, a loop or the suffix cuts.
-    """
-    limits = dataclasses.replace(limits, max_tokens=10_000)
-    answer = Answer(limits)
-    sent = ""
-    for token in tokens:
-        answer.add(token)
-        if answer.finish_reason:
-            return
-        sent += answer.take_text()
-
-    certain = _find_certain(tokens, limits)
-    assert certain.startswith(sent)
-    rest = "" if limits.suffix is None else limits.suffix.remaining_line
-    if not set("()[]{}").intersection(rest):
-        may_wait = answer.text != certain or limits.suffix is not None
-        assert sent == certain or (sent == certain.rstrip() and may_wait)
 
 
 def _limits_before(suffix: str, prefix: str = "f(", stops: tuple[str, ...] = (), **others: Any) -> Limits:

@@ -4,36 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from inference.engine.fill_in import choose_fill_in
-from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Part
 from inference.model.onnx.conversion import find_folder_obstacle
-from tests.support.decoder_folders import VOCAB_SIZE, DecoderOracle, write_published
-from tests.support.onnx_folder import load_folder
 from trie_cache.vocabulary import Vocabulary
 
 _FOLDERS = json.loads((Path(__file__).parents[2] / "support/published_folders.json").read_text(encoding="utf-8"))
-_SERVED = [each for each in _FOLDERS if each["obstacle"] is None]
-_TEXT = tuple(number * 37 % VOCAB_SIZE for number in range(40))
 
 
 def _find_name(published: dict[str, Any]) -> str:
     return str(published["name"])
-
-
-@pytest.mark.parametrize("published", _SERVED, ids=_find_name)
-def test_a_published_model_runs_without_torch_and_as_transformers_runs_it(
-    published: dict[str, Any], tmp_path: Path
-) -> None:
-    write_published(tmp_path, published["config"])
-    model = load_folder(tmp_path)
-
-    ((row,),) = model.forward([Part(model.new_cache(8), TokenTree(_TEXT))])
-
-    np.testing.assert_allclose(model.copy_logits([row])[0], DecoderOracle(tmp_path).forward(_TEXT), atol=1e-3)
 
 
 @pytest.mark.parametrize("published", _FOLDERS, ids=_find_name)

@@ -22,16 +22,16 @@ from inference.errors import (
     OverloadedError,
     ServerError,
 )
-from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
+from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing, Priority
 from inference.remote.assembly import load_remote_engine
 from inference.remote.http_client import HttpClient
-from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
+from tests.inference.remote.conftest import FOLDER, load_in_front
+from tests.support.fake_llama_server import FakeLlamaServer
 from tests.support.first_choices import find_first_tokens
 from tests.support.servers import wait_until
 from tests.support.sinks import CollectingSink, complete, submit
 
-_FOLDER = Path("models/default").absolute()
 _LOGGER = "inference.remote.executor"
 _PAUSE_S = 1.05  # in which a server may have been started again
 
@@ -40,34 +40,9 @@ _NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> LoadedTokenizer:
-    return load_tokenizer(_FOLDER)
-
-
-@pytest.fixture(scope="module")
-def running(tokenizer: LoadedTokenizer) -> Iterator[tuple[FakeLlamaServer, Engine]]:
-    """A server, and an engine in front of it."""
-    with (
-        run_fake_llama_server(tokenizer.encoder, tokenizer.vocabulary.num_rows) as server,
-        closing(_load(server)) as engine,
-    ):
-        yield server, engine
-
-
-@pytest.fixture
-def server(running: tuple[FakeLlamaServer, Engine]) -> FakeLlamaServer:
-    running[0].reset()
-    return running[0]
-
-
-@pytest.fixture
-def engine(running: tuple[FakeLlamaServer, Engine]) -> Engine:
-    return running[1]
-
-
-def _load(server: FakeLlamaServer | str) -> Engine:
-    url = server if isinstance(server, str) else server.url
-    return load_remote_engine(EngineConfig(_FOLDER, engine_url=url, fill_in_layout="none"))
+def engine(running: tuple[FakeLlamaServer, FakeLlamaServer]) -> Iterator[Engine]:
+    with closing(load_in_front(running[0].url)) as engine:
+        yield engine
 
 
 @pytest.mark.parametrize("text", [_NOD, "x = self._no", "import os\nimport s", "a", "def f(x):\n    ret"])
@@ -231,7 +206,7 @@ def test_the_text_ends_where_it_becomes_unlikely_and_the_server_stops(engine: En
 def test_text_ends_before_what_is_no_probability_and_the_log_says_so_once(
     wrong: float | None, server: FakeLlamaServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with closing(_load(server)) as engine:
+    with closing(load_in_front(server.url)) as engine:
         whole, log_probs = _ask_for(engine)
         server.misleads = {2: {"logprob": wrong}}
         for _ in range(2):
@@ -244,14 +219,14 @@ def test_text_ends_before_what_is_no_probability_and_the_log_says_so_once(
 
 
 def test_a_server_that_tells_no_probabilities_of_what_it_writes_writes_the_same_text(server: FakeLlamaServer) -> None:
-    with closing(_load(server)) as engine:
+    with closing(load_in_front(server.url)) as engine:
         whole, log_probs = _ask_for(engine)
         assert len(log_probs) == 8
         server.misleads = {3: {"logprob": 0.0, "top_logprobs": []}}  # as llama.cpp tells what a draft model has guessed
         sink, told = _ask_for(engine, min_probability=0.0)
         assert (sink.text, told) == (whole.text, log_probs[:4])
     server.misleads = {number: {"top_logprobs": []} for number in range(8)}
-    with closing(_load(server)) as engine:
+    with closing(load_in_front(server.url)) as engine:
         sink, told = _ask_for(engine, min_probability=0.9)
         assert (sink.text, told) == (whole.text, [])
 
@@ -306,7 +281,7 @@ def test_what_cannot_be_used_is_found_at_the_start(
 ) -> None:
     server.change(**faults)
     with pytest.raises(ModelError, match=words):
-        _load("http://127.0.0.1:9" if path == "9" else f"{server.url}{path}")
+        load_in_front("http://127.0.0.1:9" if path == "9" else f"{server.url}{path}")
 
 
 def test_a_server_that_composes_no_characters_has_the_model_of_a_tokenizer_that_does(
@@ -314,8 +289,8 @@ def test_a_server_that_composes_no_characters_has_the_model_of_a_tokenizer_that_
 ) -> None:
     """As llama.cpp's with Qwen's coders. Which characters it is sent as is decided here: it gets tokens."""
     for name in ("config.json", "tokenizer_config.json"):
-        copyfile(_FOLDER / name, tmp_path / name)
-    spec = json.loads((_FOLDER / "tokenizer.json").read_text())
+        copyfile(FOLDER / name, tmp_path / name)
+    spec = json.loads((FOLDER / "tokenizer.json").read_text())
     (tmp_path / "tokenizer.json").write_text(json.dumps(spec | {"normalizer": {"type": "NFC"}}))
     config = EngineConfig(tmp_path, engine_url=server.url, fill_in_layout="none")
     with closing(load_remote_engine(config)) as engine:
@@ -355,14 +330,14 @@ def test_a_panic_of_a_library_fails_its_request_only(engine: Engine) -> None:
 
 def test_a_server_that_still_loads_is_said_to_be_busy_until_it_has(server: FakeLlamaServer) -> None:
     server.answers = [(503, *_JSON)] * 2
-    with closing(_load(server)) as engine:
+    with closing(load_in_front(server.url)) as engine:
         with pytest.raises(OverloadedError, match="is busy"):
             complete(engine, CompletionRequest(_NOD, max_tokens=1))
         assert complete(engine, CompletionRequest(_NOD, max_tokens=1)).text
 
 
 def test_a_failure_that_lasts_is_logged_once(server: FakeLlamaServer, caplog: pytest.LogCaptureFixture) -> None:
-    with closing(_load(server)) as engine:
+    with closing(load_in_front(server.url)) as engine:
         server.drops_after = 0
         for _ in range(3):
             with pytest.raises(EngineUnreachableError):
@@ -383,7 +358,7 @@ async def test_a_server_that_only_pings_is_silent(server: FakeLlamaServer) -> No
 
 
 def test_closing_fails_what_runs(server: FakeLlamaServer) -> None:
-    with closing(_load(server)) as engine:
+    with closing(load_in_front(server.url)) as engine:
         server.delay_s = 0.05
         sink = submit(engine, CompletionRequest(_NOD, max_tokens=400))
     with pytest.raises(MidtokenError, match="shutting down"):

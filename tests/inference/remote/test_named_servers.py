@@ -10,33 +10,26 @@ from typing import Any, cast
 
 import pytest
 
-from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.engine.sink import complete
 from inference.errors import InvalidRequestError, MidtokenError, ServerError
 from inference.healing.heal_point import encode_text
-from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
+from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
-from inference.remote.assembly import load_remote_engine
 from inference.remote.discovery import find_server
 from inference.remote.http_client import HttpClient
 from inference.remote.measured_server import MeasuredServer
 from inference.remote.replicas import Replica
+from tests.inference.remote.conftest import load_in_front
 from tests.support.fake_llama_server import run_fake_server
 from tests.support.fake_named_servers import FakeNamedServer, FakeSglangServer, FakeVllmServer
 from tests.support.first_choices import find_first_tokens
 from tests.support.servers import wait_until
 from tests.support.sinks import submit
 
-_FOLDER = Path("models/default").absolute()
 _TEXT = "def get_node(self):\n    return "
 _NUM_CUTS = 250  # of each way, two of each server
 _KINDS = {"vllm": (FakeVllmServer, "/v1/completions"), "sglang": (FakeSglangServer, "/generate")}
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> LoadedTokenizer:
-    return load_tokenizer(_FOLDER)
 
 
 @pytest.fixture(scope="module", params=_KINDS)
@@ -54,7 +47,7 @@ def server(running: FakeNamedServer) -> FakeNamedServer:
 
 @pytest.fixture
 def engine(server: FakeNamedServer) -> Iterator[Engine]:
-    with closing(_load(server)) as engine:
+    with closing(load_in_front(server.url)) as engine:
         yield engine
 
 
@@ -65,17 +58,13 @@ async def found(server: FakeNamedServer) -> AsyncIterator[MeasuredServer]:
     await client.close()
 
 
-def _load(server: FakeNamedServer) -> Engine:
-    return load_remote_engine(EngineConfig(_FOLDER, engine_url=server.url, fill_in_layout="none"))
-
-
 @pytest.mark.parametrize(("max_top", "is_incremental"), [(20, False), (5, True)])
 def test_every_first_choice_is_the_best_of_all_paths(
     max_top: int, is_incremental: bool, server: FakeNamedServer, tokenizer: LoadedTokenizer
 ) -> None:
     server.max_top, server.is_incremental = max_top, is_incremental
     text, draw, different = Path("lsp_server/items.py").read_text(), random.Random(max_top), []
-    with closing(_load(server)) as engine:
+    with closing(load_in_front(server.url)) as engine:
         for _ in range(_NUM_CUTS):
             at = draw.randrange(40, len(text))
             tokens = find_first_tokens(server, tokenizer, text[at - 40 : at])
@@ -126,7 +115,7 @@ def test_what_follows_is_what_the_server_writes(
     num_first = len(tokens)
     while len(tokens) < 20:
         tokens.append(int(server.find_log_probs(tokens).argmax()))
-    with closing(_load(server)) as engine:
+    with closing(load_in_front(server.url)) as engine:
         sink = submit(engine, CompletionRequest("x = ", max_tokens=8, extent=Extent.UNLIMITED)).wait()
     written, told = sink.text, [log_prob for chunk in sink.chunks for log_prob in chunk.log_probs]
     raw = [float(server.find_log_probs(tokens[:number])[tokens[number]]) for number in range(num_first, num_first + 7)]
@@ -142,7 +131,7 @@ def test_what_is_lost_later_fails_a_request_and_gives_no_wrong_text(
     dropped: tuple[str, ...], server: FakeNamedServer
 ) -> None:
     server.max_top = 5
-    with closing(_load(server)) as engine:
+    with closing(load_in_front(server.url)) as engine:
         server.drops = dropped
         with pytest.raises(ServerError, match=server.url):
             complete(engine, CompletionRequest("def f(x):\n    ret", max_tokens=2))
@@ -201,7 +190,7 @@ def test_a_tenant_has_a_salt_and_a_document_a_replica(engine: Engine, server: Fa
 
 def test_tenants_are_refused_where_their_salts_do_not_arrive(server: FakeNamedServer) -> None:
     server.drops = ("cache_salt",)
-    with closing(_load(server)) as engine:
+    with closing(load_in_front(server.url)) as engine:
         assert complete(engine, CompletionRequest("x = ", max_tokens=2))[0]
         with pytest.raises(InvalidRequestError, match="tenants apart"):
             complete(engine, CompletionRequest("x = ", max_tokens=2, tenant="a"))

@@ -3,24 +3,18 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.errors import (
     EngineUnreachableError,
 )
-from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.protocol.completion import CompletionRequest
-from inference.remote.assembly import load_remote_engine
-from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
+from tests.inference.remote.conftest import load_in_front
+from tests.support.fake_llama_server import FakeLlamaServer
 from tests.support.sinks import CollectingSink, complete, submit
-
-_FOLDER = Path("models/default").absolute()
-
 
 _PAUSE_S = 1.05  # in which a server may have been started again
 
@@ -28,36 +22,11 @@ _PAUSE_S = 1.05  # in which a server may have been started again
 _NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[tuple[FakeLlamaServer, FakeLlamaServer]]:
-    tokenizer = load_tokenizer(_FOLDER)
-    model = tokenizer.encoder, tokenizer.vocabulary.num_rows
-    with run_fake_llama_server(*model) as server, run_fake_llama_server(*model) as other:
-        yield server, other
-
-
-@pytest.fixture
-def server(running: tuple[FakeLlamaServer, FakeLlamaServer]) -> FakeLlamaServer:
-    running[0].reset()
-    return running[0]
-
-
-@pytest.fixture
-def other(running: tuple[FakeLlamaServer, FakeLlamaServer]) -> FakeLlamaServer:
-    running[1].reset()
-    return running[1]
-
-
 @pytest.fixture
 def several(server: FakeLlamaServer, other: FakeLlamaServer) -> Iterator[Engine]:
     """An engine in front of both servers, and of one that is down."""
-    with closing(_load(server, other, "http://127.0.0.1:9")) as engine:
+    with closing(load_in_front(server.url, other.url, "http://127.0.0.1:9")) as engine:
         yield engine
-
-
-def _load(*servers: FakeLlamaServer | str) -> Engine:
-    urls = ", ".join([each if isinstance(each, str) else each.url for each in servers])
-    return load_remote_engine(EngineConfig(_FOLDER, engine_url=urls, fill_in_layout="none"))
 
 
 _JSON = "application/json", '{"error": {"message": "no"}}'
@@ -134,6 +103,6 @@ def test_one_server_that_will_do_is_enough_for_a_start(
     faults: Mapping[str, Any], server: FakeLlamaServer, other: FakeLlamaServer
 ) -> None:
     other.change(**faults)
-    with closing(_load(other, server)) as several:
+    with closing(load_in_front(other.url, server.url)) as several:
         assert other.num_silent == (1 if other.silent_s else 0)
         assert complete(several, CompletionRequest(_NOD, max_tokens=1)).text

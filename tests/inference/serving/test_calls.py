@@ -41,16 +41,3 @@ async def test_a_call_that_the_server_has_ended_is_not_taken(opener: CallOpener,
     assert opener.take() is not opened[0]
     opener.open_next()
     assert len(opened) == 3
-
-
-@pytest.mark.parametrize("opener", [0.0], indirect=True)
-async def test_a_call_that_is_not_needed_is_closed(opener: CallOpener, opened: _Calls) -> None:
-    opener.open_next()
-    await asyncio.wait(opened)
-    assert (opened[0].cancelled(), opener.take() is opened[0]) == (True, False)
-
-
-async def test_close_closes_the_call_that_was_not_taken(opener: CallOpener, opened: _Calls) -> None:
-    opener.open_next()
-    opener.close()
-    assert opened[0].cancelled()

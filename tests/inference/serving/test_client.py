@@ -12,7 +12,6 @@ import pytest
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_to_arrays
-from inference.protocol.characters import Ask, CharacterRequest, Surprisals, answer_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
 from inference.serving.calls import CHARACTERS, COMPLETION
@@ -59,14 +58,6 @@ async def test_what_goes_wrong_becomes_the_matching_exception(
         assert type(raised.value) is kind
 
 
-async def test_closing_the_generator_cancels_the_request() -> None:
-    async with run_fake_triton(say(_NO, waits=True)) as server, Client(server.url) as client:
-        chunks = client.stream(_REQUEST)
-        await anext(chunks)
-        await chunks.aclose()
-        await asyncio.wait_for(server.cancelled.wait(), 30)
-
-
 async def test_the_next_call_is_opened_while_a_completion_is_answered() -> None:
     async def answer_when_it_is_open(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
         while server.num_opened < 2:
@@ -100,19 +91,6 @@ async def test_a_system_that_does_not_say_whose_a_port_is_gets_no_text(monkeypat
             assert len([chunk async for chunk in client.stream(_REQUEST)]) == 2
 
 
-async def test_ask_returns_the_answer_of_the_character_level_model() -> None:
-    expected = Surprisals((1.0, 2.5), 1.75)
-    async with run_fake_triton(say(answer_to_arrays(expected))) as server, Client(server.url) as client:
-        assert await client.ask(CharacterRequest(b"ab", ask=Ask.SURPRISAL)) == expected
-        assert server.calls[0].model_name == "characters"
-
-
-async def test_ask_fails_when_no_answer_comes_in_time() -> None:
-    async with run_fake_triton(say(waits=True)) as server, Client(server.url, answer_timeout_s=0.2) as client:
-        with pytest.raises(ServerError, match=r"sent nothing for 0\.2 s"):
-            await client.ask(CharacterRequest(b"ab"))
-
-
 @pytest.mark.parametrize(("model_name", "required"), [(COMPLETION, "prefix"), (CHARACTERS, "text")])
 async def test_a_heartbeat_is_read_in_milliseconds(model_name: str, required: str) -> None:
     async with run_fake_triton(say(heartbeat_ms=1500.0)) as server, Client(server.url) as client:
@@ -143,13 +121,6 @@ async def test_a_server_without_the_field_is_sent_no_least_probability(is_old: b
         chunks = [each async for each in client.stream(CompletionRequest("x", min_probability=0.5))]
     assert len(chunks) == 1
     assert ("min_probability" in server.calls[-1].arrays) is not is_old
-
-
-async def test_heartbeat_is_answered_while_completions_wait() -> None:
-    async with run_fake_triton(say(waits=True)) as server, Client(server.url, idle_timeout_s=0.2) as client:
-        with pytest.raises(ServerError, match=r"sent nothing for 0\.2 s"):
-            await client.probe()
-        assert await client.read_heartbeat_ms() == 0.0
 
 
 async def test_a_lost_heartbeat_is_requested_again() -> None:

@@ -1,6 +1,5 @@
 """A server without Triton in this process. What it has in common with Triton is in tests/e2e/test_server_grpc.py."""
 
-import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -118,14 +117,3 @@ async def test_a_folder_in_which_no_socket_can_be_is_a_launch_error(options: Ser
     folder.mkdir(parents=True)
     with pytest.raises(LaunchError, match=r"cannot listen in .*/state: "):
         await EmbeddedServer.start(options, lambda _: None)
-
-
-async def test_a_stream_that_is_closed_cancels_its_request(server: EmbeddedServer, options: ServerOptions) -> None:
-    async with Client(server.url) as client:
-        chunks = client.stream(CompletionRequest("slow", suffix="closed"))
-        await anext(chunks)
-        await chunks.aclose()
-        events = options.model.model_dir / "events.txt"
-        async with asyncio.timeout(20):
-            while not events.exists() or events.read_text() != "cancelled closed\n":
-                await asyncio.sleep(0.02)

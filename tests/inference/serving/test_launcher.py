@@ -156,10 +156,3 @@ async def test_an_ended_server_is_replaced_at_once() -> None:
 async def test_after_many_failed_starts_the_last_error_is_raised() -> None:
     with pytest.raises(LaunchError, match="three"):
         await _keep_running(FakeServer(num_probes=0), *map(LaunchError, ("one", "two", "three")))
-
-
-async def test_no_backoff_follows_the_last_attempt() -> None:
-    once = RestartPolicy(probe_interval_s=0.001, first_backoff_s=3600.0, max_failed_starts=1)
-    with pytest.raises(LaunchError, match="one"):
-        async with asyncio.timeout(30):
-            await _keep_running(FakeServer(num_probes=0), LaunchError("one"), policy=once)

@@ -36,25 +36,6 @@ def test_a_new_file_is_accessible_to_its_owner_only(tmp_path: Path) -> None:
     assert _mode(tmp_path / "log") == 0o600
 
 
-def test_two_shared_locks_can_be_held_together(tmp_path: Path) -> None:
-    with FileLock(tmp_path / "a") as first, FileLock(tmp_path / "a") as second:
-        assert first.try_acquire(shared=True)
-        assert second.try_acquire(shared=True)
-        assert not second.try_acquire(shared=False)
-
-
-def test_release_and_close_free_an_exclusive_lock(tmp_path: Path) -> None:
-    with FileLock(tmp_path / "a") as second:
-        with FileLock(tmp_path / "a") as first:
-            assert first.try_acquire(shared=False)
-            assert not second.try_acquire(shared=True)
-            first.release()
-            assert second.try_acquire(shared=False)
-            second.release()
-            assert first.try_acquire(shared=False)
-        assert second.try_acquire(shared=False)
-
-
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
 def test_the_path_of_a_socket_is_short_whatever_its_folder_is_called(
     platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,16 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.serving.triton_installation import (
-    IMPORT_ROOT,
     TritonInstallation,
     build_command,
-    build_environment,
     find_installation,
     find_obstacle,
-    is_checkout,
     link_bundled_installation,
     to_shell_path,
 )
@@ -23,13 +19,6 @@ from tests.support.servers import needs_triton
 
 _INSTALLATION = TritonInstallation(Path("/bin/tritonserver"), Path("/backends"), shared_library_dirs=(Path("/libs"),))
 _NAMES = ("a b", "a\nb", "$(touch pwned)", "a;b", "a'b", 'a"b', "a&b", "a\\b", "*", "~", "a\xa0b")
-
-
-@needs_triton
-def test_bundled_backend_and_the_stub_of_this_interpreter_are_in_one_folder(tmp_path: Path) -> None:
-    installation = link_bundled_installation(tmp_path)
-    names = {path.name for path in (installation.backends_dir / "python").iterdir()}
-    assert {"libtriton_python.so", "triton_python_backend_utils.py", "triton_python_backend_stub"} <= names
 
 
 @needs_triton
@@ -90,13 +79,6 @@ def test_the_header_that_opens_closed_apis_cannot_be_sent() -> None:
     assert all("\n" in name for name in names)
 
 
-def test_environment_contains_the_models_settings_and_search_paths() -> None:
-    environment = build_environment(_INSTALLATION, EngineConfig(Path("/model")), {"LD_LIBRARY_PATH": "/own", "A": "b"})
-    assert environment["MIDTOKEN_MODEL_DIR"] == "/model"
-    assert environment["LD_LIBRARY_PATH"] == "/libs:/own"
-    assert environment["A"] == "b"
-
-
 @pytest.mark.parametrize("name", _NAMES)
 def test_a_shell_reads_any_path_as_one_word(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()
@@ -120,14 +102,6 @@ def test_a_link_from_another_run_is_replaced(tmp_path: Path) -> None:
     to_shell_path(tmp_path / "new place", tmp_path, "link")
 
     assert (tmp_path / "link").readlink() == tmp_path / "new place"
-
-
-def test_a_process_that_starts_in_the_import_root_imports_the_same_code() -> None:
-    script = "from inference.serving.triton_installation import IMPORT_ROOT; print(IMPORT_ROOT)"
-    printed = subprocess.run(
-        [sys.executable, "-c", script], cwd=IMPORT_ROOT, check=True, capture_output=True, text=True
-    )
-    assert (printed.stdout.strip(), is_checkout()) == (str(IMPORT_ROOT), True)
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,13 @@ _ADVERSARIAL = (  # of what a long line may consist
 _REDACTOR = Redactor()
 
 
-@pytest.mark.parametrize("secret", SECRETS, ids=lambda secret: secret.form)
-def test_a_known_form_is_replaced_and_the_code_around_it_stays(secret: Secret) -> None:
-    for line_end in ("\n", "\r\n", "\r"):
-        around = f"\udcff = 1{line_end}é = 2{line_end}"
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_a_known_form_is_replaced_and_the_code_around_it_stays(line_end: str) -> None:
+    around = f"\udcff = 1{line_end}é = 2{line_end}"
+    for secret in SECRETS:
         text = _REDACTOR.redact(around + secret.text.replace("\n", line_end) + around)
-        assert count_secret_bytes([text], secret.secret.split("\n"), min_chars=4) == 0
-        assert (text[: len(around)], text[-len(around) :]) == (around, around)
+        assert count_secret_bytes([text], secret.secret.split("\n"), min_chars=4) == 0, secret.form
+        assert (text[: len(around)], text[-len(around) :]) == (around, around), secret.form
 
 
 @pytest.mark.parametrize(("forms", "floor"), [(GITLEAKS, 0.9), (UNSEEN, 0.85)], ids=["tokens", "places"])
@@ -74,11 +74,11 @@ def _quote_lines(text: str) -> str:
     return f'{{"source": [\n{lines}\n]}}\n'
 
 
-@pytest.mark.parametrize("secret", _SHORT, ids=lambda secret: secret.form)
-def test_a_known_form_is_replaced_in_strings_with_escapes(secret: Secret) -> None:
-    text = _REDACTOR.redact(_quote_lines(secret.text))
-    parts = [json.dumps(line, ensure_ascii=False)[1:-1] for line in secret.secret.split("\n")]
-    assert count_secret_bytes([text], parts, min_chars=4) == 0
+def test_a_known_form_is_replaced_in_strings_with_escapes() -> None:
+    for secret in _SHORT:
+        text = _REDACTOR.redact(_quote_lines(secret.text))
+        parts = [json.dumps(line, ensure_ascii=False)[1:-1] for line in secret.secret.split("\n")]
+        assert count_secret_bytes([text], parts, min_chars=4) == 0, secret.form
 
 
 def test_a_line_about_secrets_without_one_stays_in_strings_with_escapes() -> None:
@@ -91,9 +91,10 @@ def test_the_replacement_says_nothing_of_the_secret() -> None:
     assert _REDACTOR.redact(short) == _REDACTOR.redact(long) == f'password = "{PLACEHOLDER}"'
 
 
-@pytest.mark.parametrize("line", [*HARMLESS, 'f(api_key="sk-...")', 'setenv("API_KEY", "test")'], ids=str)
-def test_a_line_about_secrets_without_one_stays(line: str) -> None:
-    assert _REDACTOR.redact(f"import os\n{line}\nvalue = 1\n") == f"import os\n{line}\nvalue = 1\n"
+def test_a_line_about_secrets_without_one_stays() -> None:
+    lines = [*HARMLESS, 'f(api_key="sk-...")', 'setenv("API_KEY", "test")']
+    texts = [f"import os\n{line}\nvalue = 1\n" for line in lines]
+    assert [text for text in texts if _REDACTOR.redact(text) != text] == []
 
 
 def test_a_key_block_without_an_end_goes_as_far_as_it_looks_like_one() -> None:
@@ -134,7 +135,7 @@ def test_a_secret_in_a_very_long_line_is_found() -> None:
 
 @pytest.mark.parametrize("piece", _ADVERSARIAL, ids=repr)
 def test_the_time_grows_as_the_length_whatever_the_text_says(piece: str) -> None:
-    texts = ["password = " + piece * (num_chars // len(piece)) for num_chars in (50_000, 200_000)]
+    texts = ["password = " + piece * (num_chars // len(piece)) for num_chars in (20_000, 80_000)]
     finds = [timeit.Timer(partial(_REDACTOR.find_spans, text), timer=time.thread_time) for text in texts]
     short, long = (min(find.repeat(2, 1)) for find in finds)
     assert long < 12 * short  # 16 times as long if it grew as the square
@@ -170,11 +171,12 @@ def test_there_is_no_suggestion_in_a_secret_or_at_its_edge() -> None:
     assert silent == list(range(3, 4 + len(_TOKEN)))
 
 
-@pytest.mark.parametrize("secret", _SHORT, ids=lambda secret: secret.form)
-def test_while_a_secret_is_typed_its_beginning_is_sent_at_most(secret: Secret) -> None:
-    start = secret.text.index(secret.secret)
-    sent = [at for at in range(1, len(secret.secret) + 1) if _redact(secret.text[: start + at], start + at) is not None]
-    assert len(sent) <= max(14, 0.75 * len(secret.secret))
+def test_while_a_secret_is_typed_its_beginning_is_sent_at_most() -> None:
+    for each in _SHORT:
+        start = each.text.index(each.secret)
+        ends = range(start + 1, start + len(each.secret) + 1)
+        sent = [end for end in ends if _redact(each.text[:end], end) is not None]
+        assert len(sent) <= max(14, 0.75 * len(each.secret)), each.form
 
 
 def test_while_ordinary_code_is_typed_everything_is_sent() -> None:

@@ -98,36 +98,5 @@ async def test_no_byte_of_a_secret_is_sent_or_said(tmp_path: Path, both: InProce
     assert [each.form for each in SECRETS if count_secret_bytes(["\n".join(lines)], [each.secret])] == []
 
 
-# What a line of another file declares, in forms where the secret stands before any value.
-_DECLARATIONS = (
-    "def value_of(first, •):",
-    "function value_of() { • }",
-    "value_of: • = 1",
-    "type value_of •",
-    "        self.value_of: • = None",
-)
-
-
-async def test_no_byte_of_a_secret_in_a_declaration_of_another_file_is_sent(tmp_path: Path, both: InProcess) -> None:
-    await both.start(build_capabilities("utf-32"), None, "editor", tmp_path)
-    own, editor, sent, num_added = (tmp_path / "own.py").as_uri(), both.editor, [], 0
-    editor.uri = own
-    editor.open("\nvalue_")
-    planted = [(each, line) for each in SECRETS if 8 <= len(each.secret) < 1000 for line in _DECLARATIONS]
-    for number, (secret, line) in enumerate(planted):
-        editor.uri = (tmp_path / f"other{number}.py").as_uri()
-        editor.open(line.replace("•", secret.text.rstrip("\n")) + "\n")
-        editor.uri = own
-        editor.edit(0, 0, "\n")
-        await _ask(both, number + 2, 6)
-        prefix = both.backend.streams[-1].request.prefix
-        num_added += "value_of" in prefix
-        if count_secret_bytes([prefix], secret.secret.split("\n"), min_chars=6) > 0:
-            sent.append((secret.form, line))
-        editor.uri = (tmp_path / f"other{number}.py").as_uri()
-        editor.close()
-    assert (num_added >= 500, sent) == (True, [])
-
-
 def test_a_secret_that_is_sent_is_counted() -> None:
     assert count_secret_bytes(["x = 12345678 9"], ["0123456789"]) == 8

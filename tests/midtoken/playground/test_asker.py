@@ -95,17 +95,6 @@ async def test_all_share_one_connection_although_a_question_is_superseded(page: 
     assert (page.num_attempts, len(page.servers)) == (2, 1)
 
 
-async def test_a_connection_whose_loss_two_questions_notice_is_replaced_once(page: _Page) -> None:
-    first = await page.link.get()
-    await page.link.drop(first)
-    second = await page.link.get()
-    await page.link.drop(first)
-    assert (await page.link.get() is second, page.servers) == (True, [first, second])
-    assert [server.is_closed for server in page.servers] == [True, False]
-    await page.link.close()
-    assert page.servers[1].is_closed
-
-
 async def test_a_question_is_answered_by_the_tree_all_strategies_and_the_next_byte(page: _Page) -> None:
     await page.ask()
     await page.answer()
@@ -184,25 +173,8 @@ async def test_an_error_is_told_in_its_own_words_or_without_its_text_and_nothing
     assert (len(page.streams), page.next_bytes) == (1, [])
 
 
-async def test_the_strategies_are_shown_although_the_next_byte_fails(page: _Page) -> None:
-    (await page.ask()).send(EXACT)
-    await wait_for(lambda: len(page.next_bytes) == 1)
-    page.next_bytes[0][1].set_exception(OverloadedError("busy"))
-    await page.answer()
-    await page.wait_for_messages("healing", "strategy", "failure", *["strategy"] * 3)
-    assert Failure("next_byte", "busy") in page.messages
-
-
 async def test_after_a_lost_connection_the_next_question_connects_again(page: _Page) -> None:
     (await page.ask()).fail(ServerUnreachableError("no server answers at 127.0.0.1:8001"))
     await wait_for(lambda: page.servers[0].is_closed)
     await page.ask()
     assert page.num_attempts == 2
-
-
-@pytest.mark.parametrize("num_questions", [0, 1])
-async def test_closing_cancels_what_is_asked(num_questions: int, page: _Page) -> None:
-    for _ in range(num_questions):
-        await page.ask()
-    await page.close()
-    assert all(stream.is_cancelled for stream in page.streams)

@@ -1,25 +1,20 @@
 import dataclasses
-import json
 import math
 
 import pytest
 
 from inference.errors import InvalidRequestError, ServerError
 from inference.likely_text import LikelyText
-from inference.protocol.characters import CoveringMember, NextByte
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, FinishReason, Healing
 from midtoken.answer import Answer, mark_blanks
 from midtoken.playground.pictures import (
     Cell,
-    Failure,
     HealingPicture,
     Question,
-    Waiting,
     draw_healing,
     draw_next_byte,
     draw_strategy,
     read_question,
-    to_json,
 )
 from tests.support.playground_fakes import EXACT, EXPLANATION, NEXT_BYTE
 
@@ -44,16 +39,6 @@ def test_a_question_is_read() -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequestError, match="an object with number, prefix and suffix"):
         read_question(text)
-
-
-def test_messages_are_told_apart_by_their_kind() -> None:
-    assert json.loads(to_json(3, Waiting())) == {"number": 3, "kind": "waiting"}
-    assert json.loads(to_json(3, Failure("healing", "why"))) == {
-        "number": 3,
-        "part": "healing",
-        "text": "why",
-        "kind": "failure",
-    }
 
 
 _QUESTION = Question(7, "def make():\n    return Nod", "\n")
@@ -91,18 +76,6 @@ def test_the_share_of_a_path_is_divided_among_the_tokens_that_may_come_next() ->
     paths = _draw("ab", 2, *nodes, chosen=("a", "bc")).paths
     assert [path.share for path in paths] == pytest.approx([0.6, 0.4])
     assert [path.best_share for path in paths] == pytest.approx([0.2, 0.4])
-
-
-def test_a_node_that_no_token_continues_has_no_path() -> None:
-    picture = _draw(
-        "ab",
-        2,
-        ExplainedNode(None, "", 0, None, None, None),
-        ExplainedNode(0, "a", 1, math.log(0.5), "bc", math.log(0.5)),
-        chosen=("a", "bc"),
-    )
-    (path,) = picture.paths
-    assert (path.token_cells, path.num_shared, path.next_token, path.is_chosen) == ((1,), 0, "c", True)
 
 
 _CHAR = ExplainedNode(None, "", 0, math.log(0.9), "é!", math.log(0.9))
@@ -171,10 +144,3 @@ def test_the_next_bytes_come_most_likely_first_and_impossible_ones_not_at_all() 
         (("·return", "·N", "od"), ""),
     ]
     assert picture.took_ms == 3.5
-
-
-def test_the_marks_of_the_next_byte_are_those_of_its_tokenizations() -> None:
-    answer = NextByte(tuple(float(byte == ord(" ")) for byte in range(257)), (CoveringMember(("a b",), " b", 1.0),))
-    picture = draw_next_byte(_QUESTION, answer, 1.0)
-    assert picture.bytes[0].shown == "·"
-    assert picture.tokenizations[0].tokens[0].endswith(picture.tokenizations[0].ahead)

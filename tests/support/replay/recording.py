@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wcwidth import wcwidth
+from rich.cells import cell_len
 
 from tests.support.lsp_editor import make_script
 from tests.support.replay.samples import COMPLETIONS
 
-_METHODS = ("textDocument/inlineCompletion", "textDocument/completion")
+_METHOD = "textDocument/inlineCompletion"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,6 @@ class Item:
     text: str
     replaced: str
     after: str
-    label: str | None  # in a menu
 
     @property
     def result(self) -> str:
@@ -81,7 +80,7 @@ class Recording:
             self._take_answer(entry["message"])
 
     def _take_message(self, message: Mapping[str, Any], text: str | None) -> None:
-        if message["method"] in _METHODS and text is not None:
+        if message["method"] == _METHOD and text is not None:
             params = message["params"]
             is_invoked = params.get("context", {}).get("triggerKind") == 1
             ask = Ask(text, find_offset(text, params["position"], self._encoding), is_invoked)
@@ -109,7 +108,7 @@ def expand_tabs(line: str) -> str:
     """Replaces tabs by blanks, as editors draw them with tab stops every four columns."""
     drawn, column = "", 0
     for char in line:
-        width = 4 - column % 4 if char == "\t" else wcwidth(char)
+        width = 4 - column % 4 if char == "\t" else cell_len(char)
         drawn += " " * width if char == "\t" else char
         column += width
     return drawn
@@ -127,7 +126,5 @@ def find_offset(text: str, position: Mapping[str, int], encoding: str) -> int:
 
 
 def _to_item(item: Mapping[str, Any], text: str, encoding: str) -> Item:
-    edit = item.get("textEdit") or {"range": item.get("range"), "newText": item.get("insertText")}
-    first = find_offset(text, edit["range"]["start"], encoding)
-    last = find_offset(text, edit["range"]["end"], encoding)
-    return Item(text[:first], edit["newText"], text[first:last], text[last:], item.get("label"))
+    first, last = (find_offset(text, item["range"][edge], encoding) for edge in ("start", "end"))
+    return Item(text[:first], item["insertText"], text[first:last], text[last:])

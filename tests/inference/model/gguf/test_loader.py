@@ -5,7 +5,6 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from itertools import islice
 from pathlib import Path
 from shutil import copyfile
 from types import MappingProxyType
@@ -20,23 +19,18 @@ from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
 from inference.engine.sink import complete
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
-from inference.healing.heal_point import find_heal_point
-from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.healing.token_tree import TokenTree
 from inference.model import loader
 from inference.model.language_model import LanguageModel, Part
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent
-from models.training.corpus import iter_held_out
 from tests.support.decoder_folders import write_decoder
 from tests.support.runners import load_runner
 from tests.support.sinks import submit
-from trie_cache.vocabulary import Vocabulary
 
 llama_cpp: Any = pytest.importorskip("llama_cpp", reason="make gguf installs it")
 
 from benchmarks.baselines.gguf_file import Precision, write_gguf, write_random_gguf  # noqa: E402  # only where it is
-from benchmarks.baselines.plain_loop import PlainLoop  # noqa: E402
 from inference.model.gguf.kv_cache import GgufSequenceCache  # noqa: E402
 
 _DEFAULT = Path("models/default").absolute()
@@ -134,47 +128,6 @@ def test_completions_are_those_of_onnxruntime_key_after_key_and_sixteen_at_once(
         for sink in sinks:
             sink.wait_for_end()
         assert [sink.text for sink in sinks] == expected[first : first + 16]
-
-
-@pytest.mark.parametrize("precision", ["q8_0", "q4_0"])
-def test_from_a_token_edge_quantized_files_give_the_text_of_llama_cpps_own_loop(precision: str, tmp_path: Path) -> None:
-    """The first token of the loop is typed up to any of its letters. None is more likely, so healing must find it."""
-    folder = _write_folder(tmp_path / precision, precision=precision)
-    tokenizer, gaps = load_tokenizer(folder), []
-    with closing(load_engine(EngineConfig(folder))) as engine, closing(PlainLoop(folder, 1)) as loop:
-        for file in islice(iter_held_out(), 24):
-            kept_ids = find_heal_point(tokenizer.encoder, file.text[500:1200]).kept_ids
-            start = b"".join(tokenizer.vocabulary.token_bytes[each] for each in kept_ids).decode()
-            pieces, margins = _generate(loop, (*tokenizer.start_ids, *kept_ids), tokenizer.vocabulary)
-            for typed in range(1, 0 if "\n" in pieces[0] else len(pieces[0])):
-                prefix = start + pieces[0][:typed]
-                if find_heal_point(tokenizer.encoder, prefix).kept_ids == kept_ids:
-                    request = CompletionRequest(prefix, max_tokens=8, extent=Extent.SINGLE_LINE)
-                    gaps.append(_find_gap(pieces[0][:typed] + complete(engine, request)[0], pieces, margins))
-    assert len(gaps) > 50
-    assert np.mean(np.array(gaps) == 0) > 0.9
-    assert max(gaps) < 0.02
-
-
-def _generate(loop: PlainLoop, token_ids: tuple[int, ...], vocabulary: Vocabulary) -> tuple[list[str], list[float]]:
-    """The texts of the next tokens of the line, and by how much each was better than the next best one."""
-    pieces, margins = list[str](), list[float]()
-    while len(pieces) < 8 and not any("\n" in piece for piece in pieces):
-        logits = loop.forward(token_ids)
-        second, best = np.argsort(logits)[-2:]
-        margins.append(float(logits[best] - logits[second]))
-        pieces.append(vocabulary.token_bytes[best].decode(errors="replace"))
-        token_ids = (*token_ids, int(best))
-    return pieces, margins
-
-
-def _find_gap(text: str, pieces: list[str], margins: list[float]) -> float:
-    """0 if a text is the line that the pieces are; else how much better the piece was where they part."""
-    line = "".join(pieces).partition("\n")[0]
-    if line.startswith(text) and len(text) >= min(len(line), 1 + len(pieces[0])):  # shorter, if it repeats itself
-        return 0.0
-    ends = np.cumsum([len(piece) for piece in pieces])
-    return margins[sum(text.startswith("".join(pieces)[:end]) for end in ends.tolist())]
 
 
 def test_documents_beyond_the_sequences_of_llama_cpp_make_room_for_each_other(engine: Engine) -> None:

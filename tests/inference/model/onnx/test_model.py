@@ -10,13 +10,10 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.corpora.tiny_folder import write_folder
-from benchmarks.corpora.tiny_models import TinyModel, build_config, list_tiny_models
 from inference.errors import InvalidRequestError, ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.numpy_sampler import NumpyRow
-from inference.model.onnx.conversion import find_folder_obstacle
 from inference.model.onnx.kv_cache import OnnxSequenceCache
 from inference.model.onnx.model import OnnxModel
 from tests.support.decoder_folders import (
@@ -102,35 +99,6 @@ def test_files_of_other_versions_of_transformers_are_read_as_it_reads_them(name:
     family, changes = SERVED[name]
     change_config(write_decoder(tmp_path, family, **changes), **_OTHER_SPELLINGS[name])
     _new_sequence(tmp_path).forward(_TREE)
-
-
-_VARIANTS = [
-    pytest.param(variant, id=f"{family}-{variant.variant}")
-    for family in sorted({family for family, _ in SERVED.values()})
-    for variant in list_tiny_models(family)
-    if variant.class_name is None
-]
-
-
-_REFUSED_VARIANTS = ("window", "both directions", "query and key norms", "parallel residual", "wide heads")
-_WITH_WINDOW = ("mistral",)  # in all variants but one
-
-
-@pytest.mark.parametrize("variant", _VARIANTS)
-def test_variants_of_the_families_are_run_rightly_or_refused(variant: TinyModel, tmp_path: Path) -> None:
-    try:
-        write_folder(tmp_path, build_config(variant.family, variant.changes))
-    except Exception:  # transformers has one for each thing that a family's code does not allow
-        assert variant.may_be_impossible
-        return
-    is_served = find_folder_obstacle(tmp_path) is None
-    has_window = variant.family in _WITH_WINDOW and variant.variant != "without a window"
-    assert is_served == (variant.variant not in _REFUSED_VARIANTS and not has_window)
-    if not is_served:
-        return
-    sequence = _new_sequence(tmp_path)
-    sequence.skim([Random(0).randrange(320) for _ in range(min(sequence.model.max_tokens - 20, 60))], 20)
-    sequence.forward(_TREE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)

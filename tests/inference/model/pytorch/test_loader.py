@@ -8,9 +8,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from inference.characters.assembly import load_character_model
 from inference.config import EngineConfig
-from inference.engine.assembly import load_engine
 from inference.errors import ModelError, OverloadedError
 from inference.model.pytorch.loader import (
     check_config,
@@ -22,18 +20,6 @@ from inference.model.pytorch.transformers_hook import ATTENTION_NAME
 from tests.inference.conftest import MakeModel
 from tests.support.tiny_families import REFUSED_BY_CONFIG, build_config
 from tests.support.toys import NUM_PADDING_ROWS, toy_tokenizer, write_model
-
-
-def test_a_loaded_model_has_the_folders_vocabulary(make_model: MakeModel) -> None:
-    toy = toy_tokenizer("qwen")
-
-    loaded = load_torch_model(EngineConfig(make_model("qwen", max_position_embeddings=128)))
-
-    assert loaded.model.max_tokens == 128
-    assert loaded.model.runner.vocab_size == toy.num_rows
-    assert loaded.tokenizer.vocabulary.token_bytes == toy.vocabulary.token_bytes
-    assert loaded.tokenizer.trie.num_tokens == toy.trie.num_tokens
-    assert loaded.tokenizer.encoder.encode(b"def") == toy.encoder.encode(b"def")
 
 
 @pytest.mark.parametrize(
@@ -124,23 +110,6 @@ def test_code_in_a_model_folder_is_refused_and_not_run(tmp_path: Path) -> None:
 def test_an_unknown_device_is_a_model_error(make_model: MakeModel) -> None:
     with pytest.raises(ModelError, match=r"cannot load the model in .*'no such device' cannot be used here"):
         load_torch_runner(EngineConfig(make_model(), device="no such device"))
-
-
-@pytest.mark.parametrize(
-    ("family", "reason"),
-    [
-        ("mamba", "layer 0 is of the type linear_attention"),
-        ("bloom", "'bloom' cannot be run: its code in transformers has attention of its own"),
-    ],
-)
-def test_a_model_with_unsupported_layers_is_refused_by_every_loader(
-    family: str, reason: str, make_model: MakeModel
-) -> None:
-    folder = make_model(family=family)
-
-    for load in (load_engine, load_character_model):
-        with pytest.raises(ModelError, match=f"cannot load the model in {folder}: .*{reason}"):
-            load(EngineConfig(folder))
 
 
 def test_a_vocabulary_that_does_not_fit_the_model_is_a_model_error(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What only the sampler for GPUs has: its copies between host and device, its rows and its random sources."""
+"""What only the sampler for GPUs has: tensors on another device, its rows and its random sources."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleRequest, SampleResult, Sampling
 from inference.model.pytorch.sampler import TorchSampler
 from inference.model.pytorch.scoring import Batch, TokenRanks
-from tests.support.counting_device import DeviceTensor, counting, register_device, run_kernel
+from tests.support.other_device import DeviceTensor, register_device, run_kernel
 from tests.support.samplers import NumpyScorer
 from tests.support.toys import toy_tokenizer
 
@@ -34,7 +34,7 @@ class _DeviceScorer:
         toy = toy_tokenizer("qwen")
         score = NumpyScorer(TokenRanks(toy.vocabulary, toy.trie, _CPU))
         is_on_cpu = batch.addresses.device == _CPU
-        return score(batch) if is_on_cpu else run_kernel("choice", score, batch)
+        return score(batch) if is_on_cpu else run_kernel(score, batch)
 
 
 def _build_sampler(device: torch.device = _CPU) -> TorchSampler:
@@ -64,24 +64,12 @@ def _choose(sampler: TorchSampler, logits: list[torch.Tensor], asked: list[tuple
     )
 
 
-@pytest.mark.parametrize(
-    ("asked", "num_copies_back"),
-    [
-        ([(_GREEDY, 1), (_EXACT, 1), (_EXACT, 5), (_GREEDY, 1)] * 3, 2),
-        ([(_GREEDY, 1), (_GREEDY, 4), (_HEAD, 3), (_HEAD, 1), (_EXACT, 1)], 8),  # three need sorted tokens
-    ],
-)
-def test_a_choice_copies_once_to_the_device_and_once_back_and_more_for_drawn_and_for_sorted_tokens(
-    asked: list[tuple[Sampling, int]], num_copies_back: int
-) -> None:
-    """Its results are those on the CPU."""
+def test_choices_on_the_device_are_those_on_the_cpu() -> None:
+    asked = [(_GREEDY, 1), (_GREEDY, 4), (_HEAD, 3), (_HEAD, 1), (_EXACT, 1), (_EXACT, 5)]
     logits = [_make_logits(seed=index) for index in range(len(asked))]
     with torch.inference_mode():
-        sampler = _build_sampler(register_device())
-        with counting() as counts:
-            results = _choose(sampler, [DeviceTensor(each) for each in logits], asked)
+        results = _choose(_build_sampler(register_device()), [DeviceTensor(each) for each in logits], asked)
 
-    assert (counts.num_copies_in, counts.num_waits) == (1, num_copies_back)
     assert [len(result.choices) for result in results] == [num_choices for _, num_choices in asked]
     assert [each.choices for each in results] == [each.choices for each in _choose(_build_sampler(), logits, asked)]
 
