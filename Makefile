@@ -144,6 +144,11 @@ test-other-editors: $(READY)  ## test the configurations in docs/other_editors.m
 pictures: $(READY) $(VSIX) $(CODE_SERVER) picture-playground  ## make the pictures of VS Code and the playground in docs/pictures
 	@$(BIN)/python -m docs.draw_editors vscode
 
+.PHONY: figures
+figures: $(READY)  ## write the figures of benchmarks/results into the docs, and draw their plots
+	@$(BIN)/python -m docs.write_figures
+	@$(BIN)/python -m docs.draw_results
+
 # The language of the kernels for GPUs, in the version that torch needs on a GPU.
 $(KERNELS)/.ready: | $(READY)
 	@$(BIN)/python -m pip install --quiet --no-deps --no-compile --target $(KERNELS) triton==$(TRITON_LANGUAGE)

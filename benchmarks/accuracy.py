@@ -4,8 +4,8 @@ Cursors are drawn inside identifiers, operators, runs of blanks and words of str
 right if it begins with exactly the rest of that identifier, operator, run or word. Decoding is greedy, and the model
 gets the prefix only. All strategies complete at one cursor before the next cursor is used.
 
-A second table is about cursors inside identifiers after one to eight typed characters, equally many of each, on and off
-the edges of the finished text's tokens.
+A second table has cursors inside identifiers after one to eight typed characters, equally many of each: on and off the
+edges of the finished text's tokens, and by the number of typed characters.
 """
 
 import math
@@ -18,7 +18,7 @@ import transformers
 from rich.progress import track
 from tokenizers import Tokenizer
 
-from benchmarks.corpora.cuts import Cut, draw_cuts, draw_cuts_by_offset
+from benchmarks.corpora.cuts import MAX_OFFSET, Cut, draw_cuts, draw_cuts_by_offset
 from benchmarks.measures.report import Row, Value, find_percent, write_report
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
@@ -88,16 +88,18 @@ def _build_request(cut: Cut, healing: Healing) -> CompletionRequest:
 
 
 def _measure_by_offset(engine: CompletionEngine) -> list[Row]:
-    """The right completions of each strategy: of all cursors, on and off the edges of the finished text's tokens."""
+    """The right completions of each strategy: at all cursors, on and off token edges, and by the characters typed."""
     tokenizer = Tokenizer.from_file(str(find_default_model() / "tokenizer.json"))
     solved: dict[tuple[str, Healing], list[bool]] = defaultdict(list)
     cuts = draw_cuts_by_offset(iter_held_out(), _NUM_EACH_OFFSET, _SEED)
-    for cut in track(cuts, "completing by offset"):  # by all strategies at once, since nothing is timed here
+    for place, cut in enumerate(track(cuts, "completing by offset")):  # by all strategies, since nothing is timed here
+        groups = ("all", "edge" if _is_on_edge(tokenizer, cut) else "inside", f"after {place // _NUM_EACH_OFFSET + 1}")
         sinks = {healing: submit(engine, _build_request(cut, healing)) for healing in _OFFSET_HEALINGS}
         for healing, sink in sinks.items():
-            for name in ("all", "edge" if _is_on_edge(tokenizer, cut) else "inside"):
+            for name in groups:
                 solved[name, healing].append(cut.is_solved_by(sink.wait().text))
-    counts = {name: len(solved[name, Healing.EXACT]) for name in ("all", "edge", "inside")}
+    names = ("all", "edge", "inside", *(f"after {offset}" for offset in range(1, MAX_OFFSET + 1)))
+    counts = {name: len(solved[name, Healing.EXACT]) for name in names}
     return [
         {
             "cursors": name,

@@ -140,7 +140,7 @@ class BackendStarter:
             failure = to_connect_error(error)
             if isinstance(failure, ModelError):
                 self._has_given_up = True
-                failure = ModelError(f"{failure}. When that has changed, restart the language server")
+                failure = ModelError(f"{failure}. Correct that, then restart the language server")
             self._failure = str(failure)
             self._status.not_started(failure)
         finally:

@@ -103,8 +103,8 @@ def find_document_reason(
         return NoSuggestion(Reason.OTHER_LANGUAGE, f"the setting languages does not list {name}")
     return NoSuggestion(
         Reason.OTHER_LANGUAGE,
-        f"the model knows only {', '.join(languages)}, so there are no suggestions for {name}; name another "
-        "(midtoken models lists some), or list the languages that you want all the same in the setting languages",
+        f"the model knows only {', '.join(languages)}, so there are no suggestions for {name}; choose another "
+        "(midtoken models lists some), or list the languages that you want anyway in the setting languages",
     )
 
 

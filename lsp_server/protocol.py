@@ -63,7 +63,7 @@ class MidtokenProtocol(LanguageServerProtocol):
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
-            _log.warning("midtoken: received a message that is no JSON object")
+            _log.warning("midtoken: received a message that is not a JSON object")
             self.on_unreadable_edit(None)
         elif "method" not in message:
             self._receive_response(message)

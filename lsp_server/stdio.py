@@ -77,9 +77,7 @@ async def read_body(reader: asyncio.StreamReader) -> bytes | None:
             if not header + line:
                 return None
             if not _FIELD.fullmatch(line) or len(header) > _MAX_HEADER_BYTES:
-                raise BrokenInputError(
-                    "a line of a header is not a name, a colon, a blank, a value and CRLF, or too much"
-                )
+                raise BrokenInputError("a line of a header is not `Name: value` and CRLF, or there are too many")
             header = (header + line).lstrip()  # some clients send an empty line after a body
         length = _LENGTH.search(header)
         if length is None or int(length[1]) > MAX_BODY_BYTES:

@@ -19,12 +19,12 @@ _SUMMARIES = {
     "demo": "Show the ghost text while a file is typed, with and without healing, one below the other.",
     "complete": "Print the completion at a cursor.",
     "explain": "Show what healing does at a cursor, and the completion of each healing strategy.",
-    "playground": "Show a local page with an editor, and a picture of what healing does at its cursor.",
+    "playground": "Serve a local page with an editor that draws what healing does at the cursor.",
     "surprisal": "Show the surprisal of each character of a text, in bits.",
     "next-byte": "Show the distribution of the next byte after a text, and the tokenizations that predict it.",
-    "models": "List models that can be used instead of the bundled one, download one, or try how quick one is here.",
-    "stats": "Show what suggestions have brought: shown, accepted, keys saved, wrong characters, by language and day.",
-    "doctor": "Check whether completions work here, and say what to do where they do not.",
+    "models": "List models that can replace the bundled one, download one, or measure how fast one is here.",
+    "stats": "Show statistics of suggestions by language and day: shown, accepted, keys saved, wrong characters.",
+    "doctor": "Check whether completions work here, and say what to do if they do not.",
     "lsp": "Run the language server on stdin and stdout. Editors start it.",
     "serve": "Run a completion server on this machine until it is interrupted.",
 }
@@ -74,7 +74,7 @@ class _SubcommandParser(argparse.ArgumentParser):
 
 
 def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="midtoken", description="Code completion from any cursor position.")
+    parser = argparse.ArgumentParser(prog="midtoken", description="Code completion at any cursor position.")
     subparsers = parser.add_subparsers(dest="subcommand", required=True, parser_class=_SubcommandParser)
     for name, summary in _SUMMARIES.items():
         subparsers.add_parser(name, help=summary, description=summary)

@@ -163,13 +163,15 @@ class _Download:
             except httpx2.TransportError as error:
                 failures = 0 if file.num_present_bytes > start else failures + 1
                 if failures == _MAX_FAILURES:
-                    raise LaunchError(f"{file.place.name} was cut ({error}); the next download goes on there") from None
+                    raise LaunchError(
+                        f"{file.place.name} was cut off ({error}); the next download continues there"
+                    ) from None
                 time.sleep(failures)
         if not file.blob.exists():
             if _find_hash(file) != file.hash:
                 file.partial.unlink()
                 raise ModelError(
-                    f"{file.place.name} has another hash than the hub names ({file.hash}), and was deleted"
+                    f"{file.place.name} does not have the hash that the hub reports ({file.hash}), and was deleted"
                 )
             file.partial.replace(file.blob)
         try:
@@ -188,7 +190,7 @@ class _Download:
                     return
                 hf_raise_for_status(response)
                 if "text/html" in response.headers.get("Content-Type", ""):
-                    raise LaunchError(f"a page was sent in place of {file.place.name}: {_PORTAL}")
+                    raise LaunchError(f"a web page was sent instead of {file.place.name}: {_PORTAL}")
                 if response.status_code == httpx2.codes.OK:  # it sends the whole file
                     target.truncate(0)
                 for chunk in response.iter_bytes():
@@ -220,7 +222,7 @@ def _find_storage(repository: str) -> Path:
 def _check_hash(text: str | None) -> str:
     """Returns it; it becomes a part of a path. Raises ModelError."""
     if text is None or not _HASH.fullmatch(text):
-        raise ModelError("what answers is no hub: it names no commits and hashes")
+        raise ModelError("the server is not a hub: it reports no commits and hashes")
     return text
 
 
@@ -240,7 +242,7 @@ def _choose(repository: str, found: list[RepoSibling], gguf: str) -> list[RepoSi
     for name in ("config.json", "tokenizer.json"):
         other = name_other_format(names)
         if name not in names and (other or name == "config.json"):
-            raise ModelError(f"{repository} is no model that can be run: it has no {name}{other}")
+            raise ModelError(f"{repository} cannot be run: it has no {name}{other}")
     texts = _TEXTS if "tokenizer.json" in names else _TEXTS + _OTHER_TOKENIZERS
     weights = {_WEIGHTS} & names or {name for name in names if _PART.fullmatch(name)}
     if not weights:

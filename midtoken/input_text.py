@@ -123,12 +123,12 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="send no file that this pattern matches, either; as in .gitignore. May be given more than once",
+        help="also exclude files that match this pattern, as in .gitignore; may be repeated",
     )
     parser.add_argument(
-        "--send-excluded", action="store_true", help="send a file although a rule excludes it, such as one of Git"
+        "--send-excluded", action="store_true", help="send a file even if a rule excludes it, such as one of Git's"
     )
-    parser.add_argument("--send-secrets", action="store_true", help=f"send secrets, not {PLACEHOLDER} in their place")
+    parser.add_argument("--send-secrets", action="store_true", help=f"send secrets instead of {PLACEHOLDER}")
     add_connection_arguments(parser)
 
 
@@ -173,19 +173,19 @@ class ClearedText:
                 asyncio.run(asyncio.wait_for(self._guard.wait_until_known(languages), _WAIT_S))
             return self._guard.clear(request, languages)
         except ExcludedError as error:
-            raise UsageError(f"{self._paths[error.uri]}: {error}; --send-excluded sends it all the same") from None
+            raise UsageError(f"{self._paths[error.uri]}: {error}; --send-excluded sends it anyway") from None
         except InSecretError as error:
-            raise UsageError(f"{error}; --send-secrets sends it all the same") from None
+            raise UsageError(f"{error}; --send-secrets sends it anyway") from None
 
     def _redact(self, context: Context) -> Context:
         try:
             return _tell(context, self._guard.redactor.redact_excerpt(Excerpt(context)))
         except InSecretError as error:
-            raise UsageError(f"{error}; --send-secrets sends it all the same") from None
+            raise UsageError(f"{error}; --send-secrets sends it anyway") from None
 
 
 def _tell(content: _Content, redacted: _Content) -> _Content:
     """Returns the second, and tells on stderr if that is not the first."""
     if redacted != content:
-        print(f"midtoken: {PLACEHOLDER} is sent for each secret; --send-secrets sends them", file=sys.stderr)
+        print(f"midtoken: {PLACEHOLDER} is sent instead of each secret; --send-secrets sends them", file=sys.stderr)
     return redacted

@@ -53,7 +53,7 @@ def check_page(folder: Path) -> Path:
     """Returns the folder if it has a page. Raises LaunchError."""
     if not (folder / "index.html").is_file():
         raise LaunchError(
-            f"{folder} has no page: this midtoken was made without it. In a source tree, `make playground` builds it"
+            f"{folder} has no page: this midtoken was built without it. In a source tree, `make playground` builds it"
         )
     return folder
 
@@ -61,5 +61,5 @@ def check_page(folder: Path) -> Path:
 def _find_folder(name: str) -> Path:
     path = Path(str(files("midtoken") / name)).resolve()
     if not path.is_dir():
-        raise LaunchError(f"{path} is no folder; install midtoken again, from a clone with symbolic links")
+        raise LaunchError(f"{path} is not a folder; reinstall midtoken from a clone with symbolic links")
     return path

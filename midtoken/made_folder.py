@@ -79,11 +79,11 @@ def write_contents(path: Path, metadata: Sequence[Metadata]) -> Mapping[str, Any
         raise ModelError(f"{path}: {error}") from None
     except KeyError as error:
         raise ModelError(
-            f"{path}: its file says nothing of {error.args[0]}, so it is incomplete; use another file of this model"
+            f"{path}: its metadata has no {error.args[0]}, so it is incomplete; use another file of this model"
         ) from None
     except (AttributeError, IndexError, OSError, TypeError, ValueError) as error:
         raise ModelError(
-            f"{path}: what it says of its tokenizer cannot be read ({type(error).__name__}), so it is damaged; use "
+            f"{path}: its tokenizer metadata cannot be read ({type(error).__name__}), so it is damaged; use "
             "another file of this model"
         ) from None
 

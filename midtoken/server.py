@@ -90,10 +90,10 @@ def _refuse_with_server(options: argparse.Namespace) -> None:
             shown = name.replace("_", "-")
             raise UsageError(
                 f"--{shown} has no effect with --server, because a running server has its model already: "
-                f"leave out one of the two, or start that server with --{shown}"
+                f"omit it, or start that server with --{shown}"
             )
     if options.insecure and (options.tls or options.tls_ca is not None or options.server.startswith(TLS_SCHEME)):
-        raise UsageError("--insecure and TLS exclude each other: leave out one of the two")
+        raise UsageError("--insecure and TLS exclude each other: omit one of them")
 
 
 def _read_tls(options: argparse.Namespace) -> Tls:
@@ -139,7 +139,7 @@ class ServerArguments:
             other_way=", or name a running server with --server HOST:PORT" if "server" in options else "",
         )
         if options.triton_binary and options.runtime == Runtime.EMBEDDED:
-            raise UsageError("--runtime embedded and --triton-binary exclude each other: leave out one of the two")
+            raise UsageError("--runtime embedded and --triton-binary exclude each other: omit one of them")
         if options.runtime == Runtime.TRITON and (obstacle := find_obstacle(options.triton_binary)):
             raise LaunchError(obstacle)
         model_dir = find_model(options.model) if options.model is not None else find_default_model()
@@ -213,7 +213,7 @@ def read_key(path: Path | None, option: str, default: str) -> str:
         state, key = path.stat(), path.read_text().strip()
         if key and is_own(state) and not state.st_mode & 0o077:
             return key
-    raise UsageError(f"{path} of {option} must be a text with the key, which only you can read: chmod 600 {path}")
+    raise UsageError(f"{path} of {option} must be a file with the key that only you can read: chmod 600 {path}")
 
 
 def _check_engine(url: str) -> None:

@@ -30,17 +30,17 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         "--server",
         type=_parse_address,
         metavar="HOST:PORT",
-        help="use the running completion server at this gRPC address, or at unix:PATH; start none. "
-        "On another machine it needs --tls",
+        help="use the completion server that runs at this gRPC address or unix:PATH, and start none; "
+        "on another machine it needs --tls",
     )
-    parser.add_argument("--tls", action="store_true", help="encrypt the connection to --server; grpcs:// does it too")
+    parser.add_argument("--tls", action="store_true", help="use TLS for --server, as grpcs:// does")
     parser.add_argument(
-        "--tls-ca", type=Path, metavar="FILE", help="trust the certificates in this PEM file instead; implies --tls"
+        "--tls-ca", type=Path, metavar="FILE", help="trust only the certificates in this PEM file; implies --tls"
     )
     parser.add_argument(
         "--insecure",
         action="store_true",
-        help="send text unencrypted to a --server on another machine, or to one here whoever's it is",
+        help="allow a --server on another machine without TLS, or one on this machine that another user may own",
     )
     add_server_arguments(parser)
 
@@ -57,35 +57,35 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",
         metavar="URL[,URL...]",
-        help="let the llama-server, vLLM or SGLang at this address run the model, and heal in front of it; --model "
-        "then needs no more than the model's tokenizer. With several, a document keeps to one while that one answers",
+        help="heal in front of the llama-server, vLLM or SGLang at this address, which runs the model; --model then "
+        "only needs the tokenizer. With several addresses, a document stays with one while that one answers",
     )
     parser.add_argument(
-        "--engine-key", type=Path, metavar="FILE", help="its key is in this file, or in MIDTOKEN_ENGINE_KEY"
+        "--engine-key", type=Path, metavar="FILE", help="the API key of --engine; MIDTOKEN_ENGINE_KEY has it, too"
     )
     parser.add_argument(
         "--device",
         default=_DEFAULTS.device,
-        help="where the model runs: cpu, or a device of torch or llama.cpp such as cuda or metal; auto: the CPU, "
-        "but for a GGUF file the GPU that llama.cpp was built for (default: %(default)s)",
+        help="where the model runs: cpu, or a device of torch or llama.cpp such as cuda or metal; auto: the CPU or, "
+        "for a GGUF file, the GPU that llama.cpp was built for (default: %(default)s)",
     )
     parser.add_argument(
         "--dtype",
         default=_DEFAULTS.dtype,
-        help="the type of numbers: float32; on a CPU int8 or int4, the bits of a weight; a torch dtype such as "
-        "bfloat16; or auto, what the model's folder names, else what suits its size and this machine "
+        help="the precision: float32; on a CPU int8 or int4, the bits of a weight; a torch dtype such as bfloat16; "
+        "or auto: what the model's folder names, otherwise what suits the model's size and this machine "
         "(default: %(default)s)",
     )
     parser.add_argument(
         "--threads",
         type=int,
-        help="threads on the CPU (default: one for a small model, for others as many as a trial finds quicker)",
+        help="threads on the CPU (default: one for a small model; for others, as many as a trial finds faster)",
     )
     parser.add_argument(
         "--runtime",
         choices=[*Runtime],
         default=Runtime.AUTO,
-        help="what runs the model: triton; embedded, a single process without it; or auto, Triton where it is "
+        help="what runs the model: triton; embedded, a single process without it; or auto, Triton if it is "
         "installed (default: %(default)s)",
     )
     parser.add_argument(

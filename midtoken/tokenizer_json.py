@@ -101,7 +101,7 @@ def write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
     Raises ModelError, or another error if the metadata are not as llama.cpp writes them.
     """
     if metadata.get("general.type", "model") != "model":
-        raise ModelError(f"it is no model by itself, but of the type {quote(str(metadata['general.type']))}")
+        raise ModelError(f"it is not a model by itself, but of the type {quote(str(metadata['general.type']))}")
     scheme, architecture = _find_scheme(metadata), metadata["general.architecture"]
     if architecture not in _STATELESS and any(metadata.get(f"{architecture}.{key}") for key in _OF_STATES):
         raise ModelError("it has layers with a recurrent state, which can neither be cut back nor branch")

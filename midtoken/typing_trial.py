@@ -108,7 +108,7 @@ class TypedFile:
             if isinstance(found, Suggestion):
                 return found.insertions[0].text
             if found.reason in _NO_ANSWER:
-                raise ServerError(f"the typing has ended: {found.message or found.reason}")
+                raise ServerError(f"the typing was stopped: {found.message or found.reason}")
             if found.reason not in _NOT_YET:
                 return ""
             await asyncio.sleep(_RETRY_S)  # `suggest` may not wait, and what it asks for needs the loop

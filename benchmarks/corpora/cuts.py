@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from models.training.corpus import SourceFile
 
-_MAX_OFFSET = 8
+MAX_OFFSET = 8
 _MIN_CONTEXT_CHARS = 400
 _OPERATOR_CHARS = frozenset("=!<>*/+-&|^%:@.")
 
@@ -62,7 +62,7 @@ def draw_cuts_by_offset(files: Iterable[SourceFile], num_each: int, seed: int) -
     ]
     return [
         _cut_at(file, "identifier", start + offset, end)
-        for offset in range(1, _MAX_OFFSET + 1)
+        for offset in range(1, MAX_OFFSET + 1)
         for file, start, end in rng.sample([each for each in identifiers if each[2] - each[1] > offset], num_each)
     ]
 

@@ -23,7 +23,7 @@ def load_character_model(config: EngineConfig, watch: PassWatch = nullcontext) -
     loaded = load_model(config)
     end_ids = sorted(loaded.tokenizer.vocabulary.end_ids)
     if not end_ids:
-        raise ModelError(f"{config.model_dir} names no token that ends a text")
+        raise ModelError(f"{config.model_dir} names no token for the end of a text")
     tokenizer = loaded.tokenizer
     new_reader = partial(ModelReader, loaded.model, tokenizer.trie, end_ids, max_context_tokens, watch)
     return CharacterModel(tokenizer.encoder, tokenizer.trie, tokenizer.start_ids, new_reader)

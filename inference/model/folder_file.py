@@ -74,6 +74,6 @@ def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     built: dict[str, object] = {}
     for name, value in pairs:
         if name in built:
-            raise ValueError(f"the key {quote(name)} stands twice in one object")
+            raise ValueError(f"the key {quote(name)} occurs twice in one object")
         built[name] = value
     return built

@@ -66,11 +66,11 @@ def sum_masses(weights: NodeWeights, log_masses: Iterable[float]) -> float:
 
 
 def check_numbers(logits: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same logits. Raises ModelError if some are infinite or no numbers: a choice among them would be arbitrary."""
+    """The same logits. Raises ModelError if some are infinite or NaN: a choice among them would be arbitrary."""
     with np.errstate(all="ignore"):
         sums = logits.sum(axis=-1)  # much faster than to ask each of them
     if not np.isfinite(sums).all():
-        raise ModelError("the model's logits are infinite or no numbers: its weights are damaged or too large")
+        raise ModelError("the model's logits are infinite or NaN: its weights are damaged or too large")
     return logits
 
 

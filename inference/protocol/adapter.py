@@ -259,6 +259,6 @@ def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: Fiel
         raise InvalidRequestError("the names and values of the request's fields must be UTF-8") from None
     check_known(parameters, types)
     if parameters:
-        raise InvalidRequestError(f"{next(iter(parameters))} is a parameter of the request; give it as an input")
+        raise InvalidRequestError(f"{next(iter(parameters))} is a parameter of the request; send it as an input")
     tensors = {name: get_tensor(request, name) for name in types}
     return {name: tensor.as_numpy() for name, tensor in tensors.items() if tensor is not None}

@@ -74,9 +74,7 @@ class RemoteExecutor:
 
     def check(self, job: Job) -> None:
         if job.request.healing not in (Healing.EXACT, Healing.NONE):
-            raise InvalidRequestError(
-                f"the healing {job.request.healing} masks token after token, for which weights are needed"
-            )
+            raise InvalidRequestError(f"the healing {job.request.healing} masks each token, which needs the weights")
 
     def begin(self, job: Job) -> None:
         self._running.add(job)

@@ -188,7 +188,9 @@ class _Bundle:
 def _find_bundle() -> _Bundle:
     spec = importlib.util.find_spec("pytriton")
     if spec is None or spec.origin is None:
-        raise LaunchError("nvidia-pytriton is not installed, which has tritonserver for Python 3.11 on Linux (x86-64)")
+        raise LaunchError(
+            "nvidia-pytriton is not installed, which brings tritonserver for Python 3.11 on Linux (x86-64)"
+        )
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     folder = Path(spec.origin).parent / "tritonserver"
     stub = folder / "python_backend_stubs" / python / "triton_python_backend_stub"

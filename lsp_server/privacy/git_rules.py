@@ -138,7 +138,7 @@ class GitRules:
 
 
 def _build_error(reason: str) -> UnreadableRulesError:
-    return UnreadableRulesError(f"Git does not say whether it ignores it: {' '.join(reason.split())}")
+    return UnreadableRulesError(f"Git does not report whether it ignores it: {' '.join(reason.split())}")
 
 
 def _find_top(path: str, disk: Disk) -> str | None:

@@ -21,14 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--healing",
         choices=[str(healing) for healing in Healing],
         default=str(Healing.EXACT),
-        help="the healing strategy: exact, or for comparison greedy (mask step by step), single (one token back) or "
+        help="the healing strategy: exact, or for comparison greedy (mask each token), single (one token removed) or "
         "none (default: exact)",
     )
     parser.add_argument(
         "--extent",
         choices=[str(extent) for extent in Extent],
         default=str(Extent.AUTO),
-        help="how far the completion may go; auto is block where the cursor opens a block, else single_line "
+        help="how far the completion may go; auto is block if the cursor opens one, otherwise single_line "
         "(default: auto)",
     )
     parser.add_argument("--max-tokens", type=int, default=64, help="generate at most this many (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""Check whether completions work here, and say what to do where they do not.
+"""Check whether completions work here, and say what to do if they do not.
 
 Checks the environment, the model, the server with a real completion, the editors on the path, and a file if one is
 named.
@@ -70,7 +70,7 @@ def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Check:
     what = f"midtoken {find_version('midtoken')}, Python {platform.python_version()}, {sys.executable}"
     if (3, 10) <= found <= (3, 14):
         return good(what)
-    return note(what, "Only Python 3.10 to 3.14 are tested; install midtoken there if something fails.")
+    return note(what, "Only Python 3.10 to 3.14 are tested; use one of them if something fails.")
 
 
 async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
@@ -126,12 +126,15 @@ async def _check_completion(connection: Connection, is_default: bool) -> Check:
     chunks = [chunk async for chunk in connection.stream(request)]
     text = "".join(chunk.text for chunk in chunks)
     took_ms = 1e3 * (time.perf_counter() - started_at)
-    what = f"a completion in the middle of a token: `return Nod` goes on with `{text}` after {took_ms:.0f} ms"
+    what = f"a completion in the middle of a token: `return Nod` is completed with `{text}` after {took_ms:.0f} ms"
     if is_default and text != _REST:
-        advice = f"The default model should say `{_REST}`; install midtoken again, and report it if that does not help."
+        advice = f"The default model should say `{_REST}`. Reinstall midtoken, and report it if that does not help."
         return note(what, advice)
     if not all(chunk.text_ends for chunk in chunks if chunk.text):
-        return note(what, "Its engine tells no probabilities, so all text is shown, whatever the setting `confidence`.")
+        return note(
+            what,
+            "Its engine reports no probabilities, so all text is shown and the setting `confidence` has no effect.",
+        )
     return good(what)
 
 
@@ -141,7 +144,7 @@ def _describe_failure(what: str, error: MidtokenError) -> Check:
     if log.strip():
         return wrong(f"{what}: {problem}", f"The last line of its log: {log.strip().rpartition(chr(10))[2]}")
     if isinstance(error, ServerUnreachableError):
-        return wrong(f"{what}: {problem}", "Start it there with midtoken serve, or leave --server out.")
+        return wrong(f"{what}: {problem}", "Start it there with midtoken serve, or omit --server.")
     return wrong(f"{what}: {problem}", "" if isinstance(error, _WITH_ADVICE) else "Its log may say more.")
 
 
@@ -156,7 +159,7 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
     except OSError as error:
         return wrong(f"{path} cannot be read: {error.strerror}", "Correct its path or its permissions.")
     except UnicodeDecodeError:
-        return wrong(f"{path} is not UTF-8, so it is no text that can be completed", "Convert it if it is text.")
+        return wrong(f"{path} is not UTF-8, so it cannot be completed", "Convert it if it is text.")
     language = _LANGUAGES.get(path.suffix, path.suffix.removeprefix("."))
     document = Document(TextDocumentItem(path.as_uri(), language, 0, text), PositionEncodingKind.Utf8)
     exclusion = Policy(environment).find_exclusion(document.uri)
@@ -181,15 +184,13 @@ class _Editor:
     advice: str  # if it is not
 
 
-_FIND_PLUGIN = (
-    "lua io.stdout:write(vim.fn.has('nvim-0.12') == 1 and pcall(require, 'midtoken') and 'the plug-in' or '')"
-)
+_FIND_PLUGIN = "lua io.stdout:write(vim.fn.has('nvim-0.10') == 1 and pcall(require, 'midtoken') and 'the plugin' or '')"
 _NEOVIM = _Editor(
     "Neovim",
     ("--headless", "-c", _FIND_PLUGIN, "-c", "qa!"),
-    r"(the plug-in)$",
-    "Neovim 0.12 or newer needs the plug-in, unless it is loaded later: editors/neovim/README.md says how; "
-    ":checkhealth midtoken says more.",
+    r"(the plugin)$",
+    "Neovim 0.10 or later needs the plugin, unless it is loaded later: see editors/neovim/README.md and "
+    ":checkhealth midtoken.",
 )
 _VSCODE = _Editor(
     "VS Code",
@@ -201,8 +202,7 @@ _HELIX = _Editor(
     "Helix",
     ("--health", "python"),
     r"✓.*?(/\S*/midtoken)\b",
-    "Its languages.toml must name a midtoken that is there: editors/helix/README.md says how, `{0} --health python` "
-    "what is wrong.",
+    "Its languages.toml must name an installed midtoken: see editors/helix/README.md and `{0} --health python`.",
 )
 _EDITORS = {"nvim": _NEOVIM, "code": _VSCODE, "code-server": _VSCODE, "hx": _HELIX, "helix": _HELIX}
 
@@ -214,8 +214,8 @@ def check_editors(environment: Mapping[str, str]) -> Iterator[Check]:
         if path is not None:
             yield _check(_EDITORS[program], program, path, environment)
     if not any(paths.values()):
-        advice = "Put nvim, hx, code or code-server on the path if you use one of them."
-        yield note("no editor that is known here is on the path", advice)
+        advice = "If you use nvim, hx, code or code-server, put it on the path."
+        yield note("no supported editor is on the path", advice)
 
 
 def _check(editor: _Editor, program: str, path: str, environment: Mapping[str, str]) -> Check:
@@ -244,7 +244,9 @@ _WAITING = "checking the completion server (its first start takes some seconds) 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="say whether it gets suggestions, too")
+    parser.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE", help="also say whether this file gets suggestions"
+    )
     add_connection_arguments(parser)
 
 

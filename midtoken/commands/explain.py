@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cursor", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
     parser.add_argument("--ignore-suffix", action="store_true", help="do not send the text after the cursor")
     parser.add_argument(
-        "--stdin", action="store_true", help="read the text from standard input, as an editor has it, not from FILE"
+        "--stdin",
+        action="store_true",
+        help="read the text from standard input, such as an unsaved buffer, not from FILE",
     )
     add_text_arguments(parser)
 

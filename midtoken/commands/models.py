@@ -1,4 +1,4 @@
-"""List models that can be used instead of the bundled one, download one, or try how quick one is here.
+"""List models that can replace the bundled one, download one, or measure how fast one is here.
 
 Without an action, it lists the models that are recommended, and those that are on this machine.
 """
@@ -59,8 +59,8 @@ _IDLE_S = 30.0  # then the server that was tried ends
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     actions = parser.add_subparsers(dest="action", parser_class=argparse.ArgumentParser)
-    get = actions.add_parser("get", help="download a model, or its newest commit if it is here already")
-    attempt = actions.add_parser("try", help="load a model and show how quick it is on this machine")
+    get = actions.add_parser("get", help="download a model, or update it to its newest commit")
+    attempt = actions.add_parser("try", help="load a model and measure how fast it is on this machine")
     for each in (get, attempt):
         each.add_argument(
             "name",
@@ -127,7 +127,7 @@ async def _try(options: argparse.Namespace) -> None:
         "runs as": runs_as,
         "ready": f"{ready_s:.1f} s",
         "memory": "not known here" if memory is None else f"{memory / 1e9:.2f} GB",
-        "read 500 tokens": f"{500 * opened.total_ms / max(1, opened.num_read_tokens):,.0f} ms, once for each place",
+        "read 500 tokens": f"{500 * opened.total_ms / max(1, opened.num_read_tokens):,.0f} ms, once per place",
         "first text": f"{statistics.median(each.first_ms for each in typed):,.0f} ms after a key",
         "20 characters": f"{line_ms:,.0f} ms after a key",
     }
@@ -138,8 +138,8 @@ async def _try(options: argparse.Namespace) -> None:
 
 def _judge(line_ms: float) -> str:
     if line_ms > _TOO_SLOW_MS:
-        return "Too slow to type with, here: take a smaller model."
-    return "Quick enough to type with." if line_ms <= _SLOW_MS else "Usable, with a short wait at each line."
+        return "Too slow to type with on this machine: choose a smaller model."
+    return "Fast enough to type with." if line_ms <= _SLOW_MS else "Usable, with a short wait at each line."
 
 
 async def _ask(connection: Connection, guard: Guard, tenant: str, text: str, max_tokens: int) -> _Answer:

@@ -1,4 +1,4 @@
-"""Show a local page with an editor, and a picture of what healing does at its cursor.
+"""Serve a local page with an editor that draws what healing does at the cursor.
 
 Only this machine can reach the page, and only with the address that is printed.
 """

@@ -40,26 +40,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{service.lower()}-port",
             type=number_from(0, 65_535),
             metavar="PORT",
-            help=f"{service} port of Triton, or 0 for any that is free (default: {port})",
+            help=f"{service} port of Triton; 0 is any free one (default: {port})",
         )
     parser.add_argument(
         "--openai",
         metavar="[ADDRESS:]PORT",
-        help="also answer editors that speak OpenAI's /v1/completions or llama-server's /infill, at this port",
+        help="also answer editors that use OpenAI's /v1/completions or llama-server's /infill, at this port",
     )
     parser.add_argument(
-        "--openai-key", type=Path, metavar="FILE", help="they need the key in this file, or in MIDTOKEN_OPENAI_KEY"
+        "--openai-key", type=Path, metavar="FILE", help="the API key of --openai; MIDTOKEN_OPENAI_KEY has it, too"
     )
     parser.add_argument(
-        "--openai-tls", type=Path, metavar="FILE", help="over TLS, with a private key and certificates in this PEM file"
+        "--openai-tls",
+        type=Path,
+        metavar="FILE",
+        help="use TLS for --openai, with the private key and certificates in this PEM file",
     )
     parser.add_argument(
         "--confidence",
         type=_read_share,
         metavar="X",
-        help="their text ends where it is less likely than this, from 0 to 1 (default: 0, all of it is sent)",
+        help="end the text of --openai where it gets less likely than this, from 0 to 1 (default: 0, send all of it)",
     )
-    parser.add_argument("--no-ports", action="store_true", help="open none of these; your own editors need none")
+    parser.add_argument("--no-ports", action="store_true", help="open no port; your own editors need none")
     parser.add_argument(
         "--until-idle", type=float, metavar="SECONDS", help="exit when no client has been connected for this time"
     )

@@ -1,4 +1,4 @@
-"""Show what suggestions have brought: shown, accepted, keys saved, wrong characters, by language and day.
+"""Show statistics of suggestions by language and day: shown, accepted, keys saved, wrong characters.
 
 The language servers of this user count it, for this machine only.
 """
@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--language", metavar="L", help="one language, by its identifier in LSP")
     parser.add_argument("--json", action="store_true", help="print a list with an object for each day and language")
-    parser.add_argument("--delete", action="store_true", help="delete what was counted, of all days")
-    parser.add_argument("--state-dir", type=Path, metavar="DIR", help="the folder that midtoken lsp was given")
+    parser.add_argument("--delete", action="store_true", help="delete all statistics")
+    parser.add_argument("--state-dir", type=Path, metavar="DIR", help="the --state-dir of midtoken lsp")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -340,7 +340,7 @@ async def _end_in_time(
     async with aclosing(chunks):
         async for chunk in chunks:
             if chunk.finish_reason is FinishReason.SUPERSEDED:
-                raise _SupersededError("a newer request of the same session or slot has come, so this one has ended")
+                raise _SupersededError("a newer request of the same session or slot has replaced this one")
             yield chunk
             began_s, has_line = min(began_s, now_s()), has_line or "\n" in chunk.text
             if limit_ms > 0 and has_line and 1e3 * (now_s() - began_s) >= limit_ms:

@@ -26,7 +26,7 @@ _KINDS: Mapping[type, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "a text",
+    str: "a string",
     dict: "an object",
     list: "a list",
 }
@@ -64,7 +64,7 @@ class Fields:
 
     def __init__(self, body: object, defaults: Mapping[str, Any] = {}) -> None:
         if not isinstance(body, dict):
-            raise InvalidRequestError(f"an object is needed, not {quote(str(body))}")
+            raise InvalidRequestError(f"the body must be an object, not {quote(str(body))}")
         self._values = {**defaults, **{name: value for name, value in body.items() if value is not None}}
 
     def has(self, name: str) -> bool:
@@ -85,14 +85,14 @@ class Fields:
         value = self._values.get(name, [])
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise InvalidRequestError(f"{name} must be a text or a list of texts, not {quote(str(value))}")
+            raise InvalidRequestError(f"{name} must be a string or a list of strings, not {quote(str(value))}")
         return tuple(texts)
 
     def refuse(self, fields: Mapping[str, tuple[Any, ...]]) -> None:
         """Refuses each of the fields that has another value than those."""
         for name, harmless in fields.items():
             if name in self._values and self._values[name] not in harmless:
-                raise InvalidRequestError(f"{name} is not offered here, so leave it out")
+                raise InvalidRequestError(f"{name} is not supported; omit it")
 
 
 def read_completion(fields: Fields, client: str, session: str) -> Asked:
@@ -102,7 +102,7 @@ def read_completion(fields: Fields, client: str, session: str) -> Asked:
     """
     prompts = fields.take_texts("prompt")
     if len(prompts) != 1:
-        raise InvalidRequestError(f"prompt must be one text, not {len(prompts)}; send a request for each")
+        raise InvalidRequestError(f"prompt must be one string, not {len(prompts)}; send a request for each")
     has_suffix = fields.has("suffix")
     before, after = (prompts[0], fields.take("suffix", "")) if has_suffix else split_prompt(prompts[0])
     max_tokens = fields.take("max_tokens", _NUM_COMPLETION_TOKENS)
@@ -138,7 +138,9 @@ def split_prompt(prompt: str) -> tuple[str, str]:
         sections = dict(zip(pieces[::2], pieces[1::2], strict=True))
         if sections.keys() == set(markers):
             if len(pieces) > 2 * len(markers):
-                raise InvalidRequestError(f"prompt has {markers[0]} or its like twice; send prompt and suffix apart")
+                raise InvalidRequestError(
+                    f"prompt has {markers[0]} or a marker like it twice; send prompt and suffix as separate fields"
+                )
             before, after, *typed = (sections[marker] for marker in markers)
             return "".join((_FILE_MARKER.sub(_SNIPPET, others) if others.strip() else "", before, *typed)), after
     return prompt, ""

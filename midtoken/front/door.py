@@ -32,11 +32,13 @@ class Door:
         tls = None if options.openai_tls is None else _load_tls(options.openai_tls)
         if address not in ("", ADDRESS) and not (key and tls):
             raise UsageError(
-                f"others than programs of this machine may reach {address}, so --openai needs a key there "
+                f"other machines may reach {address}, so --openai needs a key "
                 "(--openai-key FILE, or MIDTOKEN_OPENAI_KEY) and --openai-tls FILE"
             )
         if not port.isdecimal() or int(port) > 65_535:
-            raise UsageError(f"--openai is a port, or an address and a port as 0.0.0.0:8012, not {options.openai}")
+            raise UsageError(
+                f"--openai must be a port, or an address and a port such as 0.0.0.0:8012, not {options.openai}"
+            )
         return cls(address or ADDRESS, listen(int(port), address or ADDRESS), key, tls)
 
     @property

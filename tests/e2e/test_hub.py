@@ -39,10 +39,10 @@ def test_a_model_is_downloaded_listed_and_tried_in_the_terminal(hub: Hub, tmp_pa
     expected = f"""runs as          int8, .*
 ready            {figure} s
 memory           {figure} GB
-read 500 tokens  {figure} ms, once for each place
+read 500 tokens  {figure} ms, once per place
 first text       {figure} ms after a key
 20 characters    {figure} ms after a key
-(Quick|Usable|Too slow).*
+(Fast|Usable|Too slow).*
 """
     assert re.fullmatch(expected, shown)
 

@@ -69,7 +69,7 @@ _FAILED = "cannot connect to the completion server: "
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (ModelError("it is gated"), "it is gated. When that has changed, restart the language server"),
+        (ModelError("it is gated"), "it is gated. Correct that, then restart the language server"),
         (LaunchError("install it"), "install it"),
         (OSError(errno.ENOLCK, os.strerror(errno.ENOLCK)), f"{_FAILED}No locks available"),
         (PermissionError(errno.EACCES, "Permission denied", "/lock"), f"{_FAILED}Permission denied (/lock)"),

@@ -1,6 +1,8 @@
 """What the user sees of excluded files and secrets, with a real LSP client and a backend that the test feeds."""
 
 import asyncio
+import sys
+from pathlib import Path
 
 import pytest
 from lsprotocol.types import InlineCompletionList

@@ -109,7 +109,9 @@ async def test_a_message_that_is_no_json_object_is_skipped(body: bytes, caplog: 
     server = InProcess().server
     reader = _build_reader(_frame(body) + _write("exit"))
     assert await serve_messages(reader, server.protocol, server.settle) == 1
-    assert [record.getMessage() for record in caplog.records] == ["midtoken: received a message that is no JSON object"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "midtoken: received a message that is not a JSON object"
+    ]
 
 
 @pytest.mark.parametrize(("process_id", "known"), [(None, None), (2**31 - 1, None), (2**80, None), (1, 1)])

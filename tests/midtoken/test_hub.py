@@ -248,14 +248,15 @@ async def test_bytes_that_are_not_those_of_the_hub_are_not_used_though_it_may_er
 ) -> None:
     hub.faults = Faults(**faults)
     with pytest.raises(
-        ModelError, match=r"model.safetensors has another hash than the hub names \([0-9a-f]{64}\), and was deleted"
+        ModelError,
+        match=r"model.safetensors does not have the hash that the hub reports \([0-9a-f]{64}\), and was deleted",
     ):
         await _fetch()
     hub.faults = Faults(num_more_bytes=7)
     assert await _fetch_files() == _FILES
 
 
-_NO_HUB = "what answers is no hub: it names no commits and hashes"
+_NO_HUB = "the server is not a hub: it reports no commits and hashes"
 
 
 _REFUSALS: list[tuple[Faults | Repository, type[MidtokenError], str]] = [
@@ -317,7 +318,7 @@ _REFUSALS: list[tuple[Faults | Repository, type[MidtokenError], str]] = [
     (
         Repository.of({"tokenizer.json": b"", "model.safetensors": _LARGE}),
         ModelError,
-        "is no model that can be run: it has no config.json",
+        "cannot be run: it has no config.json",
     ),
     (
         Repository.of({"config.json": b"{}", "vocab.json": b"{}", "model.safetensors": _LARGE}),

@@ -66,7 +66,7 @@ def test_a_file_and_a_model_of_ollama_are_found_where_they_are(tmp_path: Path, m
     with pytest.raises(ModelError, match="Ollama has not pulled 'a:latest'"):
         find_model("ollama:a")
     path.write_text("text")
-    with pytest.raises(ModelError, match=r"a\.gguf is no GGUF file"):
+    with pytest.raises(ModelError, match=r"a\.gguf is not a GGUF file"):
         find_model("./a.gguf")
     assert find_model("no.gguf") == tmp_path / "no.gguf"  # which is refused as a folder
 

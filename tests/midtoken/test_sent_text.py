@@ -80,7 +80,7 @@ async def test_an_excluded_file_is_refused_with_its_rule_unless_an_option_says_s
     path.write_text("marker_7fd1 = 1\n")
     (tmp_path / ".midtokenignore").write_text("mine.py\n")
     assert await send(reader, path, path.read_text()) == []
-    reason = "nothing of this file is sent: `.midtokenignore` line 1: `mine.py`; --send-excluded sends it all the same"
+    reason = "nothing of this file is sent: `.midtokenignore` line 1: `mine.py`; --send-excluded sends it anyway"
     assert capsys.readouterr().err == f"midtoken: {path}: {reason}\n"
     assert "marker_7fd1" in "".join(await send(reader, path, path.read_text(), "--send-excluded"))
 
@@ -106,7 +106,7 @@ async def test_secrets_are_replaced_unless_an_option_says_so(
     told = capsys.readouterr().err
     assert "before = 1" in "".join(sent)
     assert _count_secret_bytes(sent) == 0
-    assert told.startswith("midtoken: REDACTED is sent for each secret; --send-secrets sends them\n")
+    assert told.startswith("midtoken: REDACTED is sent instead of each secret; --send-secrets sends them\n")
     sent = await send(reader, path, path.read_text(), "--send-secrets")
     assert _count_secret_bytes(sent) > 0
     assert "REDACTED" not in capsys.readouterr().err
@@ -130,7 +130,7 @@ async def test_with_the_cursor_in_a_secret_nothing_is_sent(
     path = tmp_path / "app.py"
     path.write_text(f'key = "{SECRETS[0].secret}')
     assert await send(reader, path, path.read_text()) == []
-    reason = "the cursor is in a secret, which is not sent; --send-secrets sends it all the same"
+    reason = "the cursor is in a secret, which is not sent; --send-secrets sends it anyway"
     assert capsys.readouterr().err == f"midtoken: {reason}\n"
 
 

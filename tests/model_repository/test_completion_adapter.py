@@ -93,7 +93,7 @@ def test_an_engine_that_raises_ends_the_stream_with_one_error_whose_text_is_not_
     [
         (b"\xff", b"", "prefix is not UTF-8"),
         (b"a", b'{"max_token": 3}', "unknown field 'max_token'; known are prefix, suffix, "),
-        (b"a", b'{"seed": 3}', "seed is a parameter of the request; give it as an input"),
+        (b"a", b'{"seed": 3}', "seed is a parameter of the request; send it as an input"),
         (b"a", b'{"\xff": 3}', "the names and values of the request's fields must be UTF-8"),
     ],
 )

@@ -104,7 +104,7 @@ class Llama:
             raise ModelError(f"llama.cpp has no memory for the keys and values of {num_cells} tokens: {_explain()}")
         self._memory = llama_cpp.llama_get_memory(self._context)
         if not self._memory:
-            raise ModelError("it reads whole texts, and does not predict the next token")
+            raise ModelError("it is an encoder, and does not predict the next token")
         self._batch = _Batch()
 
     def read_metadata(self, key: str) -> str | None:

@@ -52,7 +52,7 @@ def load_gguf_model(config: EngineConfig) -> LoadedModel[GgufModel]:
 
 def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     if config.dtype not in _DTYPES:
-        raise ModelError(f"the numbers of a GGUF file are its own, so they cannot be {config.dtype} (--dtype)")
+        raise ModelError(f"a GGUF file has its own precision, which cannot be {config.dtype} (--dtype)")
     llama = Llama(path, config.device)
     for question, obstacle in _OBSTACLES.items():
         if getattr(llama_cpp, question)(llama.model):

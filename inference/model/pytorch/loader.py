@@ -197,7 +197,7 @@ def _find_dtype(name: str) -> torch.dtype:
     dtype = torch.float32 if name == AUTO_DTYPE else getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype) or dtype not in _DTYPES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
-        raise ModelError(f"models cannot be run with numbers of the type {name!r}; the types are {names}")
+        raise ModelError(f"models cannot be run in the dtype {name!r}; the dtypes are {names}")
     return dtype
 
 

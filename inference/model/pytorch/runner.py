@@ -119,12 +119,11 @@ class Runner:
 
 
 def _check_numbers(logits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The same logits. Raises ModelError if some are infinite or no numbers: a choice among them would be arbitrary."""
+    """The same logits. Raises ModelError if some are infinite or NaN: a choice among them would be arbitrary."""
     if not logits.sum(dim=-1, dtype=torch.float32).isfinite().all():  # much faster than to ask each of them
         name = str(dtype).removeprefix("torch.")
         raise ModelError(
-            f"in {name}, the model's logits are infinite or no numbers: its weights are damaged or too large for this "
-            "type"
+            f"in {name}, the model's logits are infinite or NaN: its weights are damaged or too large for this dtype"
         )
     return logits
 

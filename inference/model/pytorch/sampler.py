@@ -90,7 +90,7 @@ class TorchSampler:
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request, whose rows are tensors of `build_rows`.
 
-        Raises ModelError if logits are infinite or no numbers: a choice among them would be arbitrary.
+        Raises ModelError if logits are infinite or NaN: a choice among them would be arbitrary.
         """
         results = iter(self._choose_scored([request for request in requests if not _needs_order(request)]))
         return [self._choose_ordered(request) if _needs_order(request) else next(results) for request in requests]

@@ -79,7 +79,7 @@ def test_code_about_credentials_is_not_excluded() -> None:
             ["project"],
             {".gitconfig": "[core\n"},
             "project/a.py",
-            "Git does not say whether it ignores it: fatal: bad config line 1",
+            "Git does not report whether it ignores it: fatal: bad config line 1",
         ),
         ([".", "inner"], {".gitignore": "inner/\n"}, "inner/a.py", None),
         ([], {".gitignore": "a.py\n", ".git/config": ""}, "a.py", None),  # without a HEAD, Git goes on upwards

@@ -13,7 +13,7 @@ from tests.support.private_files import GIT_ENVIRONMENT, run_git
 
 _PATH = os.environ["PATH"]
 _REASON = "git ignores it (`.gitignore` line 1: `a.py`)"
-_UNANSWERED = "Git does not say whether it ignores it: it does not answer in time"
+_UNANSWERED = "Git does not report whether it ignores it: it does not answer in time"
 
 
 @pytest.fixture
@@ -129,4 +129,4 @@ def _has_ended(process_id: int) -> bool:
 )
 def test_a_git_that_does_not_answer_for_each_path_excludes(answer: str, folder: Path, tmp_path: Path) -> None:
     found = _find(folder / "a.py", PATH=_install_git(tmp_path / "bin", answer))
-    assert found == "Git does not say whether it ignores it: its answer is not one for each path"
+    assert found == "Git does not report whether it ignores it: its answer is not one for each path"

@@ -37,13 +37,13 @@ async def _check(*arguments: str) -> list[Check]:
             say(build_last_chunk("e")),
             Mark.GOOD,
             "idle",
-            "a completion in the middle of a token: `return Nod` goes on with `e` ",
+            "a completion in the middle of a token: `return Nod` is completed with `e` ",
         ),
         (
             say(build_last_chunk("e", is_told=False)),
             Mark.NOTE,
             "idle",
-            "a completion in the middle of a token: `return Nod` goes on with `e` ",
+            "a completion in the middle of a token: `return Nod` is completed with `e` ",
         ),
         (
             say("the engine has stopped", heartbeat_ms=70.0),
@@ -136,7 +136,7 @@ def _check_programs(folder: Path) -> list[tuple[Mark, str, str]]:
 
 def test_without_editors_there_is_one_note(tmp_path: Path) -> None:
     [(mark, what, advice)] = _check_programs(tmp_path)
-    assert (mark, what) == (Mark.NOTE, "no editor that is known here is on the path")
+    assert (mark, what) == (Mark.NOTE, "no supported editor is on the path")
     assert advice
 
 
@@ -154,9 +154,9 @@ _SERVER = "Configured language servers:\n  \033[0;32m✓\033[m ours: \033[0;32m/
     [
         (
             "nvim",
-            _say("NVIM v0.12.1\nBuild", "--headless", "the plug-in"),
+            _say("NVIM v0.12.1\nBuild", "--headless", "the plugin"),
             Mark.GOOD,
-            "Neovim 0.12.1 (nvim) with the plug-in",
+            "Neovim 0.12.1 (nvim) with the plugin",
         ),
         ("nvim", _say("NVIM v0.12.0-dev", "--headless"), Mark.NOTE, "Neovim 0.12.0-dev (nvim) without midtoken"),
         (

@@ -45,8 +45,8 @@ def test_a_tritonserver_of_an_embedded_server_is_refused(
 @pytest.mark.parametrize(
     ("argument", "reason"),
     [
-        ("--openai=eight", "--openai is a port, or an address and a port"),
-        ("--openai=0.0.0.0:8012", "others than programs of this machine may reach 0.0.0.0, so --openai needs a key"),
+        ("--openai=eight", "--openai must be a port, or an address and a port"),
+        ("--openai=0.0.0.0:8012", "other machines may reach 0.0.0.0, so --openai needs a key"),
         ("--openai-key=key", "--openai-key, --openai-tls and --confidence are about the port of --openai"),
         ("--confidence=0", "--openai-key, --openai-tls and --confidence are about the port of --openai"),
     ],

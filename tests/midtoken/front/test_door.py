@@ -32,7 +32,7 @@ async def test_with_a_key_nobody_enters_without_it(tmp_path: Path) -> None:
         ({"openai_key": "file"}, {}, 0o600, "\n", "--openai-key"),
         ({"openai_key": "none"}, {}, 0o600, "", "--openai-key"),
         ({"openai_tls": "file"}, {}, 0o600, "none", "needs a private key"),
-        ({"openai": "0.0.0.0:0"}, {}, 0o600, "", r"may reach 0\.0\.0\.0, so --openai needs a key there"),
+        ({"openai": "0.0.0.0:0"}, {}, 0o600, "", r"may reach 0\.0\.0\.0, so --openai needs a key"),
         ({"openai": "0.0.0.0:0"}, {"MIDTOKEN_OPENAI_KEY": "s3cret"}, 0o600, "", "and --openai-tls FILE"),
     ],
     ids=["readable", "empty", "missing", "no certificate", "no key", "no encryption"],

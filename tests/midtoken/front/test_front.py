@@ -177,13 +177,13 @@ async def test_what_the_engine_refuses_also_for_one_text_or_of_several_completio
         (_COMPLETION, {"confidence": 1.1}, "confidence must be a number from 0 to 1, not 1.1"),
         (_INFILL, {"confidence": math.nan}, "confidence must be a number from 0 to 1, not nan"),
         (_INFILL, {"confidence": "high"}, "confidence must be a number, not 'high'"),
-        (_INFILL, {"presence_penalty": 0.5}, "presence_penalty is not offered here"),
-        (_INFILL, {"lora": [{"id": 0}]}, "lora is not offered here"),
-        (_COMPLETION, {"temperature": 0.5, "top_k": 40}, "top_k is not offered here"),
+        (_INFILL, {"presence_penalty": 0.5}, "presence_penalty is not supported"),
+        (_INFILL, {"lora": [{"id": 0}]}, "lora is not supported"),
+        (_COMPLETION, {"temperature": 0.5, "top_k": 40}, "top_k is not supported"),
         (_COMPLETION, {"temperature": "hot"}, "temperature must be a number, not 'hot'"),
         (_INFILL, {"temperature": 11}, "temperature must be between 0.0 and 10.0, not 11.0"),
         (_COMPLETION, {"stream": 1}, "stream must be true or false, not '1'"),
-        (_COMPLETION, {"stop": ["a", 1]}, "stop must be a text or a list of texts, not \"['a', 1]\""),
+        (_COMPLETION, {"stop": ["a", 1]}, "stop must be a string or a list of strings, not \"['a', 1]\""),
         (_INFILL, {"n": True}, "n must be a whole number, not 'True'"),
         (_COMPLETION, {"user": "x" * 2000}, "user has 2000 bytes"),
         (_COMPLETION, {"n": 17}, "n must be between 1 and 16, not 17"),
@@ -193,12 +193,12 @@ async def test_what_the_engine_refuses_also_for_one_text_or_of_several_completio
         (_INFILL, {"input_prefix": "x" * (2**21 + 1)}, "the text before the cursor has 2097154 bytes"),
         (_INFILL, {"input_suffix": "x" * (2**21 + 1)}, "input_suffix has 2097153 bytes"),
         (_INFILL, {"id_slot": 10**2000}, "the session has 20"),
-        (_INFILL, [], "an object is needed, not '[]'"),
+        (_INFILL, [], "the body must be an object, not '[]'"),
         (_COMPLETION, b"{", "the body is no JSON"),
         (_INFILL, b"[" * 100_000, "the body is no JSON"),
-        (_COMPLETION, {"prompt": [1, 2]}, "prompt must be a text"),
-        (_INFILL, {"prompt": [1, 2]}, "prompt must be a text"),
-        (_COMPLETION, {"prompt": ["a", "b"]}, "prompt must be one text, not 2"),
+        (_COMPLETION, {"prompt": [1, 2]}, "prompt must be a string"),
+        (_INFILL, {"prompt": [1, 2]}, "prompt must be a string"),
+        (_COMPLETION, {"prompt": ["a", "b"]}, "prompt must be one string, not 2"),
         (_COMPLETION, {"prompt": "password = 'hunter2correct"}, "the cursor is in a secret, which is not sent"),
         (_INFILL, {"prompt": "password = 'hunter2correct"}, "the cursor is in a secret, which is not sent"),
     ],
@@ -257,7 +257,7 @@ async def test_a_marker_in_the_text_of_a_prompt_with_markers_is_refused_and_with
     front: FrontClient,
 ) -> None:
     prompt = _QWEN.format(before="a = '<|fim_suffix|>'", after="")
-    with pytest.raises(InvalidRequestError, match="send prompt and suffix apart"):
+    with pytest.raises(InvalidRequestError, match="send prompt and suffix as separate fields"):
         split_prompt(prompt)
     request, _ = await front.ask(_COMPLETION, {"prompt": prompt, "suffix": ""})
     assert (request.prefix, request.suffix) == (prompt, "")

@@ -218,7 +218,7 @@ _REFUSED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]], str]] = {
         {"attention.sliding_window": 1023}, _LAYER | _GEMMA3,
         "has layers that see only 1023 tokens, and fewer than 1,024 cannot be run",
     ),
-    "dream": ({}, _LAYER, "reads whole texts, and does not predict the next token"),
+    "dream": ({}, _LAYER, "is an encoder, and does not predict the next token"),
     "t5encoder": ({"attention.relative_buckets_count": 8}, _T5, "has an encoder"),
 }  # fmt: skip
 
@@ -302,7 +302,7 @@ def test_other_logits_in_a_tree_than_in_a_text_are_refused(folder: Path, monkeyp
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"dtype": "int8"}, r"the numbers of a GGUF file are its own, so they cannot be int8 \(--dtype\)"),
+        ({"dtype": "int8"}, r"a GGUF file has its own precision, which cannot be int8 \(--dtype\)"),
         ({"device": "cuda"}, "the device 'cuda' cannot be used: this llama-cpp-python was built for cpu"),
         (
             {"cache_tokens": 2**30, "memory_mib": 2**20},
@@ -348,6 +348,6 @@ def test_logits_that_are_no_numbers_are_an_error_and_the_next_text_is_right(tmp_
     weights["model.embed_tokens.weight"][90] = np.nan
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     model = load_runner("gguf", folder).model
-    with pytest.raises(ModelError, match="the model's logits are infinite or no numbers"):
+    with pytest.raises(ModelError, match="the model's logits are infinite or NaN"):
         _read(model, (1, 90))
     assert np.isfinite(_read(model, (1, 2))[1]).all()

@@ -62,8 +62,8 @@ def _replace(folder: Path, name: str, value: float) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("model.layers.0.mlp.up_proj.weight", np.nan, "infinite or no numbers: its weights are damaged"),
-        ("lm_head.weight", np.inf, "infinite or no numbers: its weights are damaged"),
+        ("model.layers.0.mlp.up_proj.weight", np.nan, "infinite or NaN: its weights are damaged"),
+        ("lm_head.weight", np.inf, "infinite or NaN: its weights are damaged"),
         ("lm_head.weight", 0.0, "the same for all tokens"),
     ],
 )

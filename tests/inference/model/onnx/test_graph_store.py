@@ -112,7 +112,7 @@ def test_a_model_that_fails_its_check_is_not_kept(tmp_path: Path) -> None:
     tensors = load_file(bad / "model.safetensors")
     tensors["model.norm.weight"] = np.full(64, np.nan, np.float32)
     save_file(tensors, bad / "model.safetensors")
-    with pytest.raises(ModelError, match="infinite or no numbers: its weights are damaged"):
+    with pytest.raises(ModelError, match="infinite or NaN: its weights are damaged"):
         _load(bad, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 

@@ -212,5 +212,5 @@ def test_logits_that_are_no_numbers_are_refused(value: float, model: OnnxModel) 
     _forward(model, cache, tree)
     cache.keep(tree)
     cache.planes[0, 0, 0, 0] = value
-    with pytest.raises(ModelError, match="infinite or no numbers"):
+    with pytest.raises(ModelError, match="infinite or NaN"):
         _forward(model, cache, TokenTree((3,)))

@@ -59,8 +59,8 @@ _LAYER = "model.layers.1.self_attn"
             f".*{_LAYER}.q_norm.weight, which .* not use",
         ),
         (lambda w: w.update({f"{_LAYER}.q_proj.bias": torch.zeros(4)}), f".*{_LAYER}.q_proj.bias, which .* not use"),
-        (lambda w: w["lm_head.weight"].fill_(torch.nan), "in float32, .* infinite or no numbers"),
-        (lambda w: w["model.layers.0.mlp.up_proj.weight"].fill_(torch.inf), "in float32, .* infinite or no numbers"),
+        (lambda w: w["lm_head.weight"].fill_(torch.nan), "in float32, .* infinite or NaN"),
+        (lambda w: w["model.layers.0.mlp.up_proj.weight"].fill_(torch.inf), "in float32, .* infinite or NaN"),
         (lambda w: w["lm_head.weight"].zero_(), ".*the same for all tokens"),
     ],
     ids=["missing", "a norm more", "a bias more", "no numbers", "infinite", "zeros"],
@@ -122,7 +122,7 @@ def test_a_vocabulary_that_does_not_fit_the_model_is_a_model_error(tmp_path: Pat
 
 @pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn", "complex64", "bool", "float17", "nn"])
 def test_a_type_that_no_model_runs_in_is_refused_without_blaming_the_family(dtype: str, make_model: MakeModel) -> None:
-    with pytest.raises(ModelError, match=rf": models cannot be run with numbers of the type '{dtype}'; .*bfloat16"):
+    with pytest.raises(ModelError, match=rf": models cannot be run in the dtype '{dtype}'; .*bfloat16"):
         load_torch_runner(EngineConfig(make_model(), dtype=dtype))
 
 

@@ -136,7 +136,7 @@ def test_a_text_whose_logits_are_no_numbers_is_an_error_and_the_next_text_is_not
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     runner = load_torch_runner(EngineConfig(folder))
 
-    with pytest.raises(ModelError, match="in float32, the model's logits are infinite or no numbers"):
+    with pytest.raises(ModelError, match="in float32, the model's logits are infinite or NaN"):
         runner.forward([Part(runner.new_cache(), TokenTree((5, 300)))])
     assert runner.forward([Part(runner.new_cache(), TokenTree((5, 6)))]).isfinite().all()
 

@@ -106,9 +106,9 @@ def test_logits_that_are_no_numbers_are_refused(wrong: float) -> None:
     logits[2, 9] = wrong
 
     for sampling in (_GREEDY, _HEAD):
-        with pytest.raises(ModelError, match="infinite or no numbers"):
+        with pytest.raises(ModelError, match="infinite or NaN"):
             sampler.choose([_build_request(sampler, sampler.build_rows(logits), sampling)])
-    with pytest.raises(ModelError, match="infinite or no numbers"):
+    with pytest.raises(ModelError, match="infinite or NaN"):
         sampler.copy_logits(sampler.build_rows(logits))
 
 
