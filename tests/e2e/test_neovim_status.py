@@ -243,8 +243,8 @@ def test_the_help_has_a_tag_for_each_function_command_key_and_option(bare: Edito
     assert max(len(line) for line in lines) <= 78
 
 
-def test_a_snooze_shows_nothing_and_the_status_says_how_long(
-    open_editor: OpenEditor, write_script: WriteScript
+def test_a_snooze_shows_nothing_in_any_project_and_the_status_says_how_long(
+    open_editor: OpenEditor, write_script: WriteScript, tmp_path: Path
 ) -> None:
     script = write_script({"ends_with": "Nod", "texts": ["e"]})
     editor = open_editor(script.command, [""])
@@ -258,6 +258,13 @@ def test_a_snooze_shows_nothing_and_the_status_says_how_long(
     editor.type(" Nod")
     time.sleep(0.5)
     assert (editor.ghost, script.count("started")) == (None, num_started)
+    (tmp_path / "other/.git").mkdir(parents=True)
+    editor.nvim.command(f"stopinsert | write | edit {tmp_path}/other/file.py")
+    editor.wait_for(lambda: editor.messages.count("midtoken: snoozed for 60 minutes"), 2)
+    editor.type("iNod")
+    time.sleep(0.5)
+    assert (editor.ghost, script.count("started")) == (None, num_started)
+    assert "snoozed" in editor.status
     editor.type("<Cmd>Midtoken wake<CR>")
     editor.wait_for_ghost("e")
     assert editor.status == "midtoken: ready"

@@ -11,6 +11,7 @@ local FIRST_WAIT_MS = 500 -- before the first restart; each later one waits twic
 local CALM_MS = 60000 -- a server that has run this long may be started again as often as a new one
 
 local num_restarts, started_at_ms = 0, 0
+local snooze_ends_ms = 0 -- a language server that is started before begins with the rest of the snooze
 local run -- starts the process as the last call of `setup` says; each call has its own
 
 ---@type table<integer, string?>
@@ -103,6 +104,7 @@ end
 function M.execute(name, argument)
   local buf = vim.api.nvim_get_current_buf()
   local is_for_all = name == 'midtoken.snooze' or name == 'midtoken.wake'
+  snooze_ends_ms = is_for_all and vim.uv.now() + (tonumber(argument) or 0) * 60000 or snooze_ends_ms
   local clients = vim.lsp.get_clients({ name = 'midtoken', bufnr = not is_for_all and buf or nil })
   local arguments = { argument, name == 'midtoken.toggle' and vim.uri_from_bufnr(buf) or nil }
   for _, client in ipairs(clients) do
@@ -115,7 +117,7 @@ function M.execute(name, argument)
     end, buf)
   end
   require('midtoken.suggestion').forget(buf)
-  return #clients > 0 or message.show('not done, because the language server is not ready; try it again')
+  return #clients > 0 or is_for_all or message.show('not done, because the language server is not ready; try it again')
 end
 
 --- Detaches the language server from a buffer, which then has no suggestions.
@@ -246,6 +248,10 @@ function M.config(root_dir)
     on_init = function(client)
       client.server_capabilities.inlineCompletionProvider = nil -- Neovim's own requests would draw it a second time
       status.started()
+      local minutes = math.ceil((snooze_ends_ms - vim.uv.now()) / 60000)
+      if minutes > 0 then
+        M.call(client, 'request', 'workspace/executeCommand', { command = 'midtoken.snooze', arguments = { minutes } })
+      end
     end,
     handlers = { ['window/showMessage'] = of_ours(status.showed), ['$/midtoken/status'] = of_ours(told) },
   }

@@ -31,7 +31,8 @@ local function run(command)
   if not name or (minutes and word ~= 'snooze') or #command.fargs > 2 then
     require('midtoken.message').show(':Midtoken takes snooze [minutes], wake, file, language, folder or stats')
   else
-    require('midtoken.client').execute(name, argument or tonumber(minutes) or minutes)
+    local named = word == 'snooze' and (minutes or 15)
+    require('midtoken.client').execute(name, argument or tonumber(named) or named or nil)
   end
 end
 
