@@ -152,7 +152,7 @@ def test_the_menu_of_the_status_item_snoozes_and_switches_off(use: Use, write_sc
     assert (editor.ghost, script.count("started")) == (None, 0)
     editor.run("Trigger Inline Suggestion")
     editor.wait_for_ghost("e")
-    _choose(editor, "End the snooze")
+    editor.run("midtoken: End the Snooze")
     editor.wait_for(lambda: editor.status, "midtoken: ready")
     _choose(editor, "Turn suggestions off in this file")
     editor.wait_for(lambda: "you turned suggestions off in this file" in editor.status, True)
@@ -242,6 +242,24 @@ def test_text_that_was_typed_before_the_server_was_ready_gets_its_suggestion(use
     ready = 'status {"uri": null, "state": "ready", "code": "x", "message": "", "after_s": 4}'
     editor.type(ready + "\nif")
     editor.wait_for_ghost("(one 😀)")
+
+
+def test_what_was_accepted_whole_and_by_word_is_counted(use: Use, write_script: WriteScript, tmp_path: Path) -> None:
+    rules = [{"ends_with": "Nod", "texts": ["e(value, x)"]}, {"ends_with": "Cap", "texts": ["acity one"]}]
+    editor = use(write_script(*rules, usage=str(tmp_path / "stats/counts")))
+    editor.type("Nod")
+    editor.wait_for_ghost("e(value, x)")
+    editor.press("Tab")
+    editor.press("Enter")
+    editor.type("Cap")
+    editor.wait_for_ghost("acity one")
+    editor.press("Control+ArrowRight")
+    editor.wait_for_ghost(" one")
+    editor.type("x")
+    editor.run("midtoken: Show Statistics")
+    editor.wait_for(lambda: any("keys saved" in line for line in editor.screen[1]), True)
+    row = next(line.split() for line in editor.screen[1] if "python" in line)
+    assert row == ["python", "2", "1", "0", "1", str(len("e(value, x)") - 1 + len("acity") - 1), str(len(" one"))]
 
 
 def test_the_healing_at_the_cursor_is_explained_from_the_text_in_the_editor(
