@@ -1,7 +1,6 @@
 """What suggestions bring their user: numbers without text, in a file that stays on this machine."""
 
 import asyncio
-import io
 import json
 import logging
 import re
@@ -121,22 +120,19 @@ def _to_line(item: tuple[tuple[date, str], Counts]) -> str:
 
 def describe(usage: Usage) -> str:
     """Returns a table with a row for each language, then one for each day, then the sum."""
-    from rich import box  # here, because importing it takes as long as a completion
-    from rich.console import Console
-    from rich.table import Table
-
     if not usage:
         return "No suggestions were counted in these days.\n"
-    table = Table(*_TITLES, box=box.SIMPLE_HEAD)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    rows: list[tuple[str, ...]] = [_TITLES]
     for heading in (lambda key: key[1], lambda key: str(key[0]), lambda _: "all"):
-        for name, counts in _sum_by(usage, heading).items():
-            table.add_row(name, *(f"{number:,}" for number in astuple(counts)))
-        table.add_section()
-    written = io.StringIO()
-    Console(file=written, width=100, color_system=None).print(table)
-    return "\n".join(line.rstrip() for line in written.getvalue().split("\n")).strip("\n") + "\n"
+        sums = _sum_by(usage, heading)
+        rows += [(name, *(f"{number:,}" for number in astuple(counts))) for name, counts in sums.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "".join(_pad(row, widths) for row in rows)
+
+
+def _pad(row: tuple[str, ...], widths: list[int]) -> str:
+    numbers = (number.rjust(width) for number, width in zip(row[1:], widths[1:], strict=True))
+    return "   ".join((row[0].ljust(widths[0]), *numbers)) + "\n"
 
 
 def _sum_by(usage: Usage, heading: Callable[[tuple[date, str]], str]) -> dict[str, Counts]:

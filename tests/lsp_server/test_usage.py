@@ -103,7 +103,7 @@ def test_the_command_shows_and_deletes_them(tmp_path: Path, capsys: pytest.Captu
     assert main(["stats", folder, "--json", "--language=rust"]) == 0
     assert '"word": 6' in capsys.readouterr().out
     main(["stats", folder, "--days=36500"])
-    assert " all              4 " in capsys.readouterr().out
+    assert "\nall              4   " in capsys.readouterr().out
     main(["stats", folder, "--delete"])
     main(["stats", folder])
     assert "No suggestions were counted" in capsys.readouterr().out
