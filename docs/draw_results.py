@@ -26,7 +26,12 @@ _PARTS = {  # of a key's time, and their names in the report
 
 def main() -> None:
     """Draws all."""
-    matplotlib.rcParams |= {"svg.hashsalt": "midtoken", "font.size": 10, "font.family": "DejaVu Sans"}
+    matplotlib.rcParams |= {
+        "svg.hashsalt": "midtoken",
+        "svg.fonttype": "none",
+        "font.size": 10,
+        "font.family": "DejaVu Sans",
+    }
     pictures = {
         "accuracy": _draw_accuracy(_load("accuracy")["rows"]),
         "keystrokes-saved": _draw_saved(_load("typing")["figures"]),
