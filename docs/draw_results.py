@@ -60,8 +60,8 @@ def _draw_accuracy(rows: list[Row]) -> Figure:
     names = {"exact": "midtoken (exact)", "greedy": "mask at each step (greedy)", "none": "no healing"}
     for (strategy, name), colour in zip(names.items(), (_BLUE, _PALE, _GREY), strict=True):
         shares = [float(row[strategy] or 0) for row in by_offset]
-        axes.plot(offsets, shares, color=colour, marker="o")
-        axes.text(offsets[-1] + 0.15, shares[-1], name, color=colour, va="center")
+        axes.plot(offsets, shares, color=colour, marker="o", label=name)
+    axes.legend(loc="center", bbox_to_anchor=(0.5, 0.38), ncols=3, frameon=False)
     axes.set_ylim(0, 100)
     axes.yaxis.set_major_formatter(PercentFormatter())
     return figure

@@ -1,7 +1,7 @@
 """The tokens that may come next while bytes remain to be spelled, and a cache of them.
 
-The strategy `greedy` asks for such a set at each of its steps: a long interval is costly to copy together with the ids
-beside it. On a GPU the interval and the few ids are enough, since ranks are compared there: `lo <= rank[token] < hi`.
+The strategy `greedy` needs such a set at each step, and copying a long interval with the ids beside it is slow. On a
+GPU the interval and the few ids suffice, because ranks are compared there: `lo <= rank[token] < hi`.
 """
 
 from functools import lru_cache
@@ -21,7 +21,7 @@ _MAX_RECENT = 256  # at most 1 MB: a set that is not hot has at most 1,000 ids, 
 def find_allowed_ids(trie: Trie, prefix: bytes) -> _Ids:
     """The tokens that start with a prefix, and those that the prefix starts with (the blog post's rule).
 
-    For `b""` these are all ordinary tokens. There are never special tokens among them.
+    For `b""`, these are all ordinary tokens. Special tokens are never among them.
     """
     (lo, hi), ancestor_ids = trie.find_interval(prefix), trie.find_ancestors(prefix)
     ids: _Ids = np.concatenate((np.array(ancestor_ids, np.int32), trie.order[lo:hi]))

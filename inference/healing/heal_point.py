@@ -4,13 +4,13 @@ Naive form: tokenize the text with every possible continuation, and keep the tok
 
 1. Only pre-token boundaries matter. Tokens never cross them, and a pre-token that ends at the same
    position in every continuation keeps its tokens.
-2. A pre-tokenizer looks only at the kind of the next characters, so some forty continuations
-   represent all of them. Added texts are found before it looks: see `TextEncoder.find_openings`.
+2. A pre-tokenizer depends only on the kind of the characters that follow, so some forty continuations
+   represent all of them. Added texts are found before it runs: see `TextEncoder.find_openings`.
 3. A continuation can change only the last few pre-tokens and the blanks between them, so only the
-   tail is split again. Some tokenizers group digits from the right, so that one more digit moves all
-   boundaries of a number. So the tail grows until all continuations share a boundary inside it.
+   tail is split for each continuation. Some tokenizers group digits from the right, so one more digit
+   moves every boundary of a number: the tail grows until all continuations share a boundary in it.
 
-The covering may find a nearer one, inside the open pre-token: see `inference.healing.covering`.
+The covering may find a later heal point, inside the open pre-token: see `inference.healing.covering`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -63,7 +63,7 @@ def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
 
 
 def prepare_text(encoder: TextEncoder, text: str) -> tuple[str, int]:
-    """The text with normalizer and dummy prefix, and how many of its last bytes more text may change."""
+    """The normalized text with its dummy prefix, and how many of its last bytes may change if more text follows."""
     text = encoder.normalize(text)
     num_unsettled_bytes = len(text[len(text) - encoder.count_unsettled(text) :].encode())
     return encoder.find_dummy_prefix(text) + text, num_unsettled_bytes
@@ -72,7 +72,7 @@ def prepare_text(encoder: TextEncoder, text: str) -> tuple[str, int]:
 def find_section_heal_point(encoder: TextEncoder, text: str, num_unsettled_bytes: int = 0) -> HealPoint:
     """Like `find_heal_point`, for text inside a prompt: as it is, without normalizer and dummy prefix.
 
-    More text may change the last `num_unsettled_bytes` of it.
+    Its last `num_unsettled_bytes` may change if more text follows.
     """
     point = find_tail_heal_point(encoder, text, num_unsettled_bytes, is_beginning=True)
     assert point is not None, "nothing comes before the text"
@@ -82,7 +82,7 @@ def find_section_heal_point(encoder: TextEncoder, text: str, num_unsettled_bytes
 def find_tail_heal_point(
     encoder: TextEncoder, text: str, num_unsettled_bytes: int, is_beginning: bool
 ) -> HealPoint | None:
-    """Like `find_section_heal_point`, for the end of a text. None if what comes before it may matter."""
+    """Like `find_section_heal_point`, given only the end of a text. None if the text before it may matter."""
     if not text:
         return HealPoint((), b"", (Split(False, ()),)) if is_beginning else None
     whole = encoder.split(text)
@@ -174,8 +174,8 @@ def _find_shared(splits: set[Split]) -> tuple[int, ...]:
 def count_common(first: Comparable, second: Comparable) -> int:
     """How many of the first items of two texts, or of two token strings, are equal.
 
-    Often one is the beginning of the other. Otherwise slices are compared: longer and longer ones, since copying those
-    takes the time, then of half the length each time.
+    Often one is the beginning of the other. Otherwise slices are compared, because comparing items is slow: the length
+    doubles until two slices differ, and is then halved until the difference is found.
     """
     limit = min(len(first), len(second))
     if first[:limit] == second[:limit]:

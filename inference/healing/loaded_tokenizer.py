@@ -118,9 +118,9 @@ def build_text_encoder(file: TokenizerFile) -> TextEncoder:
 def find_start_ids(written: tuple[int, ...], model_dir: Path, vocabulary: Vocabulary) -> tuple[int, ...]:
     """The tokens that every text of the model begins with.
 
-    The first of these that there is: `written` (by the tokenizer's file), the start token that `tokenizer_config.json`
-    asks for (as DeepSeek's does, whose `tokenizer.json` writes none), the token that ends a text, the start token that
-    is only named. Raises ModelError if there is none, or if the model has no row for it.
+    In order of preference: `written`, those of the tokenizer's file; the start token that `tokenizer_config.json` asks
+    for (as DeepSeek's does, whose `tokenizer.json` writes none); the token for the end of a text; a start token that is
+    named but not asked for. Raises ModelError if there is none, or if the model has no row for it.
     """
     config = read_object(model_dir / "tokenizer_config.json")
     token = config.get("bos_token")

@@ -66,9 +66,9 @@ class AddedTexts:
         return pieces
 
     def find_openings(self, text: str) -> list[int]:
-        """Where an added text may begin that goes beyond the end of `text`, as numbers of characters before the end.
+        """The places where an added text may begin that goes beyond the end of `text`: characters before the end.
 
-        It may always begin at the end itself, unless there are none.
+        The end itself is one of them, unless there are no added texts.
         """
         if not self.ids:
             return []

@@ -104,7 +104,7 @@ class Adapter:
         self._cancels.close()
 
     def describe(self) -> dict[str, Array]:
-        """What is told beside a heartbeat."""
+        """The description that is sent with a heartbeat."""
         return {}
 
     def note_end(self, end: Any) -> None:
@@ -186,7 +186,7 @@ class Sink:
 
     @contextmanager
     def failing(self, log_error: Callable[[str], object]) -> Iterator[None]:
-        """Inside the context, an error ends the answer: an exception that left it would leave the stream open."""
+        """A context in which an error ends the answer. An exception raised out of it would leave the stream open."""
         try:
             yield
         except Exception as error:
@@ -197,7 +197,7 @@ class Sink:
         return self._is_cancelled
 
     def ask(self) -> bool:
-        """Asks whether the request was cancelled. Returns False if that is known, or the request has ended."""
+        """Asks whether the request was cancelled. Returns False if there is no need to ask again."""
         with self._lock:
             self._is_cancelled = self._is_cancelled or (not self._is_ended and bool(self._reply.is_cancelled()))
             return not self._is_cancelled and not self._is_ended
@@ -212,9 +212,9 @@ class Sink:
 
 
 class CancelWatch:
-    """Asks again and again whether requests were cancelled, in a thread of its own, until they have ended.
+    """Polls, in a thread of its own, whether requests were cancelled, until they have ended.
 
-    Each question is a round trip from the model's process to tritonserver, for which a model would wait at each step.
+    Each poll is a round trip from the model's process to tritonserver. Without the thread, each step would wait for it.
     """
 
     def __init__(self) -> None:
@@ -248,7 +248,7 @@ def _ask(request: Ask) -> bool:
 
 
 def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: FieldTypes) -> dict[str, Array]:
-    """The arrays of the inputs in `types` that a request has which Triton passes to a model.
+    """The arrays of a request that Triton passes to a model. `types`: the inputs that the model has.
 
     `get_tensor` is Triton's `get_input_tensor_by_name`. Raises InvalidRequestError for a JSON field that is not an
     input: Triton turns such fields of an HTTP request into parameters.

@@ -56,7 +56,7 @@ class Priority(StrEnum):
     """Who waits for the answer."""
 
     INTERACTIVE = "interactive"  # a person
-    PREFETCH = "prefetch"  # nobody: the context is read, so that a later request need not, and nothing is generated
+    PREFETCH = "prefetch"  # nobody: the context is cached for a later request, and nothing is generated
 
 
 class FinishReason(StrEnum):
@@ -92,8 +92,8 @@ class CompletionRequest:
     deadline_ms: int | None = None
     explain: bool = False
     chunks: Chunks = Chunks.TOKENS
-    tenant: str = ""  # whose request it is; what is remembered is never shared between tenants
-    document: str = ""  # a newer one of the same tenant for it ends this request; empty: none does
+    tenant: str = ""  # whose request it is; tenants never share the prefix cache
+    document: str = ""  # a newer request of the tenant for it supersedes this one; empty: none does
     priority: Priority = Priority.INTERACTIVE
     # The text ends after the first token that makes it less likely than this, given the text before the cursor.
     min_probability: float = 0.0

@@ -12,8 +12,8 @@ class Heartbeat:
     """Written by the thread of a model's worker, read by any other.
 
     Progress is a finished round of the loop or a request taken from the queue, however long the queue is. A loop that
-    hangs in a step or has ended makes no progress. Where a step takes long, because the model is large, time counts for
-    less: a limit that is right for others is then so many of its steps.
+    hangs in a step or has ended makes no progress. If a large model has long steps, time is scaled down accordingly, so
+    that one limit is right for every model.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
