@@ -110,7 +110,7 @@ class Status:
 
     def starting(self) -> None:
         """The completion server is being started, and it is taking long enough to show that."""
-        text = "starting the completion server; the first start takes some ten seconds"
+        text = "starting the completion server; the first start takes about ten seconds"
         self._window.begin_progress(text)
         self._report(StatusReport(None, State.STARTING, Reason.STARTING, text))
 

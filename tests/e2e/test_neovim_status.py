@@ -211,7 +211,7 @@ def test_an_older_neovim_is_told_what_it_needs_and_nothing_is_changed(bare: Edit
     find = "return vim.inspect({ vim.api.nvim_get_commands({}), vim.api.nvim_get_autocmds({}) })"
     before = bare.lua(find)
     bare.lua("require('midtoken').setup()")
-    assert "midtoken: Neovim 0.10 or newer is needed" in bare.messages
+    assert "midtoken: Neovim 0.10 or later is needed" in bare.messages
     assert bare.lua(find) == before
     assert "ERROR this Neovim is too old" in _check_health(bare)
 

@@ -12,7 +12,7 @@ from lsp_server.backend import BackendStarter, OnDownload
 from lsp_server.status import Status, Window
 from tests.support.lsp_fakes import FedBackend
 
-_STARTING = call("starting the completion server; the first start takes some ten seconds")
+_STARTING = call("starting the completion server; the first start takes about ten seconds")
 
 
 class Server:

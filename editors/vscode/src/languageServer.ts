@@ -90,7 +90,7 @@ export class LanguageServer {
         await client.dispose();
       }
     } catch (error) {
-      this.#log.warn(`the language server did not stop as it should: ${describeError(error)}`);
+      this.#log.warn(`the language server did not stop properly: ${describeError(error)}`);
     }
     this.#tracker.clientEnds();
     this.#onChange();
@@ -115,7 +115,7 @@ export class LanguageServer {
   /** Returns what suggestions have brought, as a text for the user. */
   async describeStatistics(): Promise<string> {
     if (this.#client?.isRunning() !== true) {
-      return "The language server is not running. The command `midtoken stats` shows the statistics, too.";
+      return "The language server is not running. The command `midtoken stats` also shows the statistics.";
     }
     return (await this.#client.sendRequest(ExecuteCommandRequest.type, { command: "midtoken.stats" })) as string;
   }

@@ -50,7 +50,7 @@ local function report_client(client, was_started)
     end
   end
   if was_started then
-    vim.health.info('It was started for this check, because no file is open that it is attached to.')
+    vim.health.info('It was started for this check, because it is attached to no open file.')
   end
 end
 

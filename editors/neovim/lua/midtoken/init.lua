@@ -7,7 +7,7 @@ local M = {}
 function M.setup(options)
   local message = require('midtoken.message')
   if vim.fn.has('nvim-0.10') == 0 then
-    vim.notify('midtoken: Neovim 0.10 or newer is needed; nothing was started', vim.log.levels.ERROR)
+    vim.notify('midtoken: Neovim 0.10 or later is needed; nothing was started', vim.log.levels.ERROR)
     return
   end
   local is_right, chosen = pcall(require('midtoken.options').set, options)

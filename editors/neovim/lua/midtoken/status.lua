@@ -123,7 +123,7 @@ function M.find(buf)
   buf = buf or vim.api.nvim_get_current_buf()
   local chosen = options.get()
   if vim.fn.has('nvim-0.10') == 0 then
-    return 'error', 'Neovim 0.10 or newer is needed'
+    return 'error', 'Neovim 0.10 or later is needed'
   elseif not chosen then
     return 'off', 'setup was not called'
   end
