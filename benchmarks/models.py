@@ -56,40 +56,39 @@ _INTRODUCTION = """\
 
 This page is written by `make test-models`. Do not edit it.
 
-A model folder works if two things in it do: the layers of its model, whose family is `model_type` in `config.json`, and
-its tokenizer. What does not work is refused when the folder is loaded, in one sentence that says why. The reasons below
-are those sentences, without their beginning.
+A model folder works if midtoken supports both its model family (`model_type` in `config.json`) and its tokenizer. A
+folder that does not work is refused when it is loaded, with one sentence that says why. The reasons below are those
+sentences, without their beginning.
 """
 
 _RIGHT = """\
 ## Families that work
 
-These {num} families give the answers that transformers gives. "Refused" names settings with which a model of the family
-is refused. A model with longrope RoPE runs up to its original length. Those marked in the third column run without
-PyTorch, on a CPU, in float32 or int8, if the numbers of a head are a multiple of 16; with a sliding window, up to its
-length, which must be 1,024 tokens or more. A model of theirs that has what cannot be run that way needs PyTorch, and
-says what that is.
+These {num} families give the same answers as transformers. "Refused" names settings with which a model of the family is
+refused. A model with longrope RoPE runs up to its original length. Families marked in the third column also run without
+PyTorch, on a CPU, in float32 or int8, if the head dimension is a multiple of 16. With a sliding window, which must be
+1,024 tokens or more, they run up to its length. If a model of these families needs PyTorch, midtoken says why.
 """
 
 _REFUSED = """\
 ## Families that are refused
 
-These {num} families cannot be run here, and are refused when they are loaded.
+These {num} families are refused when they are loaded.
 """
 
 _TOKENIZERS = """\
 ## Tokenizers
 
-Each tokenizer was cut at random places of texts. It works if the kept tokens were those of the whole text every time.
-"Bytes again" is the mean number of bytes that the model generates again. Those "of GGUF" were read from a GGUF file,
-and are compared with what was published.
+Texts were cut at random places. A tokenizer works if the kept tokens were those of the whole text every time. "Bytes
+again" is the mean number of bytes that the model generates again. Tokenizers "of GGUF" were read from a GGUF file, and
+compared with the published ones.
 """
 
 _METHOD = """\
 ## How this was tested
 
 Families that people complete code with, and those that were wrong once, are tested with tiny models with random weights
-and transformers {version}, {num} model folders in all. What protects a user of any other family is the same check, when
+and transformers {version}, {num} model folders in all. For any other family, midtoken makes the same check when
 the folder is loaded. Windows, chunks and the original length of scaled RoPE are shorter than the texts. Each family has
 a plain folder, and wherever transformers itself can run that, others with each kind of scaled RoPE, with and without a
 sliding window, with wider heads, with soft caps, as an encoder, and with the encoder or the vision part that users'
@@ -207,12 +206,12 @@ def _build_page(families: Sequence[FamilyRow], others: Sequence[FamilyRow], toke
         _INTRODUCTION,
         "**Wrong at the moment:**\n\n" + _build_table(("name", "what is wrong"), wrong)
         if wrong
-        else "No model and no tokenizer that was tested gives wrong answers.\n",
+        else "No tested model or tokenizer gives wrong answers.\n",
         _RIGHT.format(num=len(right)),
         _build_table(("family", "known models", "without PyTorch", "refused"), right_cells),
         _REFUSED.format(num=len(refused)),
         _build_table(("family", "known models", "reason"), refused_cells),
-        "Folders that people may try, of families that are no causal decoders in transformers:\n",
+        "Folders that people may try, of families that are not causal decoders in transformers:\n",
         _build_table(("`model_type`", "reason"), other_cells),
         _TOKENIZERS,
         _build_table(("tokenizer", "from", "cuts", "bytes again"), tokenizer_cells),
