@@ -153,7 +153,7 @@ def test_a_model_without_an_end_token_is_refused(tmp_path: Path, make_model: Mak
         config.replace(f'"eos_token_id": {_TOY.vocabulary.special_id(END)}', '"x": 1')
     )
 
-    with pytest.raises(ModelError, match="names no token for the end of a text"):
+    with pytest.raises(ModelError, match="names no token that"):
         load_character_model(EngineConfig(tmp_path))
 
 
