@@ -117,7 +117,7 @@ function M.execute(name, argument)
     end, buf)
   end
   require('midtoken.suggestion').forget(buf)
-  return #clients > 0 or is_for_all or message.show('not done, because the language server is not ready; try it again')
+  return #clients > 0 or is_for_all or message.show('the language server is not ready; try again')
 end
 
 --- Detaches the language server from a buffer, which then has no suggestions.
