@@ -50,7 +50,7 @@ def find_obstacle(binary: Path | None) -> str | None:
     return None
 
 
-def find_installation(binary: Path | None, links_dir: Path) -> TritonInstallation:
+def prepare_installation(binary: Path | None, links_dir: Path) -> TritonInstallation:
     """Returns the installation of `binary`, laid out as in NVIDIA's container; None: the one that is bundled.
 
     `links_dir`: see `link_bundled_installation`. Raises LaunchError.

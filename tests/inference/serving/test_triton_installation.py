@@ -10,9 +10,9 @@ from inference.errors import LaunchError
 from inference.serving.triton_installation import (
     TritonInstallation,
     build_command,
-    find_installation,
     find_obstacle,
     link_bundled_installation,
+    prepare_installation,
     to_shell_path,
 )
 from tests.support.servers import needs_triton
@@ -62,13 +62,13 @@ def binary(tmp_path: Path) -> Path:
 
 def test_a_given_binary_uses_its_own_backends(binary: Path, tmp_path: Path) -> None:
     (tmp_path / "backends" / "python").mkdir(parents=True)
-    assert find_installation(binary, tmp_path).backends_dir == tmp_path / "backends"
+    assert prepare_installation(binary, tmp_path).backends_dir == tmp_path / "backends"
 
 
 def test_what_is_no_program_or_has_no_python_backend_is_refused(binary: Path, tmp_path: Path) -> None:
     for path, reason in ((binary, "has no Python backend"), (tmp_path, "is not an executable file")):
         with pytest.raises(LaunchError, match=f"{path} {reason}"):
-            find_installation(path, tmp_path)
+            prepare_installation(path, tmp_path)
 
 
 def test_the_header_that_opens_closed_apis_cannot_be_sent() -> None:
