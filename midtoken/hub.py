@@ -5,6 +5,10 @@ downloaded stays, and the next download goes on there. Only the files that a mod
 empty only that GGUF file. None of them is run, and each must have the hash that the hub names. It prints a line for
 each step: how much there is in percent, and a text; last, why it failed. PIN gets the path of the folder or file when
 it is complete.
+
+huggingface_hub names the model, its files and their hashes, and knows the user's token, mirror and cache. Its own
+download (2.4) is not used: when it is interrupted it deletes what it has, each time the connection is cut it loses up
+to ten megabytes, and it compares sizes but no hashes.
 """
 
 import errno
