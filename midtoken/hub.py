@@ -5,6 +5,10 @@ downloaded stays, and the next download goes on there. Only the files that a mod
 empty only that GGUF file. None of them is run, and each must have the hash that the hub names. It prints a line for
 each step: how much there is in percent, and a text; last, why it failed. PIN gets the path of the folder or file when
 it is complete.
+
+huggingface_hub names the model, its files and their hashes, and knows the user's token, mirror and cache. Its own
+download (2.4) is not used: when it is interrupted it deletes what it has, each time the connection is cut it loses up
+to ten megabytes, and it compares sizes but no hashes.
 """
 
 import errno
@@ -168,7 +172,7 @@ class _Download:
                     ) from None
                 time.sleep(failures)
         if not file.blob.exists():
-            if _find_hash(file) != file.hash:
+            if _compute_hash(file) != file.hash:
                 file.partial.unlink()
                 raise ModelError(
                     f"{file.place.name} does not have the hash that the hub reports ({file.hash}), and was deleted"
@@ -266,14 +270,14 @@ def _find_file(repository: str, gguf: str, names: list[str]) -> str:
     return found[0]
 
 
-def _find_hash(file: _File) -> str:
+def _compute_hash(file: _File) -> str:
     if len(file.hash) == 40:
         return git_hash(file.partial.read_bytes())
     with file.partial.open("rb") as content:
         return sha_fileobj(content).hex()
 
 
-def _find_path(repository: str, revision: str, gguf: str, lock: FileLock) -> Path:
+def _download_model(repository: str, revision: str, gguf: str, lock: FileLock) -> Path:
     """Returns the folder or file of the model, and downloads what is missing in it."""
     api = HfApi()
     try:
@@ -323,7 +327,7 @@ def _main(repository: str, revision: str, pin: Path, gguf: str) -> int:
     try:
         make_private_folder(pin.parent, "XDG_DATA_HOME")
         with FileLock(pin.parent / f"{repo_folder_name(repo_id=repository, repo_type='model')}.lock") as lock:
-            path = _find_path(repository, revision, gguf, lock)
+            path = _download_model(repository, revision, gguf, lock)
             fresh = pin.with_name(f"{pin.name}.new")
             fresh.write_bytes(os.fsencode(path))
             fresh.replace(pin)

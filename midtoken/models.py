@@ -83,7 +83,7 @@ def find_pins_dir() -> Path:
     return find_user_folder("data") / "models"
 
 
-def find_model(text: str) -> Path:
+def ensure_model_folder(text: str) -> Path:
     """Returns the folder of a model that is on this machine; it may be made now. Raises ModelError or LaunchError."""
     try:
         return make_folder(_find_place(text)).resolve()

@@ -24,7 +24,7 @@ from inference.serving.private_files import find_user_folder
 from inference.serving.shared_server import ServerEntry
 from inference.serving.triton_installation import find_obstacle
 from midtoken.installed import find_default_model, find_model_repository, require_packages
-from midtoken.models import find_model
+from midtoken.models import ensure_model_folder
 from midtoken.server_arguments import Runtime, UsageError
 
 TLS_SCHEME = "grpcs://"
@@ -142,7 +142,7 @@ class ServerArguments:
             raise UsageError("--runtime embedded and --triton-binary exclude each other: omit one of them")
         if options.runtime == Runtime.TRITON and (obstacle := find_obstacle(options.triton_binary)):
             raise LaunchError(obstacle)
-        model_dir = find_model(options.model) if options.model is not None else find_default_model()
+        model_dir = ensure_model_folder(options.model) if options.model is not None else find_default_model()
         if options.engine is None:
             check_model_folder(model_dir)
         else:

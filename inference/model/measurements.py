@@ -34,7 +34,7 @@ class Fit:
         return f"{self.dtype}, {threads} ({self.reason})"
 
 
-def find_recall(folder: Path | None) -> Recall:
+def open_measurements(folder: Path | None) -> Recall:
     """What returns a result that was measured under a name, in this call or an earlier one, and keeps it if it may."""
     if folder is not None:
         with contextlib.suppress(OSError):  # who keeps a converted model there says what is wrong

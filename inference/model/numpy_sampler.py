@@ -180,3 +180,22 @@ def _accumulate(scores: npt.NDArray[np.float64], top_p: float) -> npt.NDArray[np
 def _draw_one(totals: npt.NDArray[np.float64], source: RandomSource | None) -> int:
     assert isinstance(source, np.random.Generator), "NumpySampler.new_random_source made it"
     return int(np.searchsorted(totals, source.random() * totals[-1], side="right"))
+
+
+class NumpyModel:
+    """What models on the host have in common: rows are NumpyRows, and NumPy chooses among them."""
+
+    def __init__(self, sampler: NumpySampler) -> None:
+        self._sampler = sampler
+
+    def new_random_source(self, seed: int | None) -> np.random.Generator:
+        """See `LanguageModel`."""
+        return self._sampler.new_random_source(seed)
+
+    def copy_logits(self, rows: Sequence[NumpyRow]) -> _Logits:
+        """See `LanguageModel`."""
+        return self._sampler.copy_logits(rows)
+
+    def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
+        """See `LanguageModel`."""
+        return self._sampler.choose(requests)

@@ -31,7 +31,8 @@ def measure_tree_difference(model: LanguageModel) -> float:
         [model.forward([Part(model.new_cache(len(text)), TokenTree(text))])[0][0] for text in _TEXTS]
     )
     is_token = np.isfinite(in_tree[0])  # the sampler hides the others
-    spreads = in_texts[:, is_token].std(axis=1)
+    in_tree, in_texts = in_tree[:, is_token], in_texts[:, is_token]
+    spreads = in_texts.std(axis=1)
     if not spreads.all():
         raise ModelError("its logits are the same for all tokens, so its weights are not those of a trained model")
-    return float(((in_tree - in_texts)[:, is_token].std(axis=1) / spreads).max())
+    return float(((in_tree - in_texts).std(axis=1) / spreads).max())

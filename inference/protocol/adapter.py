@@ -146,7 +146,9 @@ class _TritonReply:
 
     def __init__(self, triton: Any, sender: Any) -> None:
         self._triton, self._sender = triton, sender
-        self.is_cancelled = sender.is_cancelled
+
+    def is_cancelled(self) -> bool:
+        return bool(self._sender.is_cancelled())
 
     def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
         response = self._triton.InferenceResponse([self._triton.Tensor(*each) for each in arrays.items()])
@@ -199,7 +201,7 @@ class Sink:
     def ask(self) -> bool:
         """Asks whether the request was cancelled. Returns False if there is no need to ask again."""
         with self._lock:
-            self._is_cancelled = self._is_cancelled or (not self._is_ended and bool(self._reply.is_cancelled()))
+            self._is_cancelled = self._is_cancelled or (not self._is_ended and self._reply.is_cancelled())
             return not self._is_cancelled and not self._is_ended
 
     def _end(self, send: Callable[[], None], end: Any) -> None:

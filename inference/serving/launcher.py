@@ -27,7 +27,7 @@ from inference.serving.triton_installation import (
     SOCKETS,
     build_command,
     build_environment,
-    find_installation,
+    prepare_installation,
     to_shell_path,
 )
 
@@ -151,7 +151,7 @@ class TritonServer:
 async def _spawn(options: ServerOptions, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
     make_private_folder(options.state_dir)
     try:
-        installation = find_installation(options.triton_binary, options.state_dir / "backends")
+        installation = prepare_installation(options.triton_binary, options.state_dir / "backends")
         backends_dir = to_shell_path(installation.backends_dir, options.state_dir, "backends.link")
         installation = replace(installation, backends_dir=backends_dir)
         repository = to_shell_path(options.model_repository, options.state_dir, "repository.link")

@@ -50,7 +50,7 @@ def find_obstacle(binary: Path | None) -> str | None:
     return None
 
 
-def find_installation(binary: Path | None, links_dir: Path) -> TritonInstallation:
+def prepare_installation(binary: Path | None, links_dir: Path) -> TritonInstallation:
     """Returns the installation of `binary`, laid out as in NVIDIA's container; None: the one that is bundled.
 
     `links_dir`: see `link_bundled_installation`. Raises LaunchError.
@@ -149,31 +149,22 @@ def to_shell_path(path: Path, folder: Path, name: str) -> Path:
 
 def _link(place: Path, target: Path) -> None:
     """Makes `place` a symbolic link to the target. Raises OSError."""
-    if not (place.is_symlink() and place.readlink() == target):
-        fresh = place.with_name(f"{place.name}.{os.getpid()}")
-        fresh.symlink_to(target)
-        fresh.replace(place)  # in one step, because another process may be starting from this folder
+    fresh = place.with_name(f"{place.name}.{os.getpid()}")
+    fresh.symlink_to(target)
+    fresh.replace(place)  # in one step, because another process may be starting from this folder
 
 
 def _copy(place: Path, source: Path) -> None:
-    """Makes `place` a copy of the source. Once the backend has seen a copy, it can be run, but not read."""
-    if place.is_symlink() or not place.exists() or _stamp(place) != _stamp(source):
-        fresh = place.with_name(f"{place.name}.{os.getpid()}")
-        try:
-            shutil.copyfile(source, fresh)
-            shutil.copystat(source, fresh)
-            fresh.chmod(0o700)
-            fresh.replace(place)
-        except PermissionError:
-            raise LaunchError(f"{source} cannot be read; its owner can change that: chmod a+rx {source}") from None
-        finally:
-            fresh.unlink(missing_ok=True)  # of a copy that failed, as on a full disk
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    """What is the same for a file and its copy, and changes with the file's content."""
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
+    """Makes `place` a copy of the source that only this user can run. A process that runs an older copy keeps it."""
+    fresh = place.with_name(f"{place.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(source, fresh)
+        fresh.chmod(0o700)
+        fresh.replace(place)
+    except PermissionError:
+        raise LaunchError(f"{source} cannot be read; its owner can change that: chmod a+rx {source}") from None
+    finally:
+        fresh.unlink(missing_ok=True)  # of a copy that failed, as on a full disk
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from inference.serving.server_memory import measure_memory
 from lsp_server.privacy.guard import Guard
 from midtoken.connection import Connection, open_connection, show_waiting
 from midtoken.installed import find_default_model
-from midtoken.models import OLLAMA, HubModel, fetch_model, find_manifests, find_model, find_pins_dir
+from midtoken.models import OLLAMA, HubModel, ensure_model_folder, fetch_model, find_manifests, find_pins_dir
 from midtoken.server import find_cache_dir
 from midtoken.server_arguments import UsageError, add_connection_arguments
 from midtoken.typing_report import add_arguments as add_trial_arguments
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError(f"{options.name} is not OWNER/NAME or OWNER/NAME:FILE.gguf, as a model on a hub is called")
         with show_waiting() as on_download:
             asyncio.run(fetch_model(options.name, on_download, is_anew=True))
-        print(find_model(options.name))
+        print(ensure_model_folder(options.name))
     else:
         print("Recommended, with --model NAME or the setting model:", _TITLE, *_RECOMMENDED, sep="\n")
         print("On this machine:", *_list_present(), sep="\n")

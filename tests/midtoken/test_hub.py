@@ -19,7 +19,7 @@ from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import LaunchError, MidtokenError, ModelError
 from inference.model_folder import check_model_folder
 from midtoken.cli import main
-from midtoken.models import fetch_model, find_model
+from midtoken.models import ensure_model_folder, fetch_model
 from tests.support.hub import Faults, Hub, Repository, run_hub
 from tests.support.servers import find_processes, wait_until
 
@@ -68,7 +68,7 @@ async def _fetch(name: str = _NAME, **options: Any) -> list[tuple[str, int]]:
 async def _fetch_files(name: str = _NAME, **options: Any) -> dict[str, bytes]:
     """The files of the model, once it was downloaded."""
     await _fetch(name, **options)
-    return {path.name: path.read_bytes() for path in find_model(name).iterdir()}
+    return {path.name: path.read_bytes() for path in ensure_model_folder(name).iterdir()}
 
 
 async def test_only_what_a_model_needs_is_downloaded_and_the_token_goes_to_the_hub_alone(
@@ -117,15 +117,15 @@ async def test_a_model_in_parts_comes_with_its_index_and_all_of_them(hub: Hub) -
 
 async def test_a_name_means_the_same_model_until_it_is_asked_for_anew(hub: Hub) -> None:
     await _fetch()
-    first, num_requests = find_model(_NAME), len(hub.requests)
+    first, num_requests = ensure_model_folder(_NAME), len(hub.requests)
     hub.repositories[_NAME].add({**_FILES, "config.json": _CONFIG + b" "})
     await _fetch()
-    assert (find_model(_NAME), len(hub.requests)) == (first, num_requests)
+    assert (ensure_model_folder(_NAME), len(hub.requests)) == (first, num_requests)
     shutil.rmtree(first)  # as by a program that frees space in the cache
     assert await _fetch_files() == _FILES
-    assert find_model(_NAME) == first
+    assert ensure_model_folder(_NAME) == first
     assert (await _fetch_files(is_anew=True))["config.json"] == _CONFIG + b" "
-    assert find_model(_NAME) != first
+    assert ensure_model_folder(_NAME) != first
     assert hub.num_sent_bytes == len(_LARGE)  # what both have was downloaded once
 
 
@@ -145,7 +145,7 @@ async def test_of_a_gguf_model_only_the_named_file_or_all_its_parts_are_download
     shown = await _fetch(f"{_NAME}:{name}")
     assert "downloading owner/Model-0.5B (licence: apache-2.0)" in shown[0][0]
     assert [line.split()[1].rpartition("/")[2] for line in hub.requests[1:]] == [Path(each).name for each in contents]
-    folder = find_model(f"{_NAME}:{name}")
+    folder = ensure_model_folder(f"{_NAME}:{name}")
     check_model_folder(folder)
     linked = folder / os.readlink(folder / "model.gguf")
     assert (linked.name, linked.read_bytes()) == (Path(first).name, contents[first])
@@ -160,7 +160,7 @@ async def test_of_a_gguf_model_only_the_named_file_or_all_its_parts_are_download
     for path in linked.resolve().parent.iterdir():  # as by a program that frees space in the cache
         path.unlink()
     await _fetch(f"{_NAME}:{name}")
-    check_model_folder(find_model(f"{_NAME}:{name}"))
+    check_model_folder(ensure_model_folder(f"{_NAME}:{name}"))
     with pytest.raises(
         ModelError, match=r"has no no.gguf; its GGUF files are mmproj.gguf, other.gguf, q8/other.gguf, "
     ):
@@ -178,7 +178,7 @@ async def test_a_gguf_file_is_found_by_its_quantization_if_one_has_it(
     hub.repositories[_NAME] = Repository.of(dict.fromkeys(names, content))
     for quantization, name in {"Q8_0": names[0], "q4_k_m": names[1]}.items():
         await _fetch(f"{_NAME}:{quantization}")
-        assert (find_model(f"{_NAME}:{quantization}") / "model.gguf").readlink().name == Path(name).name
+        assert (ensure_model_folder(f"{_NAME}:{quantization}") / "model.gguf").readlink().name == Path(name).name
     assert main(["models"]) == 0
     for quantization, words in {
         "F16": "2 files of .* F16: .*, of a-F16.gguf, b-f16.gguf$",
@@ -197,7 +197,7 @@ async def test_a_gguf_file_that_cannot_be_run_is_refused_when_its_first_megabyte
     with pytest.raises(ModelError, match=r"/a.gguf: its pre-tokenizer .tokenizer.ggml.pre. is 'kimi-k2'"):
         await _fetch(f"{_NAME}:a.gguf")
     with pytest.raises(ModelError, match=rf"is not on this machine yet: run midtoken models get {_NAME}:a.gguf"):
-        find_model(f"{_NAME}:a.gguf")
+        ensure_model_folder(f"{_NAME}:a.gguf")
     [downloaded] = tmp_path.rglob("*.incomplete")
     assert downloaded.stat().st_size < 4_000_000
 
@@ -205,9 +205,9 @@ async def test_a_gguf_file_that_cannot_be_run_is_refused_when_its_first_megabyte
 async def test_a_revision_may_have_a_slash(hub: Hub) -> None:
     commit = hub.repositories[_NAME].add({**_FILES, "config.json": _CONFIG + b" "}, "refs/pr/4")
     await _fetch(f"{_NAME}@refs/pr/4")
-    assert find_model(f"{_NAME}@refs/pr/4").name == commit
+    assert ensure_model_folder(f"{_NAME}@refs/pr/4").name == commit
     with pytest.raises(ModelError, match=r"is not on this machine yet: run midtoken models get owner/Model-0.5B"):
-        find_model(_NAME)
+        ensure_model_folder(_NAME)
 
 
 @pytest.mark.parametrize("ignores_range", [False, True])
@@ -228,7 +228,7 @@ async def test_what_is_cancelled_leaves_a_part_with_which_the_next_download_goes
         await fetching
     wait_until(lambda: find_processes(tmp_path) == {}, 2)
     with pytest.raises(ModelError, match=r"is not on this machine yet"):
-        find_model(_NAME)
+        ensure_model_folder(_NAME)
     hub.faults = Faults()
     assert await _fetch_files() == _FILES
     assert hub.num_sent_bytes == len(_LARGE)
@@ -373,7 +373,7 @@ async def test_without_a_network_what_another_program_has_downloaded_is_used(
     for name, data in _FILES.items():
         (folder / name).write_bytes(data)
     await _fetch()
-    assert find_model(_NAME) == folder
+    assert ensure_model_folder(_NAME) == folder
     assert hub.requests == []
 
 
@@ -383,4 +383,4 @@ async def test_a_folder_of_that_form_is_named_in_the_refusal(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match=r"has no model models/mine; .* folder of that name, write ./models/mine"):
         await _fetch("models/mine")
-    assert find_model("./models/mine") == tmp_path / "models/mine"
+    assert ensure_model_folder("./models/mine") == tmp_path / "models/mine"

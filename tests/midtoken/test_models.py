@@ -7,7 +7,7 @@ import pytest
 from benchmarks.baselines.gguf_file import write_tokenizer_gguf
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import ModelError
-from midtoken.models import HubModel, find_model
+from midtoken.models import HubModel, ensure_model_folder
 
 _NAME = "owner/Model-0.5B"
 
@@ -62,16 +62,16 @@ def test_a_file_and_a_model_of_ollama_are_found_where_they_are(tmp_path: Path, m
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
     monkeypatch.chdir(tmp_path)
     path = write_tokenizer_gguf(tmp_path / "a.gguf", _SPEC, "qwen2", **{"tokenizer.ggml.eos_token_id": 1})
-    assert (find_model("a.gguf") / "model.gguf").readlink() == path
+    assert (ensure_model_folder("a.gguf") / "model.gguf").readlink() == path
     with pytest.raises(ModelError, match="Ollama has not pulled 'a:latest'"):
-        find_model("ollama:a")
+        ensure_model_folder("ollama:a")
     path.write_text("text")
     with pytest.raises(ModelError, match=r"a\.gguf is not a GGUF file"):
-        find_model("./a.gguf")
-    assert find_model("no.gguf") == tmp_path / "no.gguf"  # which is refused as a folder
+        ensure_model_folder("./a.gguf")
+    assert ensure_model_folder("no.gguf") == tmp_path / "no.gguf"  # which is refused as a folder
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a" * 5000, "~no-such-user/model"])
 def test_what_cannot_be_a_path_is_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(ModelError, match=r"^the model '.*'.* cannot be read: "):
-        find_model(text)
+        ensure_model_folder(text)

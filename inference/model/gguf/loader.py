@@ -17,7 +17,7 @@ from inference.model.gguf.kv_cache import CellPool
 from inference.model.gguf.llama import Llama
 from inference.model.gguf.model import GgufModel
 from inference.model.language_model import LoadedModel, Part
-from inference.model.measurements import MAX_SMALL, Fit, count_cores, find_recall, identify_files, is_busy
+from inference.model.measurements import MAX_SMALL, Fit, count_cores, identify_files, is_busy, open_measurements
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import find_gguf_file
@@ -63,7 +63,7 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
         )
     tokenizer = load_tokenizer(config.model_dir, llama.vocab_size)
     _check_tokens(llama, config, tokenizer)
-    fit = _find_fit(llama, config.num_threads)
+    fit = _choose_fit(llama, config.num_threads)
     cell_nbytes = _find_cell_nbytes(llama)
     in_use, remembered = (_choose_room(config, cell_nbytes, least) for least in (_LEAST_IN_USE, _LEAST_REMEMBERED))
     num_cells, num_bytes = -(-(in_use + remembered) // _CELL_STEP) * _CELL_STEP, config.memory_mib * 2**20
@@ -71,7 +71,7 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     pool = CellPool(llama, num_cells, max(cell_nbytes, num_bytes // remembered), num_bytes)
     model = GgufModel(pool, NumpySampler(tokenizer.vocabulary, tokenizer.trie))
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
-    recall = find_recall(config.graph_dir)
+    recall = open_measurements(config.graph_dir)
     trial = f"row cost {fit.num_threads} {config.device} {platform.node()} {files}"
     tree = recall(f"tree {config.device} {files}", lambda: {"difference": measure_tree_difference(model)})
     check_tree_difference(tree["difference"], "llama.cpp")
@@ -101,7 +101,7 @@ def _check_tokens(llama: Llama, config: EngineConfig, tokenizer: LoadedTokenizer
         check_ids(library, ids, tuple(llama.encode(text)), "llama.cpp")
 
 
-def _find_fit(llama: Llama, num_threads: int | None) -> Fit:
+def _choose_fit(llama: Llama, num_threads: int | None) -> Fit:
     """A small model leaves the cores to the editor; a larger one leaves it one of more than two."""
     num_weights, num_cores = llama_cpp.llama_model_n_params(llama.model), count_cores()
     dtype = llama_cpp.llama_ftype_name(llama_cpp.llama_model_ftype(llama.model)).decode()

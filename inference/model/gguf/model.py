@@ -10,22 +10,19 @@ from inference.errors import InvalidRequestError
 from inference.model.gguf.kv_cache import CellPool, GgufSequenceCache
 from inference.model.gguf.llama import BatchSpan
 from inference.model.language_model import Part
-from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.model.numpy_sampler import NumpyModel, NumpyRow, NumpySampler
 from inference.model.path_weights import check_numbers
 
 
-class GgufModel:
+class GgufModel(NumpyModel):
     """A `LanguageModel` on llama.cpp. One thread at a time may use it."""
 
     runs_together = True
     row_cost = 0.0  # until it is measured
 
     def __init__(self, pool: CellPool, sampler: NumpySampler) -> None:
+        super().__init__(sampler)
         self._pool = pool
-        self._sampler = sampler
-        self.new_random_source = sampler.new_random_source
-        self.copy_logits = sampler.copy_logits
-        self.choose = sampler.choose
         self.max_tokens = pool.llama.max_tokens
 
     def new_cache(self, num_tokens: int = 256) -> GgufSequenceCache:

@@ -12,10 +12,10 @@ from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
-from inference.model.measurements import find_recall, identify_files, is_busy
+from inference.model.measurements import identify_files, is_busy, open_measurements
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.fitting import check_product, find_fit, find_memory, name_trial, run_trial
+from inference.model.onnx.fitting import check_product, choose_fit, find_memory, name_trial, run_trial
 from inference.model.onnx.graph import Graph, build_graph
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
 from inference.model.onnx.model import OnnxModel
@@ -44,9 +44,9 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     decoder = read_decoder_config(read_object(config.model_dir / "config.json"))
     tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
     sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
-    recall = find_recall(config.graph_dir)
-    find_trial = partial(recall, name_trial(decoder), partial(run_trial, decoder), not is_busy())
-    fit = find_fit(config.dtype, config.num_threads, decoder, find_memory(), find_trial)
+    recall = open_measurements(config.graph_dir)
+    run_trial_once = partial(recall, name_trial(decoder), partial(run_trial, decoder), not is_busy())
+    fit = choose_fit(config.dtype, config.num_threads, decoder, find_memory(), run_trial_once)
     config = dataclasses.replace(config, dtype=fit.dtype, num_threads=fit.num_threads)
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
     model = load_decoder(config, decoder, sampler)

@@ -37,12 +37,12 @@ _LIMITS = {"": ("", "memory.max"), "memory": ("memory", "memory.limit_in_bytes")
 Trial = dict[str, float]  # "BITS THREADS" -> seconds
 
 
-def find_fit(
-    dtype: str, num_threads: int | None, decoder: DecoderConfig, num_bytes: int, find_trial: Callable[[], Trial]
+def choose_fit(
+    dtype: str, num_threads: int | None, decoder: DecoderConfig, num_bytes: int, run_trial_once: Callable[[], Trial]
 ) -> Fit:
     """What suits a decoder. A type of numbers other than `auto` and a number of threads are taken as they are.
 
-    `num_bytes`: of memory, see `find_memory`. `find_trial`: called if it decides something.
+    `num_bytes`: of memory, see `find_memory`. `run_trial_once`: called if it decides something.
     """
     num_weights = sum(math.prod(shape) for _, shape in iter_shapes(decoder))
     reason = f"{num_weights / 1e6:,.0f} million weights"
@@ -51,7 +51,7 @@ def find_fit(
         dtype = (Precision.FLOAT32 if is_small else Precision.INT8).value
     if is_small or (num_threads and not is_auto):
         return Fit(dtype, num_threads or 1, reason)
-    trial = find_trial()
+    trial = run_trial_once()
     if is_auto and num_weights > _MAX_MEMORY_SHARE * num_bytes and trial["8 1"] > _MIN_GAIN * trial["4 1"]:
         dtype = Precision.INT4.value
         reason += f", which 8 bits each would make most of {num_bytes / 1e9:.0f} GB"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from inference.errors import InvalidRequestError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.model.numpy_sampler import NumpyModel, NumpyRow, NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import HIDDEN
 from inference.model.onnx.kv_cache import OnnxSequenceCache
@@ -30,7 +30,7 @@ Logits = npt.NDArray[np.float32]  # [num_rows, vocab_size]
 Bias = npt.NDArray[np.float32]  # [num_rows, num_keys], see `inference.model.onnx.graph`
 
 
-class OnnxModel:
+class OnnxModel(NumpyModel):
     """A `LanguageModel` on the CPU. Each sequence is run by itself, so it does not depend on its neighbours.
 
     One thread at a time may use it.
@@ -40,13 +40,10 @@ class OnnxModel:
     row_cost = 0.1
 
     def __init__(self, session: InferenceSession, config: DecoderConfig, sampler: NumpySampler) -> None:
+        super().__init__(sampler)
         self._session = session
         self._zeros = np.zeros(_MAX_BIAS, np.float32)  # a bias under which rows see all before them
         self._tables = config.rotary.build_tables(_MIN_TABLE)
-        self._build_rows = sampler.build_rows
-        self.new_random_source = sampler.new_random_source
-        self.copy_logits = sampler.copy_logits
-        self.choose = sampler.choose
         self.config = config
         self.max_tokens = config.max_tokens
 
@@ -61,7 +58,7 @@ class OnnxModel:
         """
         for part in parts:
             part.cache.reserve(part.tree.num_rows)
-        return [self._build_rows(self._forward_part(part)) for part in parts]
+        return [self._sampler.build_rows(self._forward_part(part)) for part in parts]
 
     def _forward_part(self, part: Part) -> Logits:
         """The logits after the nodes of a part, in one run, or in several if the bias of one would be large."""

@@ -136,15 +136,20 @@ async def test_a_lost_heartbeat_is_requested_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("responses", "words"),
-    [([_NO], "answered a request for its heartbeat with something else"), ([], "the model completion at .* does not")],
+    ("responses", "timeout_s", "words"),
+    [
+        ([_NO], 30.0, "answered a request for its heartbeat with something else"),
+        ([], 0.2, "the model completion at .* does not"),
+    ],
     ids=["another", "none"],
 )
-async def test_a_heartbeat_that_does_not_come_is_an_error(responses: list[Mapping[str, Array]], words: str) -> None:
+async def test_a_heartbeat_that_does_not_come_is_an_error(
+    responses: list[Mapping[str, Array]], timeout_s: float, words: str
+) -> None:
     answer = say(*responses, heartbeat_ms=None, waits=True)
     async with run_fake_triton(answer) as server, Client(server.url) as client:
         with pytest.raises(ServerError, match=words):
-            await client.read_heartbeat_ms(timeout_s=0.2)
+            await client.read_heartbeat_ms(timeout_s=timeout_s)
 
 
 async def test_an_overloaded_server_passes_the_probe() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.model.loader import load_model
-from inference.model.measurements import Fit, find_recall
+from inference.model.measurements import Fit, open_measurements
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.fitting import Trial, find_fit, find_memory, run_trial
+from inference.model.onnx.fitting import Trial, choose_fit, find_memory, run_trial
 
 _DEFAULT = Path("models/default")
 _GB = 10**9
@@ -50,13 +50,13 @@ def test_size_memory_and_a_trial_decide_where_the_settings_do_not(
     trial: Trial | None,
     expected: tuple[str, int],
 ) -> None:
-    fit = find_fit(dtype, num_threads, decoder, num_bytes, _fail if trial is None else lambda: trial)
+    fit = choose_fit(dtype, num_threads, decoder, num_bytes, _fail if trial is None else lambda: trial)
 
     assert (fit.dtype, fit.num_threads) == expected
 
 
 def test_what_was_chosen_is_said_with_its_reasons() -> None:
-    fit = find_fit("auto", None, _LARGE, _GB, lambda: _TRIAL)
+    fit = choose_fit("auto", None, _LARGE, _GB, lambda: _TRIAL)
 
     assert str(fit) == (
         "int4, 2 threads (740 million weights, which 8 bits each would make most of 1 GB; in a trial, 2 threads were "
@@ -109,7 +109,7 @@ def test_a_result_is_kept_and_one_that_is_damaged_is_measured_again(tmp_path: Pa
             [path] = tmp_path.iterdir()
             path.write_text(damage)
         for _ in range(2):
-            assert find_recall(tmp_path)("name", measure) == {"8 1": 0.5}
+            assert open_measurements(tmp_path)("name", measure) == {"8 1": 0.5}
     for _ in range(2):
-        assert find_recall(tmp_path)("other", measure, keeps=False) == {"8 1": 0.5}
+        assert open_measurements(tmp_path)("other", measure, keeps=False) == {"8 1": 0.5}
     assert len(counts) == 6
