@@ -61,7 +61,10 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         "only needs the tokenizer. With several addresses, a document stays with one while that one answers",
     )
     parser.add_argument(
-        "--engine-key", type=Path, metavar="FILE", help="the API key of --engine; MIDTOKEN_ENGINE_KEY has it, too"
+        "--engine-key",
+        type=Path,
+        metavar="FILE",
+        help="a file with the API key of --engine (default: MIDTOKEN_ENGINE_KEY)",
     )
     parser.add_argument(
         "--device",

@@ -48,7 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also answer editors that use OpenAI's /v1/completions or llama-server's /infill, at this port",
     )
     parser.add_argument(
-        "--openai-key", type=Path, metavar="FILE", help="the API key of --openai; MIDTOKEN_OPENAI_KEY has it, too"
+        "--openai-key",
+        type=Path,
+        metavar="FILE",
+        help="a file with the API key of --openai (default: MIDTOKEN_OPENAI_KEY)",
     )
     parser.add_argument(
         "--openai-tls",
@@ -62,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="end the text of --openai where it gets less likely than this, from 0 to 1 (default: 0, send all of it)",
     )
-    parser.add_argument("--no-ports", action="store_true", help="open no port; your own editors need none")
+    parser.add_argument("--no-ports", action="store_true", help="open none of these ports; your own editors need none")
     parser.add_argument(
         "--until-idle", type=float, metavar="SECONDS", help="exit when no client has been connected for this time"
     )
