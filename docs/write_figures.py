@@ -31,8 +31,16 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             " without healing, {all_greedy:.1f}% with a token mask at each step |",
         ),
         "typing": (
-            "| [keystrokes saved](docs/measured.md#keystrokes-saved) | {saved_below:.0%} | {saved_none_below:.0%}"
-            " without healing, {saved_llama_server_below:.0%} with llama-server |",
+            "| [keystrokes saved](docs/measured.md#keystrokes-saved) with Tab; with accept-word, too | {saved_below:.0%};"
+            " {saved_word_below:.0%} | whole lines shown {saved_all_below:.0%}; {saved_word_all_below:.0%}; also without"
+            " healing {saved_none_all_below:.0%}; {saved_word_none_all_below:.0%}; llama-server"
+            " {saved_llama_server_below:.0%}; {saved_word_llama_server_below:.0%} |",
+            "| ghost text that is entirely correct | {shown_right_share_below:.0%} | whole lines shown"
+            " {shown_right_share_all_below:.0%}; also without healing {shown_right_share_none_all_below:.0%};"
+            " llama-server {shown_right_share_llama_server_below:.0%} |",
+            "| wrong characters shown at a keystroke | {wrong_chars_per_key_below:.1f} | whole lines shown"
+            " {wrong_chars_per_key_all_below:.1f}; also without healing {wrong_chars_per_key_none_all_below:.1f};"
+            " llama-server {wrong_chars_per_key_llama_server_below:.1f} |",
         ),
         "keystrokes": (
             "| [from a keystroke to new ghost text in Neovim, median](docs/measured.md#latency)"
