@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from lsprotocol.types import Position
 
-from lsp_server.context import Context, Excerpt, cut_context, cut_excerpt
+from lsp_server.context import Context, Excerpt, cut_excerpt
 from lsp_server.documents import Document, Place
 from lsp_server.settings import Settings
 
@@ -47,6 +47,5 @@ def build_editor_request(
     Raises OutOfStepError, TooLargeError.
     """
     place = document.find_place(position)
-    context = cut_context(document, place.position, settings)
-    excerpt = cut_excerpt(document, place.position, context)
+    excerpt = cut_excerpt(document, place.position, settings)
     return EditorRequest(document, place, excerpt, settings, 0.0 if is_invoked else settings.confidence)

@@ -10,7 +10,7 @@ from lsprotocol.types import Range
 from inference.errors import MidtokenError
 from lsp_server.backend import BackendStarter
 from lsp_server.battery import Battery
-from lsp_server.context import cut_context
+from lsp_server.context import cut_excerpt
 from lsp_server.documents import Document
 from lsp_server.editor_request import EditorRequest, build_editor_request
 from lsp_server.no_suggestion import NoSuggestion
@@ -87,7 +87,7 @@ class Prefetcher:
 
     def _imagine(self, expected: Expectation) -> EditorRequest:
         document, settings = expected.document, self._documents.settings
-        cut_context(document, expected.span.start, settings, is_waited_for=False)  # the window moves
+        cut_excerpt(document, expected.span.start, settings, is_waited_for=False)  # the window moves
         imagined, position = document.imagine(expected.span, expected.text)
         request = build_editor_request(imagined, position, settings)
         return replace(request, document=document, is_imagined=expected.is_imagined)
