@@ -1,4 +1,4 @@
-"""Has the text read around the place where the next key is expected, while nobody waits."""
+"""Has the server cache the text around the place of the next key, while the user does nothing."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ REST_S = 0.05  # the cursor is moved on much sooner while a key is held
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the next key is expected to find: a document in which `text` has replaced `span`. The cursor follows it."""
+    """What the next key will probably find: a document in which `text` has replaced `span`, and the cursor after it."""
 
     document: Document
     span: Range
@@ -31,12 +31,12 @@ class Expectation:
 
     @property
     def is_imagined(self) -> bool:
-        """True if this is not the text of the document now."""
+        """True if the document has another text now."""
         return self.text != "" or self.span.start != self.span.end
 
 
 class Prefetcher:
-    """Has at most one place read at a time: the one that was expected last, if nothing happened for a moment."""
+    """Prefetches one place at a time: the one that was expected last, after a short time without any event."""
 
     def __init__(self, documents: OpenDocuments, builder: RequestBuilder, starter: BackendStarter) -> None:
         self.battery = Battery()
@@ -47,25 +47,25 @@ class Prefetcher:
         self._task: asyncio.Task[None] | None = None
 
     def expect(self, expected: Expectation | None, after_s: float = _PAUSE_S) -> None:
-        """Ends what runs. None: something has happened, and it is not known what comes next."""
+        """Cancels what runs, and prefetches a place after a pause. None: the next place is not known."""
         if self._task is not None:
-            self._task.cancel()  # the server remembers what it has read
+            self._task.cancel()  # the server keeps what it has cached
         self._expected = expected
         self._task = None if expected is None else asyncio.create_task(self._prefetch_soon(expected, after_s))
 
     def expect_again(self) -> None:
-        """Reads the place again that was expected last."""
+        """Prefetches the place again that was expected last."""
         self.expect(self._expected)
 
     def forget(self, document: Document) -> None:
-        """A document was closed."""
+        """Cancels what runs for a document that was closed."""
         if self._expected is not None and self._expected.document is document:
             self.expect(None)
 
     async def _prefetch_soon(self, expected: Expectation, after_s: float) -> None:
         await asyncio.sleep(after_s)
         if self._may_prefetch():
-            with contextlib.suppress(MidtokenError):  # the next key tells
+            with contextlib.suppress(MidtokenError):  # the next key reports it
                 await self._prefetch(expected)
 
     def _may_prefetch(self) -> bool:
@@ -74,7 +74,7 @@ class Prefetcher:
         return settings.prefetch and not is_saving
 
     async def _prefetch(self, expected: Expectation) -> None:
-        """Has the server read what the next key will send, by the rules for keys."""
+        """Sends what the next key will send. The same rules apply as for a key."""
         await self._documents.wait_for_rules(expected.document)
         cleared = await self._builder.build(self._imagine(expected), Purpose.PREFETCH)
         if isinstance(cleared, NoSuggestion):

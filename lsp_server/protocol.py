@@ -3,7 +3,6 @@
 import contextvars
 import json
 import logging
-from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
@@ -31,6 +30,14 @@ _OURS = (*_SYNCHRONIZATION, types.TEXT_DOCUMENT_DID_CLOSE, types.NOTEBOOK_DOCUME
 _log = logging.getLogger(__name__)
 
 
+class TextServer(LanguageServer):
+    """A server that keeps the text of documents itself."""
+
+    def lose_text(self, uri: str | None) -> None:
+        """Is called for an edit that cannot be read. Without a URI it may concern any document."""
+        raise NotImplementedError
+
+
 class MidtokenProtocol(LanguageServerProtocol):
     """pygls's protocol, which replies to each request, and has no copy of the documents' text.
 
@@ -38,11 +45,11 @@ class MidtokenProtocol(LanguageServerProtocol):
     notification that cannot be handled is logged.
     """
 
-    def __init__(self, server: LanguageServer, converter: Converter) -> None:
+    _server: TextServer
+
+    def __init__(self, server: TextServer, converter: Converter) -> None:
         super().__init__(server, converter)
         self.exit_status: int | None = None  # after `exit`, and when the editor reads no more
-        # Called for an edit that cannot be read, with the URI of the document, or None if that cannot be read either.
-        self.on_unreadable_edit: Callable[[str | None], None] = lambda _: None
         self._is_initialized = False
         self._is_shut_down = False
         for method in _OURS:
@@ -64,7 +71,7 @@ class MidtokenProtocol(LanguageServerProtocol):
             message = None
         if not isinstance(message, dict):
             _log.warning("midtoken: received a message that is not a JSON object")
-            self.on_unreadable_edit(None)
+            self._server.lose_text(None)
         elif "method" not in message:
             self._receive_response(message)
         elif "id" in message:
@@ -95,7 +102,7 @@ class MidtokenProtocol(LanguageServerProtocol):
             params = self._read_params(message, method)
         except JsonRpcInvalidParams:
             if method in _SYNCHRONIZATION:
-                self.on_unreadable_edit(_find_uri(message.get("params")))
+                self._server.lose_text(_find_uri(message.get("params")))
         except JsonRpcException:
             return
         else:
