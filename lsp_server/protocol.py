@@ -74,39 +74,32 @@ class MidtokenProtocol(LanguageServerProtocol):
             self._server.lose_text(None)
         elif "method" not in message:
             self._receive_response(message)
-        elif "id" in message:
-            self._receive_request(message, str(message["method"]))
+        elif message["method"] == types.EXIT and "id" not in message:
+            self.exit_status = 0 if self._is_shut_down else 1
         else:
-            self._receive_notification(message, str(message["method"]))
+            self._receive_call(message, str(message["method"]))
 
-    def _receive_request(self, message: dict[str, Any], method: str) -> None:
-        request_id = message["id"]
+    def _receive_call(self, message: dict[str, Any], method: str) -> None:
+        """Handles a request, which has an `id`, or a notification."""
         try:
             self._check_state(method)
             params = self._read_params(message, method)
         except JsonRpcException as error:
-            self._send_response(request_id, error=error.to_response_error())
+            self._refuse(message, method, error)
             return
-        self._is_initialized = self._is_initialized or method == types.INITIALIZE
-        self._is_shut_down = self._is_shut_down or method == types.SHUTDOWN
-        contextvars.copy_context().run(self._handle_request, request_id, method, params)
+        context = contextvars.copy_context()
+        if "id" not in message:
+            context.run(self._handle_notification, method, params)
+            return
+        self._is_initialized |= method == types.INITIALIZE
+        self._is_shut_down |= method == types.SHUTDOWN
+        context.run(self._handle_request, message["id"], method, params)
 
-    def _receive_notification(self, message: dict[str, Any], method: str) -> None:
-        if method == types.EXIT:
-            self.exit_status = 0 if self._is_shut_down else 1
-            return
-        try:
-            self._check_state(method)
-            if method == types.WORKSPACE_DID_CHANGE_CONFIGURATION:
-                message = message | {"params": _with_settings(message.get("params"))}
-            params = self._read_params(message, method)
-        except JsonRpcInvalidParams:
-            if method in _SYNCHRONIZATION:
-                self._server.lose_text(_find_uri(message.get("params")))
-        except JsonRpcException:
-            return
-        else:
-            contextvars.copy_context().run(self._handle_notification, method, params)
+    def _refuse(self, message: dict[str, Any], method: str, error: JsonRpcException) -> None:
+        if "id" in message:
+            self._send_response(message["id"], error=error.to_response_error())
+        elif method in _SYNCHRONIZATION and isinstance(error, JsonRpcInvalidParams):
+            self._server.lose_text(_find_uri(message.get("params")))
 
     def _receive_response(self, message: dict[str, Any]) -> None:
         response_id = message.get("id")
@@ -137,6 +130,8 @@ class MidtokenProtocol(LanguageServerProtocol):
 
         Raises JsonRpcInvalidParams.
         """
+        if method == types.WORKSPACE_DID_CHANGE_CONFIGURATION:
+            message = message | {"params": _with_settings(message.get("params"))}
         form: Any = self.get_message_type(method)
         if form is None:
             return message.get("params")
