@@ -29,11 +29,6 @@ class Expectation:
     span: Range
     text: str = ""
 
-    @property
-    def is_imagined(self) -> bool:
-        """True if the document has another text now."""
-        return self.text != "" or self.span.start != self.span.end
-
 
 class Prefetcher:
     """Prefetches one place at a time: the one that was expected last, after a short time without any event."""
@@ -90,4 +85,5 @@ class Prefetcher:
         cut_excerpt(document, expected.span.start, settings, is_waited_for=False)  # the window moves
         imagined, position = document.imagine(expected.span, expected.text)
         request = build_editor_request(imagined, position, settings)
-        return replace(request, document=document, is_imagined=expected.is_imagined)
+        is_imagined = expected.text != "" or expected.span.start != expected.span.end
+        return replace(request, document=document, is_imagined=is_imagined)

@@ -217,16 +217,19 @@ class MidtokenServer(TextServer):
         if found is not None:
             return found
         request = build_editor_request(session.document, position, self.settings, is_invoked)
-        if not is_invoked:
-            is_snoozed = self.quiet.minutes_left > 0
-            found = SNOOZED if is_snoozed else find_disturbance(session.document, request.place, request.context)
-            if found is not None:
-                return found
+        found = None if is_invoked else self._find_disturbance(request)
+        if found is not None:
+            return found
         best = await session.complete(request)
         others = await session.draw_alternatives(request) if is_invoked and isinstance(best, str) else []
         if isinstance(best, NoSuggestion) or isinstance(others, NoSuggestion):
             return best if isinstance(best, NoSuggestion) else SUPERSEDED
         return self._offer(session, request, [best, *others])
+
+    def _find_disturbance(self, request: EditorRequest) -> NoSuggestion | None:
+        if self.quiet.minutes_left > 0:
+            return SNOOZED
+        return find_disturbance(request.document, request.place, request.context)
 
     def _offer(self, session: Session, request: EditorRequest, texts: list[str]) -> Suggestion | NoSuggestion:
         """Returns what is left of the texts to insert. The first one is the best."""
