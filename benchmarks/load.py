@@ -36,7 +36,7 @@ from benchmarks.measures.report import Figures, Target, build_rows, find_percent
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.protocol.completion import Chunks, CompletionRequest
-from lsp_server.context import cut_context
+from lsp_server.context import cut_excerpt
 from lsp_server.documents import Document
 from lsp_server.settings import Settings
 from midtoken.installed import find_default_model
@@ -71,7 +71,7 @@ def _record(editor: int) -> Iterator[TimedRequest]:
         span = Range(Position(*find_place(before, key.start)), Position(*find_place(before, key.end)))
         document.apply(document.version + 1, [TextDocumentContentChangePartial(range=span, text=key.text)])
         texts[key.document] = moment.text
-        context = cut_context(document, Position(*find_place(moment.text, key.cursor)), settings)
+        context = cut_excerpt(document, Position(*find_place(moment.text, key.cursor)), settings).context
         request = CompletionRequest(
             context.prefix,
             context.suffix,

@@ -1,20 +1,17 @@
-"""From an editor to a completion request and back. One request passes through these modules:
+"""From an editor to a completion request and back. A request passes through these modules, in this order:
 
-stdio          the process that an editor starts, and with which it ends; its messages, one by one
-protocol       which of them are refused
-features       LSP messages in, LSP results out; add a new LSP feature here
-server         what the features call: it hands edits and requests to the session of their document
-settings       the user's settings
-open_documents which documents are open, and which of them get suggestions; no_suggestion has the reasons
-documents      the text of a document, kept in sync with the editor; positions
-editor_request a request as it comes: a place, and the text around it, which context selects
-session        the requests of one document: answered from what was generated before, or by a new request
-request_builder what is sent for a request, cleared as the last step
-privacy        which documents are excluded, and which parts of the text are replaced
-related        declarations of other open files
-backend        the connection to the completion server
-filters        what is done to the model's text before it is shown; indentation
-items          insertions to LSP items
-status         what the user is told
-prefetch       at another time: sends what the next key will send
+stdio, protocol         read the editor's messages, and refuse those that are not LSP
+features                maps LSP messages to calls of the server, and its answers to LSP results
+server                  hands each edit and each request to the session of its document
+open_documents          says whether the document gets suggestions (the reasons are in no_suggestion)
+editor_request          the request: a place in the text of the document (documents), and the text around it (context)
+session                 answers it from text that was generated before, or has a new request built and sent
+request_builder         what is sent: without secrets (privacy), with declarations of other open files (related);
+                        clearing it is the last step
+backend                 the connection to the completion server
+filters, indentation    make the model's text fit into the document
+items                   LSP items
+
+Beside them, prefetch sends the same request before a key asks for it, settings has the user's settings, quiet and
+commands the snooze, offers and usage the statistics, and status tells the user what has changed.
 """

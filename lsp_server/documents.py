@@ -106,11 +106,6 @@ class Document:
         self._check_known()
         return self._lines
 
-    @property
-    def text(self) -> str:
-        """The whole text; for tests and small documents. Raises OutOfStepError, TooLargeError."""
-        return "".join(self.lines)
-
     def apply(self, version: int, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification in order, each to the result of the one before.
 

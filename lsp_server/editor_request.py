@@ -4,16 +4,16 @@ from dataclasses import dataclass, field
 
 from lsprotocol.types import Position
 
-from lsp_server.context import Context, Excerpt, cut_context, cut_excerpt
+from lsp_server.context import Context, Excerpt, cut_excerpt
 from lsp_server.documents import Document, Place
 from lsp_server.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class EditorRequest:
-    """A request, with the text and the settings as they are when it is made. A later edit makes it obsolete.
+    """A request, with the text and the settings at the time of the request. A later edit makes it obsolete.
 
-    Two requests are equal if their texts and settings are.
+    Two requests are equal if their texts and settings are equal.
     """
 
     document: Document = field(compare=False)
@@ -21,11 +21,11 @@ class EditorRequest:
     excerpt: Excerpt
     settings: Settings
     confidence: float  # the least probability of the text that is shown
-    is_imagined: bool = False  # the text is not that of the document, but what it will be if a suggestion is taken
+    is_imagined: bool = False  # the text is not that of the document now, but what is expected
 
     @property
     def context(self) -> Context:
-        """The text around the cursor as it is. What is sent may differ: see `lsp_server.request_builder`."""
+        """The text around the cursor. What is sent may differ (`lsp_server.request_builder`)."""
         return self.excerpt.context
 
     @property
@@ -42,11 +42,10 @@ class EditorRequest:
 def build_editor_request(
     document: Document, position: Position, settings: Settings, is_invoked: bool = False
 ) -> EditorRequest:
-    """Returns the request at a position. `is_invoked`: a person asked, and gets the text however unlikely it is.
+    """Returns the request at a position. `is_invoked`: the user asked, and also gets an unlikely text.
 
     Raises OutOfStepError, TooLargeError.
     """
     place = document.find_place(position)
-    context = cut_context(document, place.position, settings)
-    excerpt = cut_excerpt(document, place.position, context)
+    excerpt = cut_excerpt(document, place.position, settings)
     return EditorRequest(document, place, excerpt, settings, 0.0 if is_invoked else settings.confidence)

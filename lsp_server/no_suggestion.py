@@ -62,7 +62,7 @@ SNOOZED = NoSuggestion(Reason.SNOOZED)
 
 
 def to_no_suggestion(error: MidtokenError) -> NoSuggestion:
-    """Returns the silence that an error causes."""
+    """Returns why an error leaves a request without a suggestion."""
     return NoSuggestion(find_reason(error), str(error))
 
 

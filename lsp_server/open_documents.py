@@ -31,7 +31,7 @@ class OpenDocuments:
         starter: BackendStarter,
         languages: tuple[str, ...] | None,
     ) -> None:
-        """`server`: the workspace folders are its own. `languages`: those of the default model; None: any."""
+        """`server`: it knows the workspace folders. `languages`: those of the default model; None: any."""
         self.by_uri: dict[str, Document] = {}  # the one that was opened or edited last is last
         self.settings = Settings()
         self.guard = guard
@@ -45,12 +45,12 @@ class OpenDocuments:
         self._checks: dict[str, asyncio.Task[None]] = {}
 
     def open(self, document: Document) -> None:
-        """Adds a document, and looks at the rules for it. If it gets suggestions, the completion server is started."""
+        """Adds a document. If the rules allow suggestions in it, the completion server is started."""
         self.by_uri[document.uri] = document
         self.check_soon(document)
 
     def note_edit(self, document: Document) -> None:
-        """To be called after an edit: it may have made the text known, unknown or too large."""
+        """Notes an edit, after which the text may be known, unknown or too large."""
         self.by_uri[document.uri] = self.by_uri.pop(document.uri)
         self.check(document)
 
@@ -62,7 +62,7 @@ class OpenDocuments:
         self._status.forget(document.uri)
 
     def configure(self, read: ReadSettings, are_known: bool) -> None:
-        """Sets the settings. `are_known`: the editor has said all that it will say; before that, nothing is sent."""
+        """Sets the settings. `are_known`: the editor has answered the request for them. Until then nothing is sent."""
         is_other_model = read.settings.model != self.settings.model
         self.settings, self._refusal, self._are_settings_known = read.settings, read.refusal, are_known
         if is_other_model:
@@ -73,31 +73,31 @@ class OpenDocuments:
         self.check_all_soon()
 
     def note_connected(self, languages: tuple[str, ...] | None) -> None:
-        """To be called with the languages that the model of the completion server knows; None: it does not say."""
+        """Sets the languages that the model of the connected server knows; None: the server does not say."""
         self._languages = languages or self._find_default_languages()
         for document in self.by_uri.values():
             self.check(document)
 
     def check_all_soon(self) -> None:
-        """Looks at the rules for all documents in the background."""
+        """Checks all documents in the background."""
         for document in self.by_uri.values():
             self.check_soon(document)
 
     def check_soon(self, document: Document) -> None:
-        """Looks at the rules for a document in the background."""
+        """Checks a document in the background, as soon as the rules for it are known."""
         check = self._checks.get(document.uri)
         if check is None or check.done():
             self._checks[document.uri] = asyncio.create_task(self._check_when_known(document))
 
     def check(self, document: Document) -> NoSuggestion | None:
-        """Returns why a document has no suggestions; None if it has. Tells the user if that has changed."""
+        """Returns why a document gets no suggestions; None if it gets them. Tells the user if that has changed."""
         found = self.find_reason(document)
         if found is None or found.reason not in _UNDECIDED:
             self._status.checked(document.uri, found)
         return found
 
     async def check_by_new_rules(self, document: Document) -> NoSuggestion | None:
-        """Does what `check` does, by the rules of the last second. Waits for them for a moment."""
+        """Does the same as `check`, after reading rules that are older than a second again, if that is quick."""
         self._configure_guard()
         await self.guard.ask(_list_languages([document]))
         found = self.check(document)
@@ -107,7 +107,7 @@ class OpenDocuments:
         return found
 
     async def wait_for_rules(self, document: Document) -> None:
-        """Waits until it is known whether text of a document may be sent."""
+        """Waits until the rules say whether text of a document may be sent."""
         self._configure_guard()
         await self.guard.wait_until_known(_list_languages([document]))
 
@@ -118,7 +118,7 @@ class OpenDocuments:
         return [each for each in others[:_MAX_OTHERS] if self.find_reason(each) is None]
 
     def find_reason(self, document: Document) -> NoSuggestion | None:
-        """Returns why a document has no suggestions; None if it has."""
+        """Returns why a document gets no suggestions; None if it gets them."""
         if self.by_uri.get(document.uri) is not document:
             return SUPERSEDED
         exclusion = self.guard.find_exclusion(document.file_uri)
@@ -136,7 +136,7 @@ class OpenDocuments:
         return self._default_languages if self.settings.model is None else None
 
     def _configure_guard(self) -> None:
-        """To be called each time before it is asked, since the folders of the workspace may change at any time."""
+        """Passes the settings on, each time before the guard is asked, because the workspace folders may change."""
         if self._are_settings_known:
             self.guard.configure(self.settings, list(self._server.workspace.folders), self._refusal)
 

@@ -1,4 +1,4 @@
-"""Has the text read around the place where the next key is expected, while nobody waits."""
+"""Has the server cache the text around the place of the next key, while the user does nothing."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from lsprotocol.types import Range
 from inference.errors import MidtokenError
 from lsp_server.backend import BackendStarter
 from lsp_server.battery import Battery
-from lsp_server.context import cut_context
+from lsp_server.context import cut_excerpt
 from lsp_server.documents import Document
 from lsp_server.editor_request import EditorRequest, build_editor_request
 from lsp_server.no_suggestion import NoSuggestion
@@ -23,20 +23,15 @@ REST_S = 0.05  # the cursor is moved on much sooner while a key is held
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the next key is expected to find: a document in which `text` has replaced `span`. The cursor follows it."""
+    """What the next key will probably find: a document in which `text` has replaced `span`, and the cursor after it."""
 
     document: Document
     span: Range
     text: str = ""
 
-    @property
-    def is_imagined(self) -> bool:
-        """True if this is not the text of the document now."""
-        return self.text != "" or self.span.start != self.span.end
-
 
 class Prefetcher:
-    """Has at most one place read at a time: the one that was expected last, if nothing happened for a moment."""
+    """Prefetches one place at a time: the one that was expected last, after a short time without any event."""
 
     def __init__(self, documents: OpenDocuments, builder: RequestBuilder, starter: BackendStarter) -> None:
         self.battery = Battery()
@@ -47,25 +42,25 @@ class Prefetcher:
         self._task: asyncio.Task[None] | None = None
 
     def expect(self, expected: Expectation | None, after_s: float = _PAUSE_S) -> None:
-        """Ends what runs. None: something has happened, and it is not known what comes next."""
+        """Cancels what runs, and prefetches a place after a pause. None: the next place is not known."""
         if self._task is not None:
-            self._task.cancel()  # the server remembers what it has read
+            self._task.cancel()  # the server keeps what it has cached
         self._expected = expected
         self._task = None if expected is None else asyncio.create_task(self._prefetch_soon(expected, after_s))
 
     def expect_again(self) -> None:
-        """Reads the place again that was expected last."""
+        """Prefetches the place again that was expected last."""
         self.expect(self._expected)
 
     def forget(self, document: Document) -> None:
-        """A document was closed."""
+        """Cancels what runs for a document that was closed."""
         if self._expected is not None and self._expected.document is document:
             self.expect(None)
 
     async def _prefetch_soon(self, expected: Expectation, after_s: float) -> None:
         await asyncio.sleep(after_s)
         if self._may_prefetch():
-            with contextlib.suppress(MidtokenError):  # the next key tells
+            with contextlib.suppress(MidtokenError):  # the next key reports it
                 await self._prefetch(expected)
 
     def _may_prefetch(self) -> bool:
@@ -74,7 +69,7 @@ class Prefetcher:
         return settings.prefetch and not is_saving
 
     async def _prefetch(self, expected: Expectation) -> None:
-        """Has the server read what the next key will send, by the rules for keys."""
+        """Sends what the next key will send. The same rules apply as for a key."""
         await self._documents.wait_for_rules(expected.document)
         cleared = await self._builder.build(self._imagine(expected), Purpose.PREFETCH)
         if isinstance(cleared, NoSuggestion):
@@ -87,7 +82,8 @@ class Prefetcher:
 
     def _imagine(self, expected: Expectation) -> EditorRequest:
         document, settings = expected.document, self._documents.settings
-        cut_context(document, expected.span.start, settings, is_waited_for=False)  # the window moves
+        cut_excerpt(document, expected.span.start, settings, is_waited_for=False)  # the window moves
         imagined, position = document.imagine(expected.span, expected.text)
         request = build_editor_request(imagined, position, settings)
-        return replace(request, document=document, is_imagined=expected.is_imagined)
+        is_imagined = expected.text != "" or expected.span.start != expected.span.end
+        return replace(request, document=document, is_imagined=is_imagined)

@@ -3,7 +3,6 @@
 import contextvars
 import json
 import logging
-from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
@@ -31,6 +30,14 @@ _OURS = (*_SYNCHRONIZATION, types.TEXT_DOCUMENT_DID_CLOSE, types.NOTEBOOK_DOCUME
 _log = logging.getLogger(__name__)
 
 
+class TextServer(LanguageServer):
+    """A server that keeps the text of documents itself."""
+
+    def lose_text(self, uri: str | None) -> None:
+        """Is called for an edit that cannot be read. Without a URI it may concern any document."""
+        raise NotImplementedError
+
+
 class MidtokenProtocol(LanguageServerProtocol):
     """pygls's protocol, which replies to each request, and has no copy of the documents' text.
 
@@ -38,11 +45,11 @@ class MidtokenProtocol(LanguageServerProtocol):
     notification that cannot be handled is logged.
     """
 
-    def __init__(self, server: LanguageServer, converter: Converter) -> None:
+    _server: TextServer
+
+    def __init__(self, server: TextServer, converter: Converter) -> None:
         super().__init__(server, converter)
         self.exit_status: int | None = None  # after `exit`, and when the editor reads no more
-        # Called for an edit that cannot be read, with the URI of the document, or None if that cannot be read either.
-        self.on_unreadable_edit: Callable[[str | None], None] = lambda _: None
         self._is_initialized = False
         self._is_shut_down = False
         for method in _OURS:
@@ -64,42 +71,35 @@ class MidtokenProtocol(LanguageServerProtocol):
             message = None
         if not isinstance(message, dict):
             _log.warning("midtoken: received a message that is not a JSON object")
-            self.on_unreadable_edit(None)
+            self._server.lose_text(None)
         elif "method" not in message:
             self._receive_response(message)
-        elif "id" in message:
-            self._receive_request(message, str(message["method"]))
+        elif message["method"] == types.EXIT and "id" not in message:
+            self.exit_status = 0 if self._is_shut_down else 1
         else:
-            self._receive_notification(message, str(message["method"]))
+            self._receive_call(message, str(message["method"]))
 
-    def _receive_request(self, message: dict[str, Any], method: str) -> None:
-        request_id = message["id"]
+    def _receive_call(self, message: dict[str, Any], method: str) -> None:
+        """Handles a request, which has an `id`, or a notification."""
         try:
             self._check_state(method)
             params = self._read_params(message, method)
         except JsonRpcException as error:
-            self._send_response(request_id, error=error.to_response_error())
+            self._refuse(message, method, error)
             return
-        self._is_initialized = self._is_initialized or method == types.INITIALIZE
-        self._is_shut_down = self._is_shut_down or method == types.SHUTDOWN
-        contextvars.copy_context().run(self._handle_request, request_id, method, params)
+        context = contextvars.copy_context()
+        if "id" not in message:
+            context.run(self._handle_notification, method, params)
+            return
+        self._is_initialized |= method == types.INITIALIZE
+        self._is_shut_down |= method == types.SHUTDOWN
+        context.run(self._handle_request, message["id"], method, params)
 
-    def _receive_notification(self, message: dict[str, Any], method: str) -> None:
-        if method == types.EXIT:
-            self.exit_status = 0 if self._is_shut_down else 1
-            return
-        try:
-            self._check_state(method)
-            if method == types.WORKSPACE_DID_CHANGE_CONFIGURATION:
-                message = message | {"params": _with_settings(message.get("params"))}
-            params = self._read_params(message, method)
-        except JsonRpcInvalidParams:
-            if method in _SYNCHRONIZATION:
-                self.on_unreadable_edit(_find_uri(message.get("params")))
-        except JsonRpcException:
-            return
-        else:
-            contextvars.copy_context().run(self._handle_notification, method, params)
+    def _refuse(self, message: dict[str, Any], method: str, error: JsonRpcException) -> None:
+        if "id" in message:
+            self._send_response(message["id"], error=error.to_response_error())
+        elif method in _SYNCHRONIZATION and isinstance(error, JsonRpcInvalidParams):
+            self._server.lose_text(_find_uri(message.get("params")))
 
     def _receive_response(self, message: dict[str, Any]) -> None:
         response_id = message.get("id")
@@ -130,6 +130,8 @@ class MidtokenProtocol(LanguageServerProtocol):
 
         Raises JsonRpcInvalidParams.
         """
+        if method == types.WORKSPACE_DID_CHANGE_CONFIGURATION:
+            message = message | {"params": _with_settings(message.get("params"))}
         form: Any = self.get_message_type(method)
         if form is None:
             return message.get("params")

@@ -19,11 +19,11 @@ class Purpose(enum.Enum):
 
     BEST = enum.auto()  # the most likely text
     ALTERNATIVES = enum.auto()  # some other texts, drawn at random
-    PREFETCH = enum.auto()  # nothing: the server reads the text before a key asks for it
+    PREFETCH = enum.auto()  # no answer: the server caches the text before a key asks for it
 
 
 class RequestBuilder:
-    """Builds requests by the rules of this moment. Clearing them is the last step: nothing is added after it."""
+    """Builds requests by the current rules. Clearing a request is the last step: nothing is added after it."""
 
     def __init__(self, documents: OpenDocuments) -> None:
         self._documents = documents
@@ -58,7 +58,7 @@ class RequestBuilder:
             return to_no_suggestion(error)
 
     def forget(self, uri: str) -> None:
-        """A document was closed."""
+        """Forgets a document that was closed."""
         self._related.forget(uri)
 
 
@@ -69,7 +69,7 @@ _DEADLINE_MS = 1500
 
 
 def adapt(request: CompletionRequest, purpose: Purpose, confidence: float) -> CompletionRequest:
-    """Returns a request as its purpose demands. That for alternatives does not supersede the one for the best text."""
+    """Returns a request with the fields for its purpose. One for alternatives names no document: it supersedes none."""
     if purpose is Purpose.PREFETCH:
         return replace(request, priority=Priority.PREFETCH)
     if purpose is Purpose.BEST:

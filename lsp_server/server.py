@@ -1,4 +1,4 @@
-"""The state that the LSP features use: the documents, a session for each, the settings and the one backend."""
+"""What the LSP features call: it hands each edit and each request to the session of its document."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,6 @@ from typing import Any
 
 from lsprotocol import types
 from pygls.exceptions import FeatureRequestError, JsonRpcException
-from pygls.lsp.server import LanguageServer
 
 from inference.platforms import is_there
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
@@ -22,7 +21,7 @@ from lsp_server.open_documents import OpenDocuments
 from lsp_server.prefetch import REST_S, Expectation, Prefetcher
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
-from lsp_server.protocol import MidtokenProtocol, build_strict_converter
+from lsp_server.protocol import MidtokenProtocol, TextServer, build_strict_converter
 from lsp_server.quiet import Quiet
 from lsp_server.request_builder import RequestBuilder
 from lsp_server.session import Session
@@ -35,7 +34,7 @@ _NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWith
 _MAX_ITEMS = 3
 
 
-class MidtokenServer(LanguageServer):
+class MidtokenServer(TextServer):
     """The language server without its features, which `lsp_server.features.build_server` adds."""
 
     protocol: MidtokenProtocol
@@ -48,9 +47,9 @@ class MidtokenServer(LanguageServer):
         is_remote: bool = False,
         usage: UsageFile | None = None,
     ) -> None:
-        """`languages`: the identifiers of those that the model knows (LSP, TextDocumentItem); None: any.
+        """`languages`: the identifiers of the languages that the model knows (LSP, TextDocumentItem); None: any.
 
-        They hold until it has connected; then the server says which they are.
+        After connecting, the languages that the completion server reports apply instead.
         """
         super().__init__(
             "midtoken",
@@ -59,7 +58,6 @@ class MidtokenServer(LanguageServer):
             converter_factory=build_strict_converter,
             notebook_document_sync=_NOTEBOOKS,
         )
-        self.protocol.on_unreadable_edit = self.lose_text
         self.editor_id: int | None = None  # of its process, if that is on this machine
         self.usage = usage or UsageFile(None)
         self.encoding = types.PositionEncodingKind.Utf16
@@ -123,7 +121,7 @@ class MidtokenServer(LanguageServer):
             self._status.failed(error)
 
     def rest(self, uri: str, selection: types.Range) -> None:
-        """To be called when the person has moved the cursor. A key would replace the selection."""
+        """Notes that the user moved the cursor. The next key would replace the selection."""
         with contextlib.suppress(EditorError):
             document = self._find_session(uri).document
             # After an edit that ended here, the key's own request follows.
@@ -131,11 +129,11 @@ class MidtokenServer(LanguageServer):
                 self._prefetcher.expect(Expectation(document, selection), REST_S)
 
     def note_save(self) -> None:
-        """To be called after a document was saved."""
+        """Notes that a document was saved."""
         self._prefetcher.expect_again()
 
     def lose_text(self, uri: str | None) -> None:
-        """To be called for an edit that cannot be read. Without a URI it may concern any document."""
+        """Marks the text of a document as unknown after an edit that cannot be read; of all documents without a URI."""
         if uri is not None and uri not in self.sessions:  # the message was to open it
             self.open(types.TextDocumentItem(uri, "", 0, ""))
         for session in list(self.sessions.values()) if uri is None else [self.sessions[uri]]:
@@ -155,16 +153,16 @@ class MidtokenServer(LanguageServer):
             session.close()
 
     def note_quiet(self) -> None:
-        """To be called after `quiet` was changed by a command."""
+        """Notes that a command changed `quiet`."""
         for session in self.sessions.values():
             session.supersede()
         self.documents.check_all_soon()
         self._prefetcher.expect_again()
 
     async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | NoSuggestion:
-        """Returns what to suggest at a position, or why there is nothing. The user has been told of a failure.
+        """Returns what to suggest at a position, or why there is no suggestion. Reports a failure to the user.
 
-        `is_invoked`: a person asked for it, so it may be up to three suggestions.
+        `is_invoked`: the user asked for a suggestion, and gets up to three.
         """
         try:
             found = await self._suggest(self._find_session(uri), position, is_invoked)
@@ -219,16 +217,19 @@ class MidtokenServer(LanguageServer):
         if found is not None:
             return found
         request = build_editor_request(session.document, position, self.settings, is_invoked)
-        if not is_invoked:
-            is_snoozed = self.quiet.minutes_left > 0
-            found = SNOOZED if is_snoozed else find_disturbance(session.document, request.place, request.context)
-            if found is not None:
-                return found
+        found = None if is_invoked else self._find_disturbance(request)
+        if found is not None:
+            return found
         best = await session.complete(request)
         others = await session.draw_alternatives(request) if is_invoked and isinstance(best, str) else []
         if isinstance(best, NoSuggestion) or isinstance(others, NoSuggestion):
             return best if isinstance(best, NoSuggestion) else SUPERSEDED
         return self._offer(session, request, [best, *others])
+
+    def _find_disturbance(self, request: EditorRequest) -> NoSuggestion | None:
+        if self.quiet.minutes_left > 0:
+            return SNOOZED
+        return find_disturbance(request.document, request.place, request.context)
 
     def _offer(self, session: Session, request: EditorRequest, texts: list[str]) -> Suggestion | NoSuggestion:
         """Returns what is left of the texts to insert. The first one is the best."""

@@ -78,7 +78,7 @@ class Generation:
         return whole_lines if whole_lines.strip() else NoText.PENDING
 
     def show_text(self, request: EditorRequest) -> str | NoText:
-        """Returns what `find_text` does. What is shown once stays, while the typing agrees."""
+        """Does the same as `find_text`, and keeps the text visible as long as the typed text agrees with it."""
         text = self.find_text(request)
         if isinstance(text, str):
             self.num_shown = max(self.num_shown, len(request.prefix) - len(self.request.prefix) + len(text))
@@ -151,7 +151,7 @@ class Session:
         self._num_requests = 0  # so far; an edit counts, too
 
     def edit(self, version: int, changes: Sequence[Change]) -> None:
-        """Applies the edits of one notification. Supersedes the request. Raises EditorError."""
+        """Applies the edits of one notification, and supersedes the waiting request. Raises EditorError."""
         self._note_edit()
         last_edit = self.document.last_edit
         self.document.apply(version, changes)
@@ -160,14 +160,14 @@ class Session:
         self.offers.follow(changes)
 
     def lose_text(self) -> None:
-        """To be called for an edit that cannot be read. Supersedes the request. Raises OutOfStepError."""
+        """Marks the text as unknown, and supersedes the waiting request. Raises OutOfStepError if it was known."""
         self._note_edit()
         self.document.lose_text("the editor sent an edit that cannot be read")
 
     async def complete(self, request: EditorRequest) -> str | NoSuggestion:
-        """Returns the text to suggest, which may be empty, or why there is none.
+        """Returns the text to suggest, which may be empty, or why there is no suggestion.
 
-        The user has been told of a failure. Cancelling the call cancels the generation that it waits for.
+        Reports a failure to the user. Cancelling the call cancels the generation that it waits for.
         """
         number, self._was_known = self.supersede(), True
         if self._drawing is not None and self._drawing.request != request:
@@ -187,10 +187,10 @@ class Session:
         return SUPERSEDED
 
     async def draw_alternatives(self, request: EditorRequest) -> list[str] | NoSuggestion:
-        """Returns more texts for the request that was answered last, in no order; none if the server is busy.
+        """Returns more texts for the request that `complete` answered last, in no order; none if the server is busy.
 
-        If that answer is new, it must not wait for them: those that take longer than a moment are there when the
-        request comes again, as editors send it to show the next suggestion.
+        If the answer of `complete` was new, this waits at most a tenth of a second, because the editor shows nothing
+        before. Texts that arrive later are returned when the editor repeats the request to show the next suggestion.
         """
         number = self._num_requests
         if self._drawing is None or self._drawing.request != request:
@@ -211,13 +211,13 @@ class Session:
         return task.result() if task.done() else []
 
     def supersede(self) -> int:
-        """Ends the waiting request without a suggestion. The generation continues. Returns the next one's number."""
+        """Ends the waiting request without a suggestion; the generation continues. Returns a number for `is_newest`."""
         self._num_requests += 1
         self._wake()
         return self._num_requests
 
     def is_newest(self, number: int) -> bool:
-        """False if a request or an edit has come since `supersede` returned this number."""
+        """True if neither a request nor an edit has come since `supersede` returned this number."""
         return number == self._num_requests
 
     def close(self) -> None:
@@ -233,7 +233,7 @@ class Session:
             self._drawing = None
 
     def _find_text(self, request: EditorRequest) -> str | NoText:
-        """Returns the text that is left to insert. A generation that cannot have it is replaced by another, or none."""
+        """Returns the text to insert from the current generation; if that does not agree, from a finished one."""
         if self._generation is None or self._generation.find_text(request) is NoText.MISMATCH:
             self._stop()
             self._generation = self._recall(request)
@@ -243,7 +243,7 @@ class Session:
         return next((each for each in self._remembered if isinstance(each.find_text(request), str)), None)
 
     async def _wait(self, generation: Generation) -> NoSuggestion | None:
-        """Waits until something has changed. Returns why the generation has no more text, if it has ended early."""
+        """Waits for text, a newer request or an edit. If the generation has failed or was cancelled, returns why."""
         number = self._num_requests
         try:
             await self._changed.wait()
@@ -258,7 +258,7 @@ class Session:
         self._changed = asyncio.Event()
 
     async def _start(self, request: EditorRequest, number: int) -> NoSuggestion | None:
-        """Starts a generation. Returns why it has not, if so."""
+        """Starts a generation. Returns why there is none, if it cannot be started."""
         backend = await self._starter.get()
         if not self.is_newest(number):
             return SUPERSEDED
@@ -316,11 +316,11 @@ class _Drawing:
     task: asyncio.Task[list[str]]
 
 
-_MOMENT_S = 0.1  # nobody notices
+_MOMENT_S = 0.1  # a delay that users do not notice
 
 
 async def _read_texts(backend: CompletionBackend, cleared: Cleared[CompletionRequest]) -> list[str]:
-    """Returns texts that are drawn at random by their probability; none if the server has no room for that."""
+    """Returns texts that are sampled by their probability; none if the server is busy."""
     texts = [""] * cleared.value.num_candidates
     try:
         async with aclosing(backend.stream(cleared)) as chunks:

@@ -18,7 +18,7 @@ from benchmarks.measures.lsp_client import find_place
 from benchmarks.measures.report import Figures, find_mean
 from inference.engine.sink import CompletionEngine, complete
 from inference.protocol.completion import CompletionRequest, Extent
-from lsp_server.context import cut_context
+from lsp_server.context import cut_excerpt
 from lsp_server.documents import Document, split_lines
 from lsp_server.related import RelatedText, find_declarations
 from lsp_server.settings import Settings
@@ -118,7 +118,7 @@ def _is_right(engine: CompletionEngine, asked: _Cut, related: RelatedText, tenan
     line_start = cut.prefix.rfind("\n") + 1
     for at in range(line_start, len(cut.prefix) + 1):  # since a line gets its comments once
         document = _open(cut.path, cut.prefix[:at] + cut.suffix)
-        context = cut_context(document, Position(*find_place(cut.prefix, at)), Settings())
+        context = cut_excerpt(document, Position(*find_place(cut.prefix, at)), Settings()).context
         sent = related.add(context, document, others)
     request = CompletionRequest(
         sent, suffix=context.suffix, max_tokens=_MAX_TOKENS, extent=Extent.SINGLE_LINE, tenant=tenant

@@ -94,4 +94,4 @@ def _build_rules() -> RuleList:
     anywhere = [name if "/" not in name.rstrip("/") else f"**/{name.removeprefix('**/')}" for name in spelled]
     code = [f"!{name}*.{ending}" for name in _CODE_NAMES for ending in _CODE]
     folders = [f"!{name}/" for name in (*(f"{name}*" for name in _CODE_NAMES), *_CODE_FOLDERS)]
-    return RuleList("credentials", "/", Patterns([*anywhere, *code, *folders]))
+    return RuleList("credentials", "/", Patterns([*anywhere, *code, *folders], cases=[False]))

@@ -3,7 +3,6 @@
 import posixpath
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from lsp_server.privacy.credentials import find_credential_rule
@@ -56,60 +55,48 @@ class Policy:
         the whole path and, in a workspace folder, with the path from that folder on. While one of them can match
         nothing, all documents are excluded. May be called in several threads.
         """
-        look = _Look(self._read_names(tuple(exclude), tuple(folder_uris)), Disk(self._files))
-        by_uri = {uri: look.find_reason_or_paths(uri, language) for uri, language in languages.items()}
+        names, disk = self._read_names(tuple(exclude), tuple(folder_uris)), Disk(self._files)
+        by_uri = {uri: _find_reason_or_paths(uri, language, names, disk) for uri, language in languages.items()}
         paths = [path for each in by_uri.values() if not isinstance(each, str) for path in each]
-        ignored = self._git.find_reasons(paths, look.disk)
+        ignored = self._git.find_reasons(paths, disk)
         return {
             uri: found if isinstance(found, str) else next((ignored[path] for path in found if path in ignored), None)
             for uri, found in by_uri.items()
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """One look at the rules: the settings, and what is on the disk now."""
+def _find_reason_or_paths(uri: str, language_id: str, names: "_NameRules", disk: Disk) -> str | list[str]:
+    """Returns why a document is excluded, or the paths that Git must be asked about."""
+    place = read_uri(uri)
+    paths = place.paths if place.is_file else names.list_possible_paths(place.paths, language_id)
+    if names.refused is not None:
+        shown = show_pattern(names.refused)
+        return f"setting exclude: {shown} is a pattern that can match nothing, so please correct it"
+    if any("\0" in path for path in paths):
+        return "its path has a NUL byte, and no file has such a path"
+    reason = next(filter(None, map(names.find_reason, paths)), None)
+    if reason is not None:
+        return reason
+    if place.elsewhere is not None:
+        return f"it is on {place.elsewhere}, where its ignore files cannot be read"
+    try:
+        spellings = [each for path in paths if path.startswith("/") for each in iter_spellings(path, disk)]
+        return next(filter(None, (_find_own_reason(each, names, disk) for each in spellings)), spellings)
+    except UnreadableRulesError as error:
+        return str(error)
+    except LinkLoopError:
+        return "its path is a loop of symbolic links"
+    except OSError as error:
+        return f"its path cannot be followed: {error.strerror}"
 
-    names: "_NameRules"
-    disk: Disk
 
-    def find_reason_or_paths(self, uri: str, language_id: str) -> str | list[str]:
-        """Returns why a document is excluded, or the paths that Git must be asked about."""
-        place = read_uri(uri)
-        paths = place.paths if place.is_file else self._list_possible_paths(place.paths, language_id)
-        if self.names.refused is not None:
-            shown = show_pattern(self.names.refused)
-            return f"setting exclude: {shown} is a pattern that can match nothing, so please correct it"
-        if any("\0" in path for path in paths):
-            return "its path has a NUL byte, and no file has such a path"
-        reason = next(filter(None, map(self.names.find_reason, paths)), None)
-        if reason is not None:
-            return reason
-        if place.elsewhere is not None:
-            return f"it is on {place.elsewhere}, where its ignore files cannot be read"
-        try:
-            spellings = [each for path in paths if path.startswith("/") for each in iter_spellings(path, self.disk)]
-            return next(filter(None, map(self._find_own_reason, spellings)), spellings)
-        except UnreadableRulesError as error:
-            return str(error)
-        except LinkLoopError:
-            return "its path is a loop of symbolic links"
-        except OSError as error:
-            return f"its path cannot be followed: {error.strerror}"
+def _find_own_reason(path: str, names: "_NameRules", disk: Disk) -> str | None:
+    def find_lists(folder: str) -> list[RuleList]:
+        folders = list_folders(folder, "/")
+        return [disk.read_rules(posixpath.join(each, IGNORE_FILE), each) for each in folders]
 
-    def _list_possible_paths(self, names: Sequence[str], language_id: str) -> list[str]:
-        """Returns where a document without a file may be stored: at the top of the workspace, under its language."""
-        endings = ("", f".{language_id}", f".{_ENDINGS.get(language_id, language_id)}")
-        spelled = [name + ending for name in names or ["untitled"] for ending in endings]
-        return [*spelled, *(posixpath.join(folder, name) for folder in self.names.folders for name in spelled)]
-
-    def _find_own_reason(self, path: str) -> str | None:
-        def find_lists(folder: str) -> list[RuleList]:
-            folders = list_folders(folder, "/")
-            return [self.disk.read_rules(posixpath.join(each, IGNORE_FILE), each) for each in folders]
-
-        rule = find_rule(path, "/", find_lists)
-        return str(rule) if rule is not None else self.names.find_reason(path)
+    rule = find_rule(path, "/", find_lists)
+    return str(rule) if rule is not None else names.find_reason(path)
 
 
 class _NameRules:
@@ -123,6 +110,12 @@ class _NameRules:
         roots = dict.fromkeys(["/", *self.folders, *map(find_real_path, self.folders)])
         rules = Patterns(lines)
         self._setting = [RuleList("setting exclude", root, rules) for root in roots]
+
+    def list_possible_paths(self, names: Sequence[str], language_id: str) -> list[str]:
+        """Returns where a document without a file may be stored: at the top of the workspace, under its language."""
+        endings = ("", f".{language_id}", f".{_ENDINGS.get(language_id, language_id)}")
+        spelled = [name + ending for name in names or ["untitled"] for ending in endings]
+        return [*spelled, *(posixpath.join(folder, name) for folder in self.folders for name in spelled)]
 
     def _find_reason(self, path: str) -> str | None:
         """Judges a path by itself. It need not be one of this machine."""

@@ -34,7 +34,7 @@ _Request = TypeVar("_Request", CompletionRequest, "CharacterRequest")
 
 
 class _GuardOnly:
-    """What no other module has, so that only `Guard.clear` clears requests."""
+    """An argument that no other module has, so that only `Guard.clear` can build a `Cleared` request."""
 
 
 @final
@@ -60,7 +60,7 @@ class _Ruling:
 
 @dataclass(slots=True, eq=False)
 class _PolicyThread:
-    """A thread in which the policy is asked, about all documents at once that were wanted meanwhile."""
+    """A thread that asks the policy. Documents that come while it is busy are asked about together."""
 
     executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "midtoken-rules"))
     wanted: dict[str, str] = field(default_factory=dict)  # the languages by URI
@@ -113,7 +113,7 @@ class Guard:
             self._begin(self._others)
 
     async def ask(self, languages: Mapping[str, str]) -> None:
-        """Has the policy asked about the document at hand, and waits a moment if nothing valid is known about it.
+        """Asks the policy about the document that the user edits. Waits for a short time if nothing valid is known.
 
         `languages`: those of the documents, by URI.
         """
@@ -124,7 +124,7 @@ class Guard:
         await self._ask(self._others, languages, self._wait_s / 20)
 
     async def wait_until_known(self, languages: Mapping[str, str]) -> None:
-        """Has the policy asked about documents, and waits until it has answered."""
+        """Asks the policy about documents, and waits for the answer."""
         await self._ask(self._others, languages, None)
 
     def is_known(self, uri: str) -> bool:
@@ -141,11 +141,11 @@ class Guard:
         return self._answers[uri].exclusion if self.is_known(uri) else _UNKNOWN
 
     def forget(self, uri: str) -> None:
-        """A document was closed."""
+        """Forgets a document that was closed."""
         self._answers.pop(uri, None)
 
     def close(self) -> None:
-        """The policy is asked no more."""
+        """Stops asking the policy."""
         for each in (self._own, self._others):
             each.executor.shutdown(wait=False, cancel_futures=True)
 

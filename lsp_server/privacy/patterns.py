@@ -82,20 +82,21 @@ class Patterns:
     One expression of all of them tells whether any matches, so that thousands cost little.
     """
 
-    def __init__(self, lines: Iterable[str]) -> None:
+    def __init__(self, lines: Iterable[str], cases: Sequence[bool] = (False, True)) -> None:
         """Reads the lines of an ignore file. Comments, and lines that cannot match, are left out.
 
-        Raises ValueError if they are too long.
+        `cases`: whether paths are compared without regard to case, with regard to it, or both. Raises ValueError if
+        the lines are too long.
         """
         parsed = (parse_pattern(line, number) for number, line in enumerate(lines, 1))
         self._last_first = [pattern for pattern in parsed if pattern is not None][::-1]
         any_of_them = "|".join(pattern.expression for pattern in self._last_first) or _NOTHING
-        self._any = {ignores_case: compile_expression(any_of_them, ignores_case) for ignores_case in (False, True)}
+        self._any = {ignores_case: compile_expression(any_of_them, ignores_case) for ignores_case in cases}
 
     def find_deciding(self, path: str, ignores_case: bool) -> Pattern | None:
         """Returns the pattern that decides about a path relative to the folder of the ignore file."""
-        name = path.encode("latin-1")
-        if self._any[ignores_case].fullmatch(name) is None:
+        name, any_of_them = path.encode("latin-1"), self._any.get(ignores_case)
+        if any_of_them is None or any_of_them.fullmatch(name) is None:
             return None
         matching = (
             each for each in self._last_first if compile_expression(each.expression, ignores_case).fullmatch(name)

@@ -7,7 +7,7 @@ from lsprotocol import types
 from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
 
 from inference.errors import ServerError
-from lsp_server.context import cut_context
+from lsp_server.context import cut_excerpt
 from lsp_server.documents import MAX_CHARS, Document
 from lsp_server.no_suggestion import Reason, find_disturbance, is_paste
 from lsp_server.settings import Settings
@@ -129,5 +129,5 @@ def test_nothing_is_offered_inside_words_that_are_not_edited_and_after_pasting(
     document.was_pasted = is_paste(document.last_edit, frozenset({_OFFERED}))
     for asked, reason in expected.items():
         place = document.find_place(Position(*asked))
-        found = find_disturbance(document, place, cut_context(document, place.position, Settings()))
+        found = find_disturbance(document, place, cut_excerpt(document, place.position, Settings()).context)
         assert (found and found.reason) == reason, asked

@@ -14,7 +14,7 @@ async def wait_for_text(both: InProcess, text: str) -> None:
 
 def _find_text(both: InProcess) -> str | None:
     session = both.server.sessions.get(URI)
-    return None if session is None or session.document.problem else session.document.text
+    return None if session is None or session.document.problem else "".join(session.document.lines)
 
 
 async def test_edits_leave_no_copy_of_the_text_and_no_future_in_pygls(both: InProcess) -> None:

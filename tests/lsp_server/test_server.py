@@ -7,7 +7,7 @@ import pytest
 from lsprotocol.types import TextDocumentItem
 
 from inference.errors import ServerUnreachableError
-from lsp_server.no_suggestion import NoSuggestion, Reason
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason
 from tests.support.lsp_editor import URI, wait_for
 from tests.support.lsp_in_process import InProcess
 
@@ -63,3 +63,15 @@ async def test_what_is_closed_can_be_closed_again(opened: InProcess) -> None:
     for _ in range(2):
         await opened.server.close_all()
     assert opened.backend.is_closed
+
+
+async def test_a_document_that_was_closed_meanwhile_is_neither_checked_nor_reported(opened: InProcess) -> None:
+    documents = opened.server.documents
+    document = documents.by_uri[URI]
+    opened.editor.close()
+    await wait_for(lambda: documents.by_uri == {})
+    reports = [*opened.editor.reports]
+    document.language_id = ""
+    found = [documents.check(document), await documents.check_by_new_rules(document)]
+    assert found == [SUPERSEDED, SUPERSEDED]
+    assert opened.editor.reports == reports

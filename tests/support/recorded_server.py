@@ -43,7 +43,7 @@ def _record(server: MidtokenServer, path: Path) -> None:
             write("ask", message=message, text=texts.get(document.get("uri")))
         receive(body)
         for uri, session in server.sessions.items():
-            text = session.document.text if session.document.problem is None else None
+            text = "".join(session.document.lines) if session.document.problem is None else None
             if uri not in texts or texts[uri] != text:
                 texts[uri] = text
                 write("text", uri=uri, text=text)

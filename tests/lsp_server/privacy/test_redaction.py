@@ -12,7 +12,7 @@ from itertools import islice
 import pytest
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
-from lsp_server.context import Context, cut_context, cut_excerpt
+from lsp_server.context import Context, cut_excerpt
 from lsp_server.documents import Document
 from lsp_server.errors import InSecretError
 from lsp_server.privacy.redaction import PLACEHOLDER, Redactor
@@ -146,9 +146,9 @@ def _redact(text: str, at: int, max_bytes: int = 8192) -> Context | None:
     line_start = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
     number = len(text[:line_start].replace("\r\n", "\n").replace("\r", "\n").split("\n")) - 1
     position = Position(number, at - line_start)
-    context = cut_context(document, position, Settings(max_prefix_bytes=max_bytes, max_suffix_bytes=max_bytes))
+    settings = Settings(max_prefix_bytes=max_bytes, max_suffix_bytes=max_bytes)
     with contextlib.suppress(InSecretError):
-        return _REDACTOR.redact_excerpt(cut_excerpt(document, position, context))
+        return _REDACTOR.redact_excerpt(cut_excerpt(document, position, settings))
     return None
 
 
