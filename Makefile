@@ -102,7 +102,7 @@ $(CODE_SERVER): scripts/get_code_server.sh | $(NODE)/.ready
 	@bash scripts/get_code_server.sh $(@D) $(NODE)
 
 test-vscode: $(READY) $(VSIX) $(CODE_SERVER)  ## test the extension in VS Code in Chromium; the first time builds that, in 7 minutes
-	@$(BIN)/python -m pytest -k vscode tests/e2e/test_vscode.py tests/e2e/test_replays.py
+	@$(BIN)/python -m pytest tests/e2e/test_vscode.py
 
 # Its build for CPUs wants PyTorch's (torch==...+cpu), and fails beside three packages that it asks for.
 $(VLLM)/.ready: benchmarks/baselines/vllm_environment/requirements.txt | $(READY)
@@ -246,7 +246,7 @@ bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS)/llama_cpp/.re
 	@$(BIN)/python -m benchmarks.real_size
 
 .PHONY: bench-editors
-bench-editors: $(BENCH_READY) $(NVIM) $(VSIX) $(CODE_SERVER)  ## count what is wrong in real editors after random editing; loops, names of other files, secrets, time and memory
+bench-editors: $(BENCH_READY) $(NVIM)  ## count what is wrong in Neovim after random editing; loops, names of other files, secrets, time and memory
 	@$(BIN)/python -m benchmarks.editors
 
 $(LARGE_TOKENIZER): $(LARGE_VOCABULARY)
