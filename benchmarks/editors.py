@@ -1,8 +1,8 @@
 """What people notice in their editors: wrong characters, loops, missing context, time, memory, and what is sent.
 
 - visible: at how many keys there is ghost text in Neovim when the next key comes, 150 ms later.
-- steps, mismatches: random editing in real editors. After each step, the buffer is the text that the language server
-  has, and what the editor shows is what the language server said for that text.
+- steps, mismatches: random editing in Neovim. After each step, the buffer is the text that the language server has, and
+  the ghost text is what the language server said for that text.
 - situations, looping: ordinary situations, and in how many of them the suggestion repeats itself; its share among them
   and suggestions in held-out files; and the share of real code that would count as a loop.
 - unbalanced: of all these suggestions, those with which more brackets or strings of the cursor's line are left open.
@@ -48,22 +48,21 @@ from inference.engine.sink import CompletionEngine
 from lsp_server.privacy.redaction import Redactor
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
-from tests.support.replay import neovim, vscode
-from tests.support.replay.steps import Outcome, draw_seed, run_replays
+from tests.support.replay import neovim
+from tests.support.replay.steps import draw_seed, run_replays
 from tests.support.secret_forms import SECRETS, Secret, count_secret_bytes
 from tests.support.unseen_secrets import UNSEEN
 from tests.support.whole_run import watch_whole_run
 
-# In all, and in each replay, which has its own seed.
-_STEPS = {"neovim": (3000, 150), "vscode": (1200, vscode.STEPS_EACH)}
+_NUM_STEPS = 3000
 _SEED = 1
 _NUM_STARTS, _NUM_COMPLETIONS, _NUM_KEYS = 11, 200, 300
 _URI = "file:///large.py"
 _LINE = "    value = compute(first, second)  # a line of some sixty bytes\n"
 
 _TARGETS = (
-    *(Target(f"{editor}_mismatches", f"wrong texts in {editor}", at_most=0) for editor in _STEPS),
-    *(Target(f"{editor}_steps", f"random steps in {editor}", at_least=steps) for editor, (steps, _) in _STEPS.items()),
+    Target("neovim_mismatches", "wrong texts in Neovim", at_most=0),
+    Target("neovim_steps", "random steps in Neovim", at_least=_NUM_STEPS),
     Target("neovim_visible_share_150ms", "keys with ghost text in Neovim, at 150 ms a key", at_least=0.9),
     Target("looping", "situations in which the suggestion repeats itself", at_most=0),
     Target("unbalanced", "suggestions that leave brackets or strings of the line open or surplus", at_most=0),
@@ -93,7 +92,7 @@ def main() -> None:
             "key_ms_5mb_p99": asyncio.run(_measure_key_ms()),
         },
         "memory": lambda: asyncio.run(_measure_memory()),
-        **{editor: partial(_replay, editor) for editor in _STEPS},
+        "neovim": _replay,
         "typing": lambda: asyncio.run(measure_typing()),
         "context": partial(_measure_engine, measure_related),
         "first_look": partial(_measure_engine, measure_first_look),
@@ -104,23 +103,15 @@ def main() -> None:
     run_parts("editors", parts, _TARGETS)
 
 
-def _replay(editor: str) -> Figures:
-    """Random editing in a real editor, which `make bench-editors` builds. Line ends are of both kinds, in turn."""
-    first_seed, (num_steps, num_each) = draw_seed(), _STEPS[editor]
-    print(f"{editor}, from seed {first_seed}")
+def _replay() -> Figures:
+    """Random editing in Neovim. Line ends are of both kinds, in turn."""
+    first_seed = draw_seed()
+    print(f"from seed {first_seed}")
     with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
         folder = Path(name)
-        plays: dict[str, Callable[[Path, int, int], Outcome]] = {
-            "neovim": neovim.play,
-            "vscode": partial(vscode.play, folder / "extensions"),
-        }
-
-        def play(seed: int, steps: int) -> Outcome:
-            return plays[editor](folder / str(seed), seed, steps)
-
-        outcome = run_replays(play, num_steps, first_seed, num_each)
+        outcome = run_replays(lambda seed, steps: neovim.play(folder / str(seed), seed, steps), _NUM_STEPS, first_seed)
     print(outcome.counts, *outcome.mismatches, sep="\n\n")
-    return {f"{editor}_steps": outcome.counts.steps, f"{editor}_mismatches": len(outcome.mismatches)}
+    return {"neovim_steps": outcome.counts.steps, "neovim_mismatches": len(outcome.mismatches)}
 
 
 async def _measure_start_s() -> float:

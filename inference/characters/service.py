@@ -82,7 +82,6 @@ class CharacterService:
             self._states.move_to_end(nearest)
             state = self._states[nearest].advance(text[len(nearest[2]) :])
         self._states[digest, settings, text] = state
-        self._states.move_to_end((digest, settings, text))
         while len(self._states) > _NUM_STATES or sum(each.nbytes for each in self._states.values()) > self._max_bytes:
             self._states.popitem(last=False)
         return state

@@ -21,7 +21,6 @@ from tests.support.dockerfile import (
     find_values,
     is_ignored,
     read_command,
-    read_copies,
     read_environment,
     read_instructions,
 )
@@ -42,13 +41,6 @@ _PLACE_ARGUMENTS = re.compile(
 )  # fmt: skip
 def test_nothing_else_gets_into_the_build(path: str) -> None:
     assert is_ignored(path)
-
-
-def test_the_packages_of_the_project_are_copied() -> None:
-    patterns = tomllib.loads((IMPORT_ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
-
-    copied = {source for sources, _ in read_copies() for source in sources}
-    assert {pattern.removesuffix("*") for pattern in patterns["include"]} <= copied
 
 
 def test_the_extras_that_are_installed_exist() -> None:

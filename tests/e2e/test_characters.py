@@ -56,12 +56,6 @@ def test_the_real_model_predicts_the_right_byte(real_server: RunningServer) -> N
     assert (members[0]["ahead"][0], members[0]["tokens"][-1]) == ("r", "dir")
 
 
-def test_the_logarithm_of_zero_is_a_finite_number_in_json(scripted_server: RunningServer) -> None:
-    answer = _post(scripted_server, {"text": "a\0", "ask": "probability"})
-    assert answer["log2_prefix"] == -1.7976931348623157e308
-    assert 2 ** answer["log2_prefix"] == 0
-
-
 @pytest.mark.parametrize(
     ("body", "text"),
     [

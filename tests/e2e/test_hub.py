@@ -12,7 +12,6 @@ from midtoken.installed import find_default_model
 from tests.support.hub import Faults, Hub, Repository, run_hub
 from tests.support.lsp_editor import Script
 from tests.support.neovim_editor import NODE, OpenEditor
-from tests.support.vscode import MISSING, install_extension, open_vscode
 
 pytestmark = pytest.mark.e2e
 
@@ -60,27 +59,3 @@ def test_neovim_shows_the_download_and_then_ghost_text(hub: Hub, own_lsp: Script
     editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
     editor.type("Goreturn Nod")
     editor.wait_for_ghost("e")
-
-
-@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-@pytest.mark.timeout(300)
-def test_vs_code_shows_the_download_which_can_be_cancelled(hub: Hub, tmp_path: Path) -> None:
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    (workspace / "file.py").write_text("\n".join([*NODE, "    return No"]))
-    install_extension(tmp_path / "extensions")
-    hub.faults = Faults(delay_s=4)
-    environment = {"XDG_STATE_HOME": str(tmp_path)}
-    settings = {"midtoken.model": _NAME, "midtoken.command": [sys.executable, "-m", "midtoken"]}
-    with open_vscode(tmp_path / "extensions", workspace, workspace / "file.py", environment, settings) as editor:
-        editor.wait_for(lambda: "downloading someone/python-6m" in str(editor.notifications), True)
-        assert "downloading someone/python-6m" in editor.status
-        editor.run("Notifications: Accept Notification Primary Action")
-        editor.wait_for(lambda: "the download of the model was cancelled" in editor.status, True)
-        assert editor.notifications == []
-        hub.faults = Faults()
-        editor.run("midtoken: Restart Language Server")
-        editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
-        editor.press("Control+End")
-        editor.type("d")
-        editor.wait_for_ghost("e(")

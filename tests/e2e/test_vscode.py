@@ -1,10 +1,8 @@
-"""What the user sees in a real VS Code with the extension in editors/vscode.
-
-Suggestions, and accepting all or parts of them, are in tests/e2e/test_replays.py.
-"""
+"""What the user sees in a real VS Code with the extension in editors/vscode."""
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -116,6 +114,18 @@ def test_the_status_says_that_all_is_well(use: Use, write_script: WriteScript) -
     editor = use(write_script(start_s=3), "", "starting the completion server")
     editor.wait_for(lambda: editor.status, "midtoken: ready")
     assert editor.notifications == []
+
+
+def test_a_suggestion_is_typed_ahead_and_accepted_by_word_and_whole(use: Use, write_script: WriteScript) -> None:
+    editor = use(write_script({"ends_with": "Nod", "texts": ["e(value, x)"]}), "é = '😀'; y =")
+    _type_until_ghost(editor, " Nod", "e(value, x)")
+    editor.type("e")
+    editor.wait_for_ghost("(value, x)")
+    editor.press("Control+ArrowRight")
+    editor.wait_for(lambda: editor.ghost not in (None, "(value, x)"), True)
+    editor.press("Tab")
+    editor.wait_for_ghost(None)
+    assert re.fullmatch(r"é = '😀'; y =( Nod)+e\(value, x\)", editor.save())
 
 
 def test_where_the_cursor_rests_the_text_is_sent_before_a_key(use: Use, write_script: WriteScript) -> None:

@@ -96,11 +96,6 @@ def test_a_wrong_argument_is_named_in_the_error(
     assert message in capsys.readouterr().err
 
 
-def test_our_own_error_is_one_line_and_exit_status_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["complete", "nowhere.py:1:1", "--server", "127.0.0.1:9"]) == 1
-    assert capsys.readouterr().err == "midtoken: cannot read nowhere.py: No such file or directory\n"
-
-
 def test_an_interrupt_while_a_subcommand_is_imported_prints_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

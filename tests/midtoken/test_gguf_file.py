@@ -65,12 +65,22 @@ def test_what_is_no_whole_file_is_refused(words: str, number: int, tmp_path: Pat
     assert str(raised.value).startswith(f"{path} {words}")
 
 
-@pytest.mark.parametrize(("kind", "count"), [(8, 3 * 10**8), (7, 2**28), (9, 2**28)], ids=["texts", "bools", "lists"])
-def test_more_items_than_a_model_has_are_not_read(kind: int, count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("at", "data"),
+    [
+        (24, struct.pack("<Q1sIIQ", 1, b"a", 9, 8, 3 * 10**8)),
+        (24, struct.pack("<Q1sIIQ", 1, b"a", 9, 7, 2**28)),
+        (24, struct.pack("<Q1sIIQ", 1, b"a", 9, 9, 2**28)),
+        (16, struct.pack("<Q", 2**60)),
+    ],
+    ids=["texts", "bools", "lists", "values"],
+)
+def test_more_items_than_a_model_has_are_not_read(at: int, data: bytes, tmp_path: Path) -> None:
     path = write_plain_gguf(tmp_path / "m.gguf")
     with path.open("r+b") as file:
-        file.seek(24)
-        file.write(struct.pack("<Q1sIIQ", 1, b"a", 9, kind, count))
+        file.truncate(24)
+        file.seek(at)
+        file.write(data)
         file.truncate(4 * 10**9)  # without taking room
     with pytest.raises(ModelError, match="has no whole metadata"):
         read_metadata(path)

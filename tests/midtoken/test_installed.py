@@ -5,7 +5,6 @@ import pytest
 
 from inference.errors import LaunchError
 from inference.serving.triton_installation import IMPORT_ROOT
-from midtoken.cli import main
 from midtoken.installed import check_page, find_default_model, find_model_repository, require_packages
 
 
@@ -20,33 +19,6 @@ def test_a_python_without_these_packages_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "version_info", (3, 10))
     with pytest.raises(LaunchError, match=r"^this needs onnx: run midtoken with Python 3\.11 or later$"):
         require_packages("local", "this needs")
-
-
-@pytest.mark.parametrize(
-    ("name", "command", "text"),
-    [
-        ("aiohttp", ("playground",), "the playground needs aiohttp: run {}"),
-        ("onnx", ("serve",), "a completion server cannot run here without onnx: run {}"),
-        (
-            "tokenizers",
-            ("next-byte", "a"),
-            "a completion server cannot run here without tokenizers: run {}, or name a running server with "
-            "--server HOST:PORT",
-        ),
-    ],
-)
-def test_a_command_says_which_package_it_needs(
-    name: str,
-    command: tuple[str, ...],
-    text: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setitem(sys.modules, name, None)
-    extra = {"aiohttp": "playground"}.get(name, "local")
-    assert main(command) == 1
-    shown = text.format(f"{sys.executable} -m pip install 'midtoken[{extra}]'")
-    assert capsys.readouterr().err == f"midtoken: {shown}\n"
 
 
 def test_a_source_tree_uses_the_folders_at_its_root() -> None:

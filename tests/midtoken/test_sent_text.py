@@ -18,7 +18,6 @@ from midtoken.cli import main
 from midtoken.connection import Connection
 from midtoken.server import ServerAddress
 from tests.support.fake_triton import run_fake_triton, say
-from tests.support.private_files import EXCLUDED_FILES, ExcludedFile
 from tests.support.secret_forms import SECRETS, count_secret_bytes
 
 _OPEN = "before = 1\n"
@@ -83,17 +82,6 @@ async def test_an_excluded_file_is_refused_with_its_rule_unless_an_option_says_s
     reason = "nothing of this file is sent: `.midtokenignore` line 1: `mine.py`; --send-excluded sends it anyway"
     assert capsys.readouterr().err == f"midtoken: {path}: {reason}\n"
     assert "marker_7fd1" in "".join(await send(reader, path, path.read_text(), "--send-excluded"))
-
-
-@pytest.mark.parametrize("case", EXCLUDED_FILES, ids=lambda case: case.name)
-async def test_no_byte_of_an_excluded_file_is_sent(
-    case: ExcludedFile, send: _Send, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = case.build(tmp_path / "case")
-    monkeypatch.chdir(tmp_path / "case")
-    patterns = [f"--exclude={pattern}" for pattern in case.setting]
-    assert await send(("complete", "{file}:1"), Path(case.path), path.read_text(), *patterns) == []
-    assert await send(("complete", "{file}:1"), Path(case.harmless), "", *patterns) != []
 
 
 async def test_secrets_are_replaced_unless_an_option_says_so(

@@ -127,16 +127,6 @@ def test_a_number_of_threads_out_of_range_is_named(model_dir: Path, threads: str
         _parse("--model", str(model_dir), "--threads", threads)
 
 
-def test_a_wrong_model_folder_is_one_sentence_on_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "a.py"
-    file.write_text("a = b\n")
-    assert main(["complete", f"{file}:1", "--model", str(tmp_path)]) == 1
-    [line] = capsys.readouterr().err.splitlines()
-    assert line == f"midtoken: {tmp_path} is not a model folder: it has no config.json"
-
-
 @pytest.mark.parametrize(
     ("value", "owner", "is_used"),
     [("{0}", 0, True), ("{0}", 65534, False), ("", 0, False), ("relative", 0, False), ("/no/such/folder", 0, False)],

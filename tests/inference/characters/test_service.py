@@ -128,3 +128,13 @@ def test_the_least_recently_used_states_are_forgotten_first(max_bytes: int, num_
         known.append(not model.events[0].startswith("open"))
 
     assert known == [True] * num_kept + [False] * (12 - num_kept)
+
+
+def test_a_state_that_is_used_again_is_not_forgotten() -> None:
+    model = ScriptedCharacterModel()
+    service = build_scripted_service(model, max_bytes=250)
+    for context in (b"1", b"2", b"1", b"3", b"1"):
+        model.events.clear()
+        service.answer(CharacterRequest(b"a", context))
+
+    assert model.events == ["advance b''"]

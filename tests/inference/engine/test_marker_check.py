@@ -8,7 +8,7 @@ from inference.config import EngineConfig
 from inference.engine.layout import Layout
 from inference.engine.marker_check import MarkerMeasure, measure_markers
 from inference.model.loader import load_model
-from tests.inference.conftest import MakeModel, Memorised
+from tests.inference.conftest import Memorised
 from tests.support.toys import build_prompts, toy_tokenizer
 
 
@@ -28,12 +28,6 @@ def test_a_model_is_trained_if_it_learned_the_samples_with_the_markers(
 ) -> None:
     """Others learned the same samples as plain text."""
     assert _measure(memorised(learned), "qwen", layout).is_trained == (learned is layout)
-
-
-@pytest.mark.parametrize("kind", ["qwen", "llama3", "llama2", "metaspace"])
-@pytest.mark.parametrize("layout", [Layout.PSM_LINE, Layout.SPM])
-def test_a_model_with_random_weights_is_not_trained(kind: str, layout: Layout, make_model: MakeModel) -> None:
-    assert not _measure(make_model(kind), kind, layout).is_trained
 
 
 @pytest.mark.parametrize(

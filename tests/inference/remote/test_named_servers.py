@@ -28,7 +28,7 @@ from tests.support.servers import wait_until
 from tests.support.sinks import submit
 
 _TEXT = "def get_node(self):\n    return "
-_NUM_CUTS = 250  # of each way, two of each server
+_NUM_CUTS = 60  # of each way, two of each server
 _KINDS = {"vllm": (FakeVllmServer, "/v1/completions"), "sglang": (FakeSglangServer, "/generate")}
 
 

@@ -178,3 +178,14 @@ async def test_after_a_lost_connection_the_next_question_connects_again(page: _P
     await wait_for(lambda: page.servers[0].is_closed)
     await page.ask()
     assert page.num_attempts == 2
+
+
+async def test_a_connection_whose_loss_two_questions_notice_is_replaced_once(page: _Page) -> None:
+    first = await page.link.get()
+    await page.link.drop(first)
+    second = await page.link.get()
+    await page.link.drop(first)
+    assert (await page.link.get() is second, page.servers) == (True, [first, second])
+    assert [server.is_closed for server in page.servers] == [True, False]
+    await page.link.close()
+    assert page.servers[1].is_closed

@@ -1,13 +1,16 @@
 """Random editing in Neovim, compared with a model after each step."""
 
-from collections.abc import Sequence
+import json
+import random
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.lsp_editor import make_script
 from tests.support.neovim_editor import Editor, open_file, run_neovim
-from tests.support.replay.recording import Recording, write_script
-from tests.support.replay.samples import LINES, TYPED
-from tests.support.replay.steps import Action, Outcome, Replay, find_line_end, run_steps
+from tests.support.replay.samples import COMPLETIONS, LINES, TYPED
+from tests.support.replay.steps import Counts, Outcome, find_line_end
 from tests.support.text_model import Offer, TextModel
 
 _KEYS = {"\n": "<CR>", "\t": "<C-v><Tab>", " ": "<Space>"}
@@ -61,19 +64,23 @@ def play(folder: Path, seed: int, num_steps: int) -> Outcome:
     """Plays one replay in a new Neovim."""
     folder.mkdir(parents=True, exist_ok=True)
     with run_neovim(folder) as editor:
-        editor.lua("require('midtoken').setup(...)", {"cmd": write_script(folder)})
+        rules = [{"ends_with": ending, "texts": texts} for ending, texts in COMPLETIONS]
+        script = make_script(folder, *rules, record=str(folder / "record.jsonl"))
+        command = [sys.executable, "-m", "tests.support.recorded_server", script.command[-1]]
+        editor.lua("require('midtoken').setup(...)", {"cmd": command})
         editor.lua(_INSTRUMENT)
         open_file(editor, folder / "file.py", LINES, find_line_end(seed))
-        recording = Recording(folder / "record.jsonl", "utf-8")
-        replay = NeovimReplay(editor, recording, LINES, seed)
-        return run_steps(replay, num_steps)
+        return NeovimReplay(editor, folder / "record.jsonl", LINES, seed).run(num_steps)
 
 
-class NeovimReplay(Replay):
+class NeovimReplay:
     """Compares buffer, cursor and ghost text with the model."""
 
-    def __init__(self, editor: Editor, recording: Recording, lines: Sequence[str], seed: int) -> None:
-        super().__init__(recording, seed)
+    def __init__(self, editor: Editor, record: Path, lines: Sequence[str], seed: int) -> None:
+        self.counts = Counts()
+        self.steps: list[str] = []  # so far, in words
+        self.rng = random.Random(seed)
+        self._record = record  # the texts that the language server has had
         self._editor = editor
         self._model = TextModel("\n".join(lines).encode())
         self._offers: list[Offer] = []  # the first that fits is shown
@@ -84,7 +91,21 @@ class NeovimReplay(Replay):
         self._press("i")
         self._settle()
 
-    def list_actions(self) -> Sequence[tuple[float, Action]]:
+    def run(self, num_steps: int) -> Outcome:
+        """Takes random steps up to the first mismatch."""
+        weights, actions = zip(*self._list_actions(), strict=True)
+        outcome = Outcome(self.counts)
+        for _ in range(num_steps):
+            self.counts.steps += 1
+            try:
+                self.rng.choices(actions, weights)[0]()
+            except AssertionError as error:
+                outcome.mismatches.append(f"{error}\nafter the steps {self.steps!r}")
+                break
+        return outcome
+
+    def _list_actions(self) -> Sequence[tuple[float, Callable[[], None]]]:
+        """The possible steps and their weights. Each raises AssertionError if something does not agree."""
         return [
             (4, self._type),
             (4, self._type_ahead),
@@ -293,8 +314,8 @@ class NeovimReplay(Replay):
 
     def _compare_mirror(self) -> None:
         """Compares the text that the language server has with the buffer."""
-        self._recording.read()
-        mirror = (self._recording.text or "").replace("\r\n", "\n").removesuffix("\n")
+        text = json.loads(self._record.read_text().splitlines()[-1])
+        mirror = (text or "").replace("\r\n", "\n").removesuffix("\n")
         assert mirror == self._model.text.decode(), f"the language server has {mirror!r}"
 
     def _compare_lines(self, state: dict[str, Any]) -> None:

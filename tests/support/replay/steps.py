@@ -1,13 +1,8 @@
-"""Random steps, and the record of those after which an editor did not show what it should."""
+"""What replays of random editing have done, and after which steps an editor did not show what it should."""
 
 import random
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-
-from tests.support.replay.recording import Item, Recording
-
-Action = Callable[[], None]
 
 
 @dataclass
@@ -33,42 +28,6 @@ class Outcome:
 
     counts: Counts = field(default_factory=Counts)
     mismatches: list[str] = field(default_factory=list)
-
-
-class Replay(ABC):
-    """Edits in one file of a running editor."""
-
-    def __init__(self, recording: Recording, seed: int) -> None:
-        self.counts = Counts()
-        self.steps: list[str] = []  # so far, in words
-        self.rng = random.Random(seed)
-        self._recording = recording
-        self._shown: Item | None = None  # the suggestion that is shown, if the recording knows it
-
-    @abstractmethod
-    def list_actions(self) -> Sequence[tuple[float, Action]]:
-        """Returns the possible steps and their weights. Each raises AssertionError if something does not agree."""
-
-    def _find_rest(self) -> str:
-        """Returns what is left of the suggestion that is shown."""
-        ask = self._recording.last
-        if self._shown is None or ask is None:
-            return ""
-        return (self._shown.before + self._shown.text)[ask.cursor :]
-
-
-def run_steps(replay: Replay, num_steps: int) -> Outcome:
-    """Takes random steps up to the first mismatch."""
-    weights, actions = zip(*replay.list_actions(), strict=True)
-    outcome = Outcome(replay.counts)
-    for _ in range(num_steps):
-        replay.counts.steps += 1
-        try:
-            replay.rng.choices(actions, weights)[0]()
-        except AssertionError as error:
-            outcome.mismatches.append(f"{error}\nafter the steps {replay.steps!r}")
-            break
-    return outcome
 
 
 def find_line_end(seed: int) -> str:

@@ -2,7 +2,6 @@
 
 import gc
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -134,30 +133,6 @@ def test_documents_beyond_the_sequences_of_llama_cpp_make_room_for_each_other(en
     texts = [f"import module_{number}\n{_TEXT[number : number + 60]}" for number in range(140)]
     for text in texts:
         complete(engine, CompletionRequest(text, max_tokens=1, num_candidates=3))
-
-
-def test_a_long_reading_that_is_cancelled_ends_after_its_pass_and_what_was_read_is_kept(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decode, num_rows, read, go_on = llama_cpp.llama_decode, list[int](), threading.Event(), threading.Event()
-
-    def count(context: Any, batch: Any) -> int:
-        num_rows.append(batch.n_tokens)
-        read.set()
-        assert go_on.wait(30)
-        return int(decode(context, batch))
-
-    with closing(load_engine(EngineConfig(folder))) as engine:
-        monkeypatch.setattr(llama_cpp, "llama_decode", count)
-        request = CompletionRequest(_TEXT[:3000], max_tokens=1)
-        sink = submit(engine, request)
-        assert read.wait(30)
-        sink.cancelled.set()
-        go_on.set()
-        sink.wait_for_end()
-        assert len(num_rows) == 1
-        num_tokens = complete(engine, request)[1].num_context_tokens
-    assert sum(num_rows) < num_tokens + 100  # with the tree
 
 
 def test_requests_that_have_no_room_beside_others_wait_for_it(folder: Path) -> None:

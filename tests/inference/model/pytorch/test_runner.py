@@ -8,8 +8,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from inference.config import EngineConfig
-from inference.engine.prefix_cache import PrefixCache
-from inference.errors import ModelError, OverloadedError
+from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
 from inference.model.pytorch.loader import load_torch_runner
@@ -17,9 +16,7 @@ from inference.model.pytorch.pool import LayerShape, build_lone_segment
 from inference.model.pytorch.runner import Runner
 from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import DecoderOracle
-from tests.support.pools import count_free
 from tests.support.runners import CheckedSequence, load_torch
-from tests.support.sequences import count_idle_bytes
 from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
 from tests.support.toys import toy_tokenizer, write_model
 
@@ -139,26 +136,6 @@ def test_a_text_whose_logits_are_no_numbers_is_an_error_and_the_next_text_is_not
     with pytest.raises(ModelError, match="in float32, the model's logits are infinite or NaN"):
         runner.forward([Part(runner.new_cache(), TokenTree((5, 300)))])
     assert runner.forward([Part(runner.new_cache(), TokenTree((5, 6)))]).isfinite().all()
-
-
-def _fill_memory(*_args: Any, **_named: Any) -> None:
-    raise torch.OutOfMemoryError("CUDA out of memory")
-
-
-def test_idle_sequences_make_room_for_a_new_one(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = load_torch_runner(EngineConfig(make_model("qwen"), dtype="float64"))
-    memory, room = PrefixCache(runner.new_cache, max_bytes=1 << 30), count_free(runner._pool)
-    idle = [memory.take("tenant", (), room // 4) for _ in range(4)]
-    for sequence in idle:
-        memory.release(sequence)
-    del idle, sequence
-    monkeypatch.setattr(torch.Tensor, "new_empty", _fill_memory)  # the pool cannot grow
-
-    memory.take("tenant", (), room)
-
-    assert count_idle_bytes(memory) == 0
-    with pytest.raises(OverloadedError, match="keys and values of"):
-        memory.take("tenant", (), room)
 
 
 _LONG_ROPE = {
