@@ -31,10 +31,11 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             " without healing, {all_greedy:.1f}% with a token mask at each step |",
         ),
         "typing": (
-            "| [keystrokes saved](docs/measured.md#keystrokes-saved) with Tab; with accept-word, too | {saved_below:.0%}"
-            "; {saved_word_below:.0%} | whole lines shown {saved_all_below:.0%}; {saved_word_all_below:.0%}; also"
-            " without healing {saved_none_all_below:.0%}; {saved_word_none_all_below:.0%}; llama-server"
-            " {saved_llama_server_below:.0%}; {saved_word_llama_server_below:.0%} |",
+            "| [keystrokes saved](docs/measured.md#keystrokes-saved) with Tab; with accept-word, too |"
+            " {saved_below:.0%}; {saved_word_below:.0%} | whole lines shown {saved_all_below:.0%};"
+            " {saved_word_all_below:.0%}; also without healing {saved_none_all_below:.0%};"
+            " {saved_word_none_all_below:.0%}; llama-server {saved_llama_server_below:.0%};"
+            " {saved_word_llama_server_below:.0%} |",
             "| ghost text that is entirely correct | {shown_right_share_below:.0%} | whole lines shown"
             " {shown_right_share_all_below:.0%}; also without healing {shown_right_share_none_all_below:.0%};"
             " llama-server {shown_right_share_llama_server_below:.0%} |",
