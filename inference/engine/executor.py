@@ -8,7 +8,7 @@ from inference.engine.prefill_speed import PrefillSpeed
 
 
 class Executor(Protocol):
-    """Chooses the tokens of an engine's jobs. All methods but `wake` are called by the engine's thread."""
+    """Chooses the tokens of an engine's jobs. All methods are called by the engine's thread."""
 
     cache_tokens: int  # capacity for keys and values, in tokens of all sequences together
     runs_together: bool  # whether a step of many jobs takes less time than one for each

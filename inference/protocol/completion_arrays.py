@@ -115,7 +115,7 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
         text_ends=tuple(ends),
         log_probs=tuple(log_probs),
         finish_reason=FinishReason(reason) if reason else None,
-        stats=CompletionStats(**json.loads(texts["stats"])) if "stats" in texts else None,
+        stats=_read_stats(json.loads(texts["stats"])) if "stats" in texts else None,
         explanation=_read_explanation(json.loads(texts["explanation"])) if "explanation" in texts else None,
     )
 
@@ -134,6 +134,12 @@ def description_from_arrays(arrays: Mapping[str, Array]) -> Description:
         return tuple(to_text(name, item) for item in arrays[name].reshape(-1)) if name in arrays else ()
 
     return Description(read("languages"), "".join(read("runs_as")), "".join(read("problem")), read("inputs"))
+
+
+def _read_stats(values: dict[str, Any]) -> CompletionStats:
+    """Leaves out what a newer server tells, too."""
+    known = {each.name for each in dataclasses.fields(CompletionStats)}
+    return CompletionStats(**{name: value for name, value in values.items() if name in known})
 
 
 def _read_explanation(fields: dict[str, Any]) -> Explanation:

@@ -14,7 +14,7 @@ class EventLoopThread:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._tasks: dict[object, asyncio.Task[None]] = {}
-        self._thread = threading.Thread(target=self._loop.run_forever, name="midtoken-engine", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="midtoken-remote", daemon=True)
         self._thread.start()
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:

@@ -51,6 +51,7 @@ class RemoteExecutor:
     def __init__(self, replicas: Replicas, tokenizer: LoadedTokenizer, loop: EventLoopThread) -> None:
         self.runs_as, self.speed = replicas.name, PrefillSpeed()
         self._replicas, self._tokenizer, self._loop = replicas, tokenizer, loop
+        self._sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
         self._heard: queue.SimpleQueue[tuple[Job, Callable[[], None]]] = queue.SimpleQueue()
         self._running: set[Job] = set()
         self._has_warned = False  # of probabilities that are none
@@ -177,7 +178,7 @@ class RemoteExecutor:
             needed = "sampling, several texts and explanations need whole distributions"
             raise InvalidRequestError(f"{needed}, which {server.name} does not tell")
         request, vocabulary = job.request, self._tokenizer.vocabulary
-        sampler, temperature = NumpySampler(vocabulary, self._tokenizer.trie), request.temperature or 1.0
+        temperature = request.temperature or 1.0
         sampling, crossings = Sampling(request.temperature, request.top_p), known.covering.crossings
         sources = tuple(map(np.random.default_rng, job.list_seeds()))
         num_more = 0
@@ -187,7 +188,7 @@ class RemoteExecutor:
                 num_more += 1
             told = [_ToldRow(each, vocabulary) for each in known.rows]
             asked = SampleRequest(job.prompt.tree, crossings, told, sampling, sources, wants_scores=True)
-            (result,) = sampler.choose([asked])
+            (result,) = self._sampler.choose([asked])
             if sampling.is_greedy:
                 enough = min(map(known.weigh, result.choices))
             else:  # whatever was drawn, or the unlikely would be drawn too seldom

@@ -64,7 +64,7 @@ class Replica:
                 await self.check(patience_s)
             return working.result()
         except asyncio.CancelledError:
-            if time.monotonic() - asked_at > _SLOW_S:
+            if time.monotonic() - max(asked_at, self.http.heard_at) > _SLOW_S:
                 self.avoided_until = time.monotonic() + _AVOID_S
             raise
         finally:

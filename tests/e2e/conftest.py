@@ -11,6 +11,7 @@
   language server has the model of `script`.
 """
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
@@ -57,6 +58,7 @@ async def start_editor() -> AsyncIterator[StartEditor]:
     for editor in editors:
         await editor.leave()
         await editor.client.stop()  # type: ignore[no-untyped-call]  # pygls
+        await asyncio.sleep(0.01)  # in which the pipes are closed
 
 
 @pytest.fixture
