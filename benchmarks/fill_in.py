@@ -20,7 +20,7 @@ from rich.progress import track
 from benchmarks.corpora.cuts import Gap, GapKind, draw_gaps
 from benchmarks.measures.report import Row, find_percent, write_report
 from inference.config import EngineConfig
-from inference.engine.assembly import find_fill_in, start_engine
+from inference.engine.assembly import choose_fill_in, start_engine
 from inference.engine.engine import Engine
 from inference.engine.layout import Layout
 from inference.engine.prompt import PromptBuilder
@@ -75,12 +75,12 @@ def _load_engines() -> Iterator[tuple[Layout, dict[Layout, Engine]]]:
     """The default layout of the model, and an engine for each layout. They share the model, and run in turn."""
     config = EngineConfig(find_default_model(), num_threads=1, max_sequences=_BATCH_SIZE)
     loaded = load_model(config)
-    default = find_fill_in(config, loaded)
+    default = choose_fill_in(config, loaded)
     with ExitStack() as stack:
         engines = {}
         for layout in Layout:
             setting = dataclasses.replace(config, fill_in_layout=str(layout))
-            prompts = PromptBuilder(loaded.tokenizer, find_fill_in(setting, loaded))
+            prompts = PromptBuilder(loaded.tokenizer, choose_fill_in(setting, loaded))
             engines[layout] = stack.enter_context(closing(start_engine(setting, loaded.model, prompts)))
         yield Layout.NONE if default is None else default.layout, engines
 

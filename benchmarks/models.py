@@ -39,8 +39,8 @@ from benchmarks.measures.family_check import (
     FamilyRow,
     build_family_row,
     check_folder,
+    compute_logits,
     describe,
-    find_logits,
     load_reference,
 )
 from benchmarks.measures.report import Outcome, Row, Value, write_report
@@ -164,7 +164,7 @@ def _write(folder: Path, model: TinyModel) -> None:
         return
     write_folder(folder, build_config(model.family, model.changes), model.class_name)
     if model.may_be_impossible:
-        find_logits(load_reference(folder), tuple(NUM_SPECIAL_TOKENS + index for index in range(MAX_TOKENS)))
+        compute_logits(load_reference(folder), tuple(NUM_SPECIAL_TOKENS + index for index in range(MAX_TOKENS)))
 
 
 def _count(rows: Sequence[FamilyRow] | Sequence[TokenizerRow], outcome: Outcome) -> int:

@@ -44,7 +44,7 @@ from inference.model.path_weights import find_row
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
 from inference.remote.assembly import load_remote_engine
 from inference.remote.choice import GeneratedToken
-from inference.remote.discovery import find_server
+from inference.remote.discovery import detect_server
 from inference.remote.http_client import HttpClient
 from models.training.corpus import iter_held_out
 from tests.support.front_clients import EDITORS, ask_as_editors
@@ -152,9 +152,9 @@ class RecordingServer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._server, name)
 
-    async def answer(self, *asked: Any) -> tuple[int, float]:
+    async def find_best_token(self, *asked: Any) -> tuple[int, float]:
         self.num_answers += 1
-        result: tuple[int, float] = await self._server.answer(*asked)
+        result: tuple[int, float] = await self._server.find_best_token(*asked)
         return result
 
     async def generate(
@@ -173,7 +173,7 @@ def open_recording(url: str, folder: Path) -> Iterator[tuple[Engine, RecordingSe
     servers: list[RecordingServer] = []
 
     async def find(http: HttpClient) -> RecordingServer:
-        servers.append(RecordingServer(await find_server(http)))
+        servers.append(RecordingServer(await detect_server(http)))
         return servers[-1]
 
     with closing(load_remote_engine(EngineConfig(folder, engine_url=url), find)) as engine:

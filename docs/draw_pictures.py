@@ -101,7 +101,7 @@ def _draw_reveal(likely: LikelyText) -> Figure:
     axes = (figure := Figure(figsize=(width, 1.5))).add_axes((0, 0, 1, 0.8))
     confidence = Settings().confidence
     for row, typed in enumerate(_KEYS):
-        end, column = likely.find_end(typed, confidence), 0
+        end, column = likely.count_likely(typed, confidence), 0
         shown = ((_CHAIN[-1] + likely.text[:typed], "black"), ("|", _BLUE), (likely.text[typed:end], _BLUE))
         for text, colour in (*shown, (likely.text[end:], "#d8d8d8")):
             axes.text(column, -row, text, family="DejaVu Sans Mono", size=16, color=colour, va="center")

@@ -47,7 +47,7 @@ class LikelyText:
         start = 0
         for token in self.read_tokens():
             probability = math.exp(token.text_log_prob)
-            end = self.find_end(0, probability * _BELOW)
+            end = self.count_likely(0, probability * _BELOW)
             if end > start:
                 yield self.text[start:end], probability
             start = end
@@ -58,13 +58,13 @@ class LikelyText:
         text_ends = tuple(min(each, end) - start for each in self._ends[part])
         return replace(chunk, text=self.text[start:end], text_ends=text_ends, log_probs=tuple(self._log_probs[part]))
 
-    def find_shown(self, confidence: float, has_ended: bool) -> int:
+    def count_shown(self, confidence: float, has_ended: bool) -> int:
         """The number of characters to show before anything is typed. Until the text has ended: whatever follows."""
-        end = self.find_end(0, confidence)
+        end = self.count_likely(0, confidence)
         is_settled = has_ended or end < len(self.text) or not self._ends or confidence <= 0
         return end if is_settled else len(self.text[: self._find_boundary(0, end)].rstrip())
 
-    def find_end(self, num_typed: int, confidence: float) -> int:
+    def count_likely(self, num_typed: int, confidence: float) -> int:
         """The number of characters to show, with the first `num_typed`, which the user has typed since.
 
         What follows them is as likely as all of it, divided by the probability of what was typed. So each key that

@@ -69,7 +69,7 @@ class Generation:
         if not self.text.startswith(typed):
             is_behind = not self.is_finished and self.text != "" and typed.startswith(self.text)
             return NoText.PENDING if is_behind else NoText.MISMATCH
-        likely_end = self.likely.find_end(len(typed), request.confidence)
+        likely_end = self.likely.count_likely(len(typed), request.confidence)
         remaining = self.text[len(typed) : max(likely_end, self.num_shown)]
         if self.is_finished or likely_end < len(self.text):  # what is still to come is less likely
             all_accepted = typed != "" and not remaining.strip()  # the next text needs a new generation

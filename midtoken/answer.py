@@ -151,7 +151,7 @@ def check_kind(answer: CharacterAnswer, kind: type[_Kind]) -> _Kind:
     return answer
 
 
-def find_shares(nodes: Sequence[ExplainedNode]) -> tuple[float | None, ...]:
+def compute_shares(nodes: Sequence[ExplainedNode]) -> tuple[float | None, ...]:
     """Returns for each node the share of its crossing in the mass of all; None for a node without a crossing."""
     masses = [node.log_mass for node in nodes if node.log_mass is not None]
     largest = max(masses, default=0.0)

@@ -49,7 +49,7 @@ class Connection:
 
         Raises UsageError, ModelError, LaunchError or ServerError.
         """
-        found = await find_server(options, on_download)
+        found = await prepare_server(options, on_download)
         if isinstance(found, ServerAddress):
             connection = cls(found, None)
         else:
@@ -78,7 +78,7 @@ class Connection:
             self._lease.close()
 
 
-async def find_server(options: argparse.Namespace, on_download: OnDownload) -> ServerAddress | ServerArguments:
+async def prepare_server(options: argparse.Namespace, on_download: OnDownload) -> ServerAddress | ServerArguments:
     """Returns where the server runs that the options name, or how to start it. A model of a hub is downloaded first.
 
     Raises UsageError, ModelError or LaunchError.

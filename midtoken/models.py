@@ -160,7 +160,7 @@ def find_ollama_file(name: str, environment: Mapping[str, str]) -> Path:
     blobs/sha256-DIGEST             the content of a layer
     """
     name = name if ":" in name else f"{name}:latest"
-    manifests = find_manifests(environment)
+    manifests = list_manifests(environment)
     if name not in manifests:
         there = ", ".join(manifests) or f"no model in {' or '.join(map(str, _find_stores(environment)))}"
         raise ModelError(f"Ollama has not pulled {quote(name)}; there is {there}")
@@ -181,7 +181,7 @@ def find_ollama_file(name: str, environment: Mapping[str, str]) -> Path:
     return Path(blob)
 
 
-def find_manifests(environment: Mapping[str, str]) -> dict[str, Path]:
+def list_manifests(environment: Mapping[str, str]) -> dict[str, Path]:
     """Returns the manifests in Ollama's stores by the names of the models."""
     found = dict[str, Path]()
     for store in _find_stores(environment):

@@ -19,7 +19,7 @@ from inference.protocol.completion import Healing
 from lsp_server.context import clean
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.settings import Settings
-from midtoken.connection import find_server, open_connection, show_waiting
+from midtoken.connection import open_connection, prepare_server, show_waiting
 from midtoken.server_arguments import UsageError, may_be_remote, number_from
 from midtoken.typing_trial import Line, Trial, draw_lines, run_trials
 
@@ -63,7 +63,7 @@ async def print_report(options: argparse.Namespace) -> None:
     lines = draw_lines(texts, 2 * options.lines, _SEED)
     if len(lines) < 2:
         raise UsageError(f"{options.on} has too few lines in files {options.files} that may be sent")
-    models = await _find_models(options)
+    models = await _prepare_models(options)
     with _open_plot(options.plot) as plot:
         trials = {name: await _try(each, name, lines, _MAX_S / len(models)) for name, each in models.items()}
         table = _build_table(trials)
@@ -71,13 +71,13 @@ async def print_report(options: argparse.Namespace) -> None:
         plot.write(draw_plot(trials) if options.plot else "")
 
 
-async def _find_models(options: argparse.Namespace) -> dict[str, argparse.Namespace]:
+async def _prepare_models(options: argparse.Namespace) -> dict[str, argparse.Namespace]:
     """Returns the options for each model, after a look at all of them."""
     names = dict.fromkeys([options.name, *options.compare])
     models = {name: argparse.Namespace(**vars(options) | {"model": find_model_option(name)}) for name in names}
     with show_waiting() as on_download:
         for each in models.values():
-            await find_server(each, on_download)
+            await prepare_server(each, on_download)
     return models
 
 

@@ -218,7 +218,7 @@ class Cursors:
         self.rights += [count_right(shown, line.text[at:] + line.after) == len(shown)] if shown else []
 
 
-def find_calibration_error(claims: Sequence[tuple[float, bool]]) -> float | None:
+def compute_calibration_error(claims: Sequence[tuple[float, bool]]) -> float | None:
     """Returns by how much probabilities differ from the share that is right: ten bins, weighted. None: no claims."""
     bins = [[each for each in claims if int(min(each[0], 0.999) * _NUM_BINS) == number] for number in range(_NUM_BINS)]
     errors = [abs(sum(probability - is_right for probability, is_right in each)) for each in bins]
@@ -261,7 +261,7 @@ class Trial:
             "saved_word": self.by_word.saved,
             "wrong_chars_per_key": self.by_tab.num_wrong / self.by_tab.num_keys,
             "shown_right_share": mean(rights) if rights else None,
-            "calibration_error": find_calibration_error(self.claims),
+            "calibration_error": compute_calibration_error(self.claims),
             "flicker": self.by_tab.num_flickers + self.by_word.num_flickers,
             "tokens_per_request": typed.num_tokens / max(1, typed.num_requests) if typed else None,
             "ms": times_ms[len(times_ms) // 2] if times_ms else None,

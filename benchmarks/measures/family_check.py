@@ -167,7 +167,7 @@ def check_refusal(sentence: str, family: str) -> FamilyResult:
 def compare_answers(answers: list[Answer], folder: Path) -> FamilyResult:
     """Right, if every answer is that of transformers after the same tokens alone."""
     model = load_reference(folder)
-    rights = [find_logits(model, answer.token_ids) for answer in answers]
+    rights = [compute_logits(model, answer.token_ids) for answer in answers]
     pairs = zip(answers, rights, strict=True)
     shares = [((answer.logits - right).pow(2).mean().sqrt() / right.std()).item() for answer, right in pairs]
     share, answer = max(
@@ -189,7 +189,7 @@ def load_reference(folder: Path) -> torch.nn.Module:
 
 
 @torch.inference_mode()
-def find_logits(reference: torch.nn.Module, token_ids: tuple[int, ...]) -> torch.Tensor:
+def compute_logits(reference: torch.nn.Module, token_ids: tuple[int, ...]) -> torch.Tensor:
     """The logits after all of these tokens, and no others, were read: one sequence, no cache, no packing."""
     logits: torch.Tensor = reference(input_ids=torch.tensor([token_ids]), use_cache=False).logits
     return logits[0, -1].float()

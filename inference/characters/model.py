@@ -110,7 +110,7 @@ class CharacterModel:
         log_with_end = state.log_probability + float(state.next_log_probs[END])
         return Score(state.log_probability, log_with_end, state.log_mass)
 
-    def find_surprisals(
+    def compute_surprisals(
         self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT
     ) -> npt.NDArray[np.float64]:
         """[num_bytes]: the surprisal of each byte, in bits, given those before it. Raises InvalidRequestError."""

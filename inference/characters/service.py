@@ -39,7 +39,7 @@ class CharacterService:
         """The answer. Raises InvalidRequestError if the model or the covering does not support the text."""
         match request.ask:
             case Ask.NEXT_BYTE:
-                return self._find_next_byte(request)
+                return self._predict_next_byte(request)
             case Ask.SURPRISAL:
                 return self._find_surprisals(request)
             case Ask.PROBABILITY:
@@ -47,14 +47,14 @@ class CharacterService:
             case Ask.SAMPLE | Ask.GREEDY:
                 return Generated(self._generate(request))
 
-    def _find_next_byte(self, request: CharacterRequest) -> NextByte:
+    def _predict_next_byte(self, request: CharacterRequest) -> NextByte:
         state = self._read(request)
         members = state.find_members(request.num_members) if request.num_members else []
         probabilities = np.exp(state.next_log_probs).tolist()
         return NextByte(tuple(probabilities), tuple(self._describe(member) for member in members))
 
     def _find_surprisals(self, request: CharacterRequest) -> Surprisals:
-        bits = self._model.find_surprisals(request.text, request.context, _find_settings(request))
+        bits = self._model.compute_surprisals(request.text, request.context, _find_settings(request))
         bits = np.where(np.isnan(bits), np.inf, bits)  # after an impossible byte every byte counts as impossible
         return Surprisals(tuple(bits.tolist()), float(np.mean(bits)))
 

@@ -36,7 +36,7 @@ from inference.characters.state import (
 )
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
-from inference.healing.covering import find_canonical_paths
+from inference.healing.covering import build_canonical_paths
 from inference.healing.heal_point import encode_literally, find_section_heal_point
 from inference.healing.text_encoder import TextEncoder
 from inference.model.path_weights import log_sum_exp
@@ -84,7 +84,7 @@ def find_canonical_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> 
     text, unfinished = split_text(data)
     point = find_section_heal_point(encoder, text)
     kept = point.kept_ids[point.num_stable_ids :]
-    paths = find_canonical_paths(encoder, trie, point, unfinished)
+    paths = build_canonical_paths(encoder, trie, point, unfinished)
     return OpenPaths(
         point.kept_ids[: point.num_stable_ids],
         point.num_stable_bytes,
@@ -124,12 +124,12 @@ class TextCovering:
     def __init__(self, trie: Trie, find_open_paths: Callable[[bytes], OpenPaths], threshold: float = 1.0) -> None:
         """`threshold`: a string outside the open paths is followed if it is at least so probable; with 1, none is."""
         self._trie = trie
-        self._find_open_paths = find_open_paths
+        self._build_open_paths = find_open_paths
         self._log_threshold = np.inf if threshold >= 1 else float(np.log(threshold)) if threshold else -np.inf
 
     def open(self, reader: TokenReader, root: TokenString, context: bytes) -> State:
         """The state after `root` and the context, with the stable tokens of the context fixed to the canonical ones."""
-        open_paths = self._find_open_paths(context)
+        open_paths = self._build_open_paths(context)
         room = reader.max_tokens - max(map(len, open_paths.paths)) - _num_bytes_at_once(reader)
         base = root.extend_at_once(open_paths.stable_ids, min(room, reader.max_tokens * 3 // 4))
         return self._open_at(reader, OpenText(base, context[open_paths.num_stable_bytes :]), 0.0)
@@ -167,7 +167,7 @@ class TextCovering:
 
     def _extend(self, previous: OpenText) -> _Extension:
         """The strings to follow in this text, and the text with its new stable tokens."""
-        open_paths = self._find_open_paths(previous.tail)
+        open_paths = self._build_open_paths(previous.tail)
         base = previous.base.extend(open_paths.stable_ids)
         strings = {base.extend(path): remaining_bytes for path, remaining_bytes in open_paths.paths.items()}
         return _Extension(strings, OpenText(base, previous.tail[open_paths.num_stable_bytes :]), previous)
@@ -244,7 +244,7 @@ class TextCovering:
 
     def _open_at(self, reader: TokenReader, open_text: OpenText, log_probability: float) -> State:
         """The state after the open text, computed from the mass of its base alone."""
-        open_paths = self._find_open_paths(open_text.tail)
+        open_paths = self._build_open_paths(open_text.tail)
         paths = [open_paths.stable_ids + path for path in open_paths.paths]
         if open_text.base.num_tokens + max(map(len, paths)) > reader.max_tokens:
             raise InvalidRequestError(_TOO_LONG)

@@ -120,7 +120,7 @@ class CharacterWorker:
         while (queued := self._take()) is not None:
             try:
                 queued.check(self._clock(), self._is_closed)
-                queued.sink.send(self._find_answerer()(queued.request))
+                queued.sink.send(self._ensure_answerer()(queued.request))
             except BaseException as error:  # an error of one request must not end the thread
                 tell_failure(queued.sink.fail, to_public_error(as_failure(error), _log.error), _log.error)
             del queued  # so that it is freed while the thread waits for the next one
@@ -139,7 +139,7 @@ class CharacterWorker:
             self._heartbeat.beat()
             return self._running
 
-    def _find_answerer(self) -> Answerer:
+    def _ensure_answerer(self) -> Answerer:
         if self._answerer is None:
             self._heartbeat.mark_idle()
             self._answerer = self._load(self.watch_pass)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.engine.fill_in import choose_fill_in
+from inference.engine.fill_in import list_fill_ins
 from inference.engine.layout import FillIn
 from inference.engine.local_executor import LocalExecutor
 from inference.engine.marker_check import SAMPLES, MarkerMeasure, measure_markers
@@ -35,7 +35,7 @@ def build_engine(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> En
     if config.max_context_tokens is None:
         config = dataclasses.replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
     config = dataclasses.replace(config, cache_tokens=min(config.cache_tokens, loaded.cache_tokens))
-    fill_in = find_fill_in(config, loaded)
+    fill_in = choose_fill_in(config, loaded)
     engine = start_engine(config, loaded.model, PromptBuilder(loaded.tokenizer, fill_in), runs_as=loaded.runs_as)
     _warm(engine)
     return engine
@@ -52,14 +52,14 @@ def start_engine(
     return Engine(config, LocalExecutor(config, model, prompts.tokenizer, clock, runs_as), prompts, clock)
 
 
-def find_fill_in(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> FillIn | None:
+def choose_fill_in(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> FillIn | None:
     """How suffixes are given to the model; None if they are not.
 
     A layout that the setting or the folder's file names is taken as it is; one of the markers' family only if the model
     was trained on them, and of several that in which it most likely ends where the suffix begins. Raises ModelError if
     file or setting are wrong.
     """
-    choice = choose_fill_in(config.fill_in_layout, config.model_dir, loaded.tokenizer.vocabulary)
+    choice = list_fill_ins(config.fill_in_layout, config.model_dir, loaded.tokenizer.vocabulary)
     if choice.is_named or not choice.fill_ins:
         return next(iter(choice.fill_ins), None)
     measures = {fill_in: _measure(loaded, fill_in) for fill_in in choice.fill_ins}

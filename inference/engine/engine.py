@@ -109,7 +109,7 @@ class Engine:
 
     def _run_once(self) -> None:
         self._take_inbox()
-        self._end_dead()
+        self._end_cancelled_and_late()
         jobs = self._schedule()
         num_rows = self._executor.step(jobs, self._is_shared())
         now = self._clock()
@@ -131,7 +131,7 @@ class Engine:
                 for superseded in self._scheduler.add(job):
                     self._end(superseded, FinishReason.SUPERSEDED, self._clock())
 
-    def _end_dead(self) -> None:
+    def _end_cancelled_and_late(self) -> None:
         """Ends the requests that were cancelled or are past their deadline."""
         now = self._clock()
         for job in self._scheduler:
@@ -180,10 +180,10 @@ class Engine:
 
     def _build_prompt(self, job: Job) -> None:
         started_at = self._clock()
-        job.prepare(self._prompts.build(job.request, self._find_prompt_room(job.request), job.is_ahead))
+        job.prepare(self._prompts.build(job.request, self._find_prompt_room(job.request), job.leaves_room))
         job.costs.prompt_ms = 1e3 * (self._clock() - started_at)
         self._scheduler.check_size(job)
-        self._executor.check(job)
+        self._executor.estimate_prefill(job)
 
     def _find_prompt_room(self, request: CompletionRequest) -> int:
         """The number of tokens available for the prompt and the generated healed bytes together."""
@@ -224,8 +224,8 @@ class Engine:
             self._fail(job, job.failure)
         elif self._try(job, partial(job.send_ready, now)) and job.is_finished:
             self._remove(job)
-            if job.request.is_prefetch and not job.is_ahead and self._executor.reads_ahead:
-                self._scheduler.add(Job(job.request, WaitingSink(), now, is_ahead=True))
+            if job.request.is_prefetch and not job.leaves_room and self._executor.reads_ahead:
+                self._scheduler.add(Job(job.request, WaitingSink(), now, leaves_room=True))
 
     def _try(self, job: Job, act: Callable[[], object]) -> bool:
         """Returns whether it succeeded. If not, the job has failed, and no other one."""

@@ -31,7 +31,7 @@ class Executor(Protocol):
     def start(self, wake: Callable[[], None]) -> None:
         """Called once, first. `wake` is thread-safe."""
 
-    def check(self, job: Job) -> None:
+    def estimate_prefill(self, job: Job) -> None:
         """Sets how much a job has to prefill. Raises InvalidRequestError if its request cannot be executed."""
 
     def begin(self, job: Job) -> None:

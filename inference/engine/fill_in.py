@@ -71,7 +71,7 @@ class FillInChoice:
     is_named: bool  # the layout, by the setting or the folder's file; else it follows from the markers
 
 
-def choose_fill_in(setting: str, folder: Path, vocabulary: Vocabulary) -> FillInChoice:
+def list_fill_ins(setting: str, folder: Path, vocabulary: Vocabulary) -> FillInChoice:
     """The choice for the model in `folder`. `setting` is the engine's, a layout or `auto`.
 
     Raises ModelError if the setting or the folder's file is wrong or does not fit the tokenizer.

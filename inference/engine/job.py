@@ -44,7 +44,7 @@ class Job:
     request: CompletionRequest
     sink: ChunkSink
     submitted_at: float  # this and other times are in seconds of the engine's clock
-    is_ahead: bool = False  # see `PromptBuilder.build`; of a prefetch that nobody sent, after one that is finished
+    leaves_room: bool = False  # see `PromptBuilder.build`; of a prefetch that nobody sent, after one that is finished
     phase: Phase = Phase.WAITING
     candidates: list[Candidate] = field(default_factory=list)  # none until the first choice
     costs: CompletionStats = field(default_factory=CompletionStats)

@@ -59,7 +59,7 @@ class LocalExecutor:
     def start(self, wake: Callable[[], None]) -> None:
         """A step always has work."""
 
-    def check(self, job: Job) -> None:
+    def estimate_prefill(self, job: Job) -> None:
         context_ids = job.prompt.context_ids
         job.num_to_prefill = len(context_ids) - self._prefix_cache.count_cached(job.request.tenant, context_ids)
 

@@ -15,8 +15,8 @@ from functools import lru_cache, partial
 from inference.engine.layout import FillIn
 from inference.errors import InvalidRequestError
 from inference.healing.covering import CoveringTree, Crossing, Rule, build_covering, build_root_covering
-from inference.healing.heal_memory import HealMemory
 from inference.healing.heal_point import encode_section, encode_text
+from inference.healing.heal_point_cache import HealPointCache
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree
 from inference.protocol.completion import CompletionRequest, Healing
@@ -55,16 +55,16 @@ class PromptBuilder:
         """`fill_in`: how the model is given suffixes; None: it is not."""
         self.tokenizer = tokenizer
         self.fill_in = fill_in
-        self._heal_memory = HealMemory(tokenizer.encoder)
+        self._heal_point_cache = HealPointCache(tokenizer.encoder)
         self._encode_section = lru_cache(_MAX_SUFFIXES)(partial(encode_section, tokenizer.encoder))
 
-    def build(self, request: CompletionRequest, max_tokens: int, is_ahead: bool = False) -> Prompt:
+    def build(self, request: CompletionRequest, max_tokens: int, leaves_room: bool = False) -> Prompt:
         """The request's prompt. The context and the tokens that spell healed bytes are at most `max_tokens` together.
 
-        `is_ahead`: the window is where it will be when somewhat more is typed. Raises InvalidRequestError if the healed
-        bytes do not fit.
+        `leaves_room`: the window is where it will be when somewhat more is typed. Raises InvalidRequestError if the
+        healed bytes do not fit.
         """
-        num_ahead = int(max_tokens * _AHEAD_FRACTION) if is_ahead else 0
+        num_ahead = int(max_tokens * _AHEAD_FRACTION) if leaves_room else 0
         prefix = _cut_front(request.prefix, max_tokens * _MAX_CHARS_PER_TOKEN, num_ahead * _CHARS_PER_TOKEN)
         kept, healed, covering = self._heal(prefix, request)
         num_spelling = _count_spelling_tokens(covering)
@@ -95,11 +95,11 @@ class PromptBuilder:
     def _heal(self, prefix: str, request: CompletionRequest) -> tuple[tuple[int, ...], bytes, CoveringTree]:
         healing = request.healing
         if healing is Healing.EXACT:
-            point = self._heal_memory.heal(prefix, request.tenant)
+            point = self._heal_point_cache.heal(prefix, request.tenant)
             covering = build_covering(self.tokenizer.encoder, self.tokenizer.trie, point)
             return point.kept_ids + covering.common_ids, point.healed[covering.num_common_bytes :], covering
         if healing is Healing.GREEDY:
-            point = self._heal_memory.heal(prefix, request.tenant)
+            point = self._heal_point_cache.heal(prefix, request.tenant)
             return point.kept_ids, point.healed, build_root_covering(point.healed, Rule.SPELL)
         ids = encode_text(self.tokenizer.encoder, prefix)
         if healing is Healing.SINGLE and ids:

@@ -57,8 +57,8 @@ class CoveringTree:
 
 def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> CoveringTree:
     """The canonical covering of the healed bytes, as a tree after the kept tokens and the common ones."""
-    paths = find_canonical_paths(encoder, trie, heal_point)
-    common_ids = _find_common([*paths, *_find_settled_paths(encoder, trie, heal_point)])
+    paths = build_canonical_paths(encoder, trie, heal_point)
+    common_ids = _find_common([*paths, *_build_settled_paths(encoder, trie, heal_point)])
     branches = TreeBuilder()
     crossings: dict[Crossing, None] = {}
     for path, remaining_bytes in paths.items():
@@ -66,14 +66,14 @@ def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> C
     return CoveringTree(branches.build(()), tuple(crossings), common_ids, sum(map(len, map(trie.spell, common_ids))))
 
 
-def _find_settled_paths(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> Iterable[tuple[int, ...]]:
+def _build_settled_paths(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> Iterable[tuple[int, ...]]:
     """The paths for the bytes that no normalizer may still change, whatever it makes of the others; or none if all are
     settled."""
     if not heal_point.num_unsettled_bytes:
         return ()
     settled = heal_point.healed[: -heal_point.num_unsettled_bytes]
     splits = {Split(opens, tuple([end for end in ends if end <= len(settled)])) for opens, ends in heal_point.splits}
-    return find_canonical_paths(encoder, trie, replace(heal_point, healed=settled, splits=tuple(splits)))
+    return build_canonical_paths(encoder, trie, replace(heal_point, healed=settled, splits=tuple(splits)))
 
 
 def _find_common(paths: Collection[tuple[int, ...]]) -> tuple[int, ...]:
@@ -82,7 +82,7 @@ def _find_common(paths: Collection[tuple[int, ...]]) -> tuple[int, ...]:
     return first[: count_common(first, last)]
 
 
-def find_canonical_paths(
+def build_canonical_paths(
     encoder: TextEncoder, trie: Trie, heal_point: HealPoint, unfinished: bytes = b""
 ) -> dict[tuple[int, ...], bytes]:
     """The paths after the kept tokens, each with the bytes that remain for the next token.
@@ -95,14 +95,14 @@ def find_canonical_paths(
         complete = encode_pieces(encoder, heal_point.healed, ends)
         last = heal_point.healed[ends[-1] if ends else 0 :]  # of the open pre-token
         if not opens_added_text:
-            paths |= _find_open_paths(encoder, trie, complete, last + unfinished)
-            paths |= _find_open_paths(encoder, trie, complete + encoder.encode(last), unfinished)  # it may end here too
+            paths |= _build_open_paths(encoder, trie, complete, last + unfinished)
+            paths |= _build_open_paths(encoder, trie, complete + encoder.encode(last), unfinished)  # may end here
         elif find_crossing_interval(trie, last + unfinished).num_tokens:  # one token for all of the added text
             paths[complete] = last + unfinished
     return paths
 
 
-def _find_open_paths(
+def _build_open_paths(
     encoder: TextEncoder, trie: Trie, complete: tuple[int, ...], beginning: bytes
 ) -> dict[tuple[int, ...], bytes]:
     """One path for each offset in an open pre-token where a token that goes beyond it can begin."""

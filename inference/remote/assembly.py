@@ -5,22 +5,22 @@ from dataclasses import replace
 
 from inference.config import EngineConfig, find_engine_urls
 from inference.engine.engine import Engine
-from inference.engine.fill_in import choose_fill_in
+from inference.engine.fill_in import list_fill_ins
 from inference.engine.prompt import PromptBuilder
 from inference.errors import MidtokenError, ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.folder_file import read_folder_file
-from inference.remote.discovery import Find, find_server
+from inference.remote.discovery import Find, detect_server
 from inference.remote.event_loop import EventLoopThread
 from inference.remote.executor import RemoteExecutor
 from inference.remote.http_client import HttpClient
 from inference.remote.replicas import Replica, Replicas
 
 
-def load_remote_engine(config: EngineConfig, find: Find = find_server) -> Engine:
+def load_remote_engine(config: EngineConfig, find: Find = detect_server) -> Engine:
     """An engine for the servers `config.engine_url`, with the tokenizer in `config.model_dir`. Raises ModelError."""
     tokenizer = load_tokenizer(config.model_dir)
-    choice = choose_fill_in(config.fill_in_layout, config.model_dir, tokenizer.vocabulary)
+    choice = list_fill_ins(config.fill_in_layout, config.model_dir, tokenizer.vocabulary)
     prompts = PromptBuilder(tokenizer, next(iter(choice.fill_ins), None))
     loop = EventLoopThread()
     try:

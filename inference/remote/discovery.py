@@ -8,7 +8,7 @@ from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient
 from inference.remote.llama_server import LlamaServer
-from inference.remote.measured_server import find_model
+from inference.remote.measured_server import fetch_model_card
 from inference.remote.sglang import SglangServer
 from inference.remote.vllm import VllmServer
 
@@ -18,8 +18,8 @@ class RemoteServer(Protocol):
 
     name: str
     max_tokens: int  # of its window; known once it was identified
-    tells_rows: bool  # whether it tells whole rows, and samples
-    tells_written: bool  # whether it tells how likely each token is that it writes; found out by `Replica`
+    returns_distributions: bool  # whether it tells whole rows, and samples
+    returns_logprobs: bool  # whether it tells how likely each token is that it writes; found out by `Replica`
 
     async def identify(self) -> object:
         """What is another thing when it was started again with another model. Raises ModelError if it will not do."""
@@ -32,12 +32,12 @@ class RemoteServer(Protocol):
     ) -> TopLogprobs:
         """The most likely tokens after each row of tokens: so many if it tells as many, or as many as suit it."""
 
-    async def answer(
+    async def find_best_token(
         self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
     ) -> tuple[int, float]:
         """The most likely of some tokens after a row, and its log probability."""
 
-    async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
+    async def prefill(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
         """Has the server read a row, which it remembers."""
 
     def generate(
@@ -55,9 +55,9 @@ _KINDS: Mapping[str, Callable[[HttpClient], RemoteServer]] = {
 }
 
 
-async def find_server(http: HttpClient) -> RemoteServer:
+async def detect_server(http: HttpClient) -> RemoteServer:
     """The server that answers there. Raises ModelError if it is of another kind, ServerError or OverloadedError."""
-    owner = str((await find_model(http)).get("owned_by"))
+    owner = str((await fetch_model_card(http)).get("owned_by"))
     if owner not in _KINDS:
         raise ModelError(f"{http.name} is none of {', '.join(_KINDS)}: the owner of its model{http.quote(owner)}")
     return _KINDS[owner](http)

@@ -73,7 +73,7 @@ class RemoteExecutor:
     def start(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def check(self, job: Job) -> None:
+    def estimate_prefill(self, job: Job) -> None:
         if job.request.healing not in (Healing.EXACT, Healing.NONE):
             raise InvalidRequestError(f"the healing {job.request.healing} masks each token, which needs the weights")
 
@@ -136,11 +136,11 @@ class RemoteExecutor:
         if len(prompt.context_ids) + request.max_tokens > server.max_tokens:  # it was not known then
             raise OverloadedError(f"{server.name} sees {server.max_tokens} tokens only; try again in a moment")
         if request.is_prefetch:
-            await server.read(request, prompt.context_ids)
+            await server.prefill(request, prompt.context_ids)
             return await self._apply(job, partial(job.finish, FinishReason.READ))
         result, costs = await self._choose(job, server)
         for candidate in await self._apply(job, partial(self._begin_decode, server, job, result, costs)):
-            await self._write_on(job, candidate, server)
+            await self._generate(job, candidate, server)
 
     def _begin_decode(
         self, server: RemoteServer, job: Job, result: SampleResult, costs: tuple[int, int]
@@ -151,7 +151,7 @@ class RemoteExecutor:
         for candidate, choice in zip(candidates, result.choices, strict=True):
             path = tuple(tree.branch_ids[branch] for branch in tree.find_path(choice.crossing.node))
             self._check_token(choice.token_id)
-            candidate.take(path, choice if server.tells_written else replace(choice, log_prob=None))
+            candidate.take(path, choice if server.returns_logprobs else replace(choice, log_prob=None))
         return [candidate for candidate in candidates if not candidate.is_finished]
 
     async def _choose(self, job: Job, server: RemoteServer) -> tuple[SampleResult, tuple[int, int]]:
@@ -165,7 +165,7 @@ class RemoteExecutor:
             result, num_more = await self._draw(job, server, rows, known)
             return result, (num_forwards + num_more, told.num_read_tokens)
         while not isinstance(choice := known.choose(), Choice):
-            asked = [server.answer(request, rows[probe.row], probe.token_ids) for probe in choice]
+            asked = [server.find_best_token(request, rows[probe.row], probe.token_ids) for probe in choice]
             known.answers |= dict(zip(choice, await ask_all(asked), strict=True))
             num_forwards += 1
         return SampleResult((choice,)), (num_forwards, told.num_read_tokens)
@@ -174,7 +174,7 @@ class RemoteExecutor:
         self, job: Job, server: RemoteServer, rows: list[tuple[int, ...]], known: KnownLogprobs
     ) -> tuple[SampleResult, int]:
         """Chooses as an engine with the weights does, from so much of the rows that the rest makes no difference."""
-        if not server.tells_rows:
+        if not server.returns_distributions:
             needed = "sampling, several texts and explanations need whole distributions"
             raise InvalidRequestError(f"{needed}, which {server.name} does not tell")
         request, vocabulary = job.request, self._tokenizer.vocabulary
@@ -198,7 +198,7 @@ class RemoteExecutor:
                 break
         return result, num_more
 
-    async def _write_on(self, job: Job, candidate: Candidate, server: RemoteServer) -> None:
+    async def _generate(self, job: Job, candidate: Candidate, server: RemoteServer) -> None:
         seed = job.request.seed
         request = replace(job.request, seed=None if seed is None else seed + candidate.index)
         row = (*job.prompt.context_ids, *candidate.token_ids)  # which only this changes from now on
@@ -214,7 +214,7 @@ class RemoteExecutor:
             answer.finish(step)
             return True
         self._check_token(step.token_id)
-        candidate.take((), Choice(_NEXT, step.token_id, step.log_prob if server.tells_written else None))
+        candidate.take((), Choice(_NEXT, step.token_id, step.log_prob if server.returns_logprobs else None))
         is_likely = answer.log_prob >= answer.limits.min_log_prob
         if answer.finish_reason is FinishReason.UNLIKELY and is_likely and not self._has_warned:
             self._has_warned = True

@@ -234,7 +234,7 @@ def read_log_prob(value: object) -> float:
     return log_prob
 
 
-def read_written(token_id: object, log_prob: object) -> GeneratedToken:
+def parse_token(token_id: object, log_prob: object) -> GeneratedToken:
     """A token that was written, in parsed JSON, where NaN is null. Raises as `read_number` does."""
     return GeneratedToken(read_whole(token_id), math.nan if log_prob is None else read_number(log_prob))
 

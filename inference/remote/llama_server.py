@@ -10,7 +10,7 @@ from typing import Any  # parsed JSON
 from inference.errors import ModelError, ServerError
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GeneratedToken, TopLogprobs
-from inference.remote.http_client import HttpClient, is_count, read_log_prob, read_whole, read_written, reading
+from inference.remote.http_client import HttpClient, is_count, parse_token, read_log_prob, read_whole, reading
 
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
 _ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "stop_type", "timings/prompt_n"]}
@@ -24,8 +24,8 @@ _FORCED = 100.0  # added to a logit, it exceeds all others; log probabilities ar
 class LlamaServer:
     """See `RemoteServer`."""
 
-    tells_rows: bool = True
-    tells_written: bool = False
+    returns_distributions: bool = True
+    returns_logprobs: bool = False
 
     def __init__(self, http: HttpClient) -> None:
         http.name = self.name = f"llama.cpp's server at {http.url}"
@@ -64,7 +64,7 @@ class LlamaServer:
             raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
         return TopLogprobs([told[index] for index in range(len(rows))], num_read)
 
-    async def answer(
+    async def find_best_token(
         self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
     ) -> tuple[int, float]:
         bias = [[token_id, _FORCED] for token_id in among]
@@ -77,7 +77,7 @@ class LlamaServer:
                     return token_id, read_log_prob(place["logprob"])
         raise ServerError(f"{self.name} has told no probability")
 
-    async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
+    async def prefill(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
         async with self._stream(request, {"prompt": list(row), "n_predict": 0, **_GREEDY}) as events:
             async for _ in events:
                 pass
@@ -94,7 +94,7 @@ class LlamaServer:
             async for event in events:
                 told = {read_whole(place["id"]): place for place in event.get("completion_probabilities", ())}
                 for token_id in event.get("tokens", ()):
-                    yield _read_written(token_id, told.get(token_id))
+                    yield _parse_token(token_id, told.get(token_id))
                 if event.get("stop"):
                     yield FinishReason.LENGTH if event.get("stop_type") == "limit" else FinishReason.END
                     return
@@ -122,8 +122,8 @@ class LlamaServer:
                     yield events
 
 
-def _read_written(token_id: object, place: Mapping[str, Any] | None) -> GeneratedToken:
+def _parse_token(token_id: object, place: Mapping[str, Any] | None) -> GeneratedToken:
     """A token of an event. One that a draft model has guessed is told to be certain, and has none beside it."""
     if not place or not place.get("top_logprobs"):
         return GeneratedToken(read_whole(token_id), None)
-    return read_written(token_id, place["logprob"])
+    return parse_token(token_id, place["logprob"])

@@ -70,8 +70,8 @@ class MeasuredServer(ABC):
     """See `RemoteServer`."""
 
     kind: ClassVar[str]
-    tells_rows: bool = False
-    tells_written: bool = False
+    returns_distributions: bool = False
+    returns_logprobs: bool = False
     measured_s: float = 600.0  # what it lets through may have changed since, and nothing tells when it was started
 
     def __init__(self, http: HttpClient) -> None:
@@ -90,7 +90,7 @@ class MeasuredServer(ABC):
         """What an event of the answer tells. May raise what follows from a field that is absent or of another kind."""
 
     async def identify(self) -> object:
-        card = await find_model(self._http)
+        card = await fetch_model_card(self._http)
         identity = [card.get("id"), card.get("root"), card.get("max_model_len"), time.monotonic() // self.measured_s]
         if identity != self._identity:
             if not is_count(card.get("max_model_len")):
@@ -117,7 +117,7 @@ class MeasuredServer(ABC):
                 raise ServerError(f"{self.name} chooses another token than the likeliest: it samples in its own way")
         return TopLogprobs([told[index].log_probs for index in range(len(rows))])
 
-    async def answer(
+    async def find_best_token(
         self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
     ) -> tuple[int, float]:
         parts = [among[start : start + _MAX_NAMED] for start in range(0, len(among), _MAX_NAMED)]
@@ -127,7 +127,7 @@ class MeasuredServer(ABC):
             raise ServerError(f"{self.name} tells of other tokens than those that it was asked about, or of none")
         return max(told.items(), key=lambda each: each[1])
 
-    async def read(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
+    async def prefill(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
         await self._gather(request, RowQuery([row]))
 
     async def generate(
@@ -200,7 +200,7 @@ class MeasuredServer(ABC):
         return False
 
 
-async def find_model(http: HttpClient) -> Mapping[str, Any]:
+async def fetch_model_card(http: HttpClient) -> Mapping[str, Any]:
     """How a server describes its first model. Raises ServerError, or ModelError if it has none."""
     cards = (await http.ask("v1/models")).get("data")
     if not isinstance(cards, list) or not cards or not isinstance(cards[0], dict):

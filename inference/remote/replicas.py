@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from inference.errors import EngineUnreachableError, MidtokenError, ModelError, OverloadedError, quote
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP
-from inference.remote.discovery import Find, RemoteServer, find_server
+from inference.remote.discovery import Find, RemoteServer, detect_server
 from inference.remote.http_client import HttpClient, reading
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Replica:
     """A server, and what is known of it."""
 
     def __init__(
-        self, http: HttpClient, sample: Sequence[tuple[str, tuple[int, ...]]], find: Find = find_server
+        self, http: HttpClient, sample: Sequence[tuple[str, tuple[int, ...]]], find: Find = detect_server
     ) -> None:
         """`sample`: texts, with the tokens that they must have there. `find`: says which server it is."""
         self.http, self._sample, self._find = http, sample, find
@@ -138,14 +138,14 @@ class Replica:
         request, row = CompletionRequest("", max_tokens=1), self._sample[0][1]
         (told,) = (await server.score(request, [row])).rows
         best, second = sorted(told, key=told.__getitem__, reverse=True)[:2]
-        forced = await server.answer(request, row, (second,))
+        forced = await server.find_best_token(request, row, (second,))
         written = [step async for step in server.generate(request, row) if not isinstance(step, FinishReason)]
         if forced[0] != second or abs(forced[1] - told[second]) > GAP:
             raise ModelError(f"{server.name} tells other log probabilities for a token alone than beside others")
         if [told.get(each.token_id, -math.inf) >= told[best] - GAP for each in written] != [True]:
             raise ModelError(f"{server.name} does not write one token, the most likely one, if it is asked for that")
         (token,) = written
-        server.tells_written = token.log_prob is not None and abs(token.log_prob - told[token.token_id]) <= GAP
+        server.returns_logprobs = token.log_prob is not None and abs(token.log_prob - told[token.token_id]) <= GAP
 
     def avoid(self, error: MidtokenError) -> None:
         """Has others asked before it for a while, because of the error, and measures it again before it is used."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any  # parsed JSON
 
 from inference.remote.choice import GeneratedToken
-from inference.remote.http_client import read_number, read_whole, read_written
+from inference.remote.http_client import parse_token, read_number, read_whole
 from inference.remote.measured_server import MeasuredServer, RowQuery, Step
 
 
@@ -36,14 +36,14 @@ class SglangServer(MeasuredServer):
         echo = event.get("prompt_token_ids")
         row, written = (
             read_whole(event.get("index", 0)),
-            _read_written(token_ids, meta.get("output_token_logprobs") or ()),
+            _parse_token(token_ids, meta.get("output_token_logprobs") or ()),
         )
         return [Step(row, written, log_probs, end and end["type"], echo, is_whole)]
 
 
-def _read_written(token_ids: list[int], places: Sequence[tuple[object, object, object]]) -> list[GeneratedToken]:
+def _parse_token(token_ids: list[int], places: Sequence[tuple[object, object, object]]) -> list[GeneratedToken]:
     """The tokens of an event. Of tokens and places, each may be all so far, or those that are new."""
-    told = [read_written(token_id, value) for value, token_id, _ in places][-len(token_ids) or len(places) :]
+    told = [parse_token(token_id, value) for value, token_id, _ in places][-len(token_ids) or len(places) :]
     written = [*(GeneratedToken(each, None) for each in token_ids[: len(token_ids) - len(told)]), *told]
     if [each.token_id for each in written] != token_ids:
         raise ValueError("the log probabilities are those of other tokens")

@@ -7,7 +7,7 @@ requests beside (vllm#51789).
 from typing import Any  # parsed JSON
 
 from inference.remote.choice import GeneratedToken
-from inference.remote.http_client import read_number, read_whole, read_written
+from inference.remote.http_client import parse_token, read_number, read_whole
 from inference.remote.measured_server import MeasuredServer, RowQuery, Step
 
 _ID = "token_id:"  # before a token's number
@@ -31,7 +31,7 @@ class VllmServer(MeasuredServer):
 
     def _parse_choice(self, choice: dict[str, Any]) -> Step:
         scores = choice["logprobs"] or {"tokens": (), "token_logprobs": (), "top_logprobs": ()}
-        written = [*map(read_written, map(_read_id, scores["tokens"]), scores["token_logprobs"])]
+        written = [*map(parse_token, map(_read_id, scores["tokens"]), scores["token_logprobs"])]
         written = written or [GeneratedToken(read_whole(token_id), None) for token_id in choice.get("token_ids") or ()]
         top: dict[str, object] = next(iter(scores["top_logprobs"]), {})
         log_probs = {_read_id(token): read_number(value) for token, value in top.items()}

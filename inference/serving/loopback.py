@@ -36,7 +36,7 @@ def listen(port: int, address: str = ADDRESS) -> socket.socket:
     try:
         listener = socket.create_server((address, port))
     except OSError as error:
-        users = find_users(address, port)
+        users = query_users(address, port)
         whose = f"; it belongs to {_name(users)}" if users else ""
         raise LaunchError(f"port {port} on {address} cannot be used: {_describe(error)}{whose}") from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections inherit this
@@ -76,7 +76,7 @@ async def pass_on(client: Streams, reach: Callable[[], Awaitable[Streams]]) -> N
             await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
 
 
-def find_users(address: str, port: int, client: End | None = None) -> set[int]:
+def query_users(address: str, port: int, client: End | None = None) -> set[int]:
     """Returns whose sockets are at the address: the one that listens, and the other end of the client's connection.
 
     It is empty where the system does not say it.
@@ -109,7 +109,7 @@ def is_loopback(address: str) -> bool:
 
 def _find_problem(address: str, port: int, client: End) -> str | None:
     """Returns why nothing is sent to the address; None if its sockets are this user's, or root's, who can read all."""
-    users = find_users(address, port, client)
+    users = query_users(address, port, client)
     if strangers := users and users - {0, os.geteuid()}:  # type: ignore[attr-defined,unused-ignore]
         return f"port {port} of {address} belongs to {_name(strangers)}, so no text is sent there"
     return None if users else f"port {port} of {address}: {UNKNOWN_USER}"

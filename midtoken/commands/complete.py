@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     request = text.clear(build_request(options, cursor))
     last, likely = asyncio.run(_print_stream(options, request, cursor.line_before))
     if last.stats is not None:
-        end = likely.find_end(0, CONFIDENCE)
+        end = likely.count_likely(0, CONFIDENCE)
         statistics = (
             f"{last.stats.num_tokens} tokens, {last.stats.num_forwards} forward passes, {last.healed_bytes} bytes "
             f"healed, {last.stats.total_ms:.0f} ms, ended by: {last.finish_reason}; "

@@ -22,7 +22,7 @@ from inference.protocol.completion import (
 )
 from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
-from midtoken.answer import CONFIDENCE, Answer, find_shares, find_style, mark_blanks, read_answer
+from midtoken.answer import CONFIDENCE, Answer, compute_shares, find_style, mark_blanks, read_answer
 from midtoken.connection import open_connection
 from midtoken.input_text import ClearedText, add_text_arguments
 
@@ -108,7 +108,7 @@ def _render_likely(likely: LikelyText) -> Text:
     for token in likely.read_tokens():
         text.append(mark_blanks(token.text), style=f"green {find_style(token.text_log_prob)}")
         text.append(f" {100 * math.exp(token.text_log_prob):.0f} %  ", style="dim")
-    shown = mark_blanks(likely.text[: likely.find_end(0, CONFIDENCE)]) or "(nothing)"
+    shown = mark_blanks(likely.text[: likely.count_likely(0, CONFIDENCE)]) or "(nothing)"
     note = f"shown with confidence {CONFIDENCE}: {shown}" if text else "the server tells no probabilities"
     return text.append(note, style="dim")
 
@@ -116,7 +116,7 @@ def _render_likely(likely: LikelyText) -> Text:
 def _render_tree(explanation: Explanation) -> Tree:
     """Returns the covering tree. The percentage beside a node is its share of the mass."""
     branches: list[Tree] = []
-    for node, share in zip(explanation.nodes, find_shares(explanation.nodes), strict=True):
+    for node, share in zip(explanation.nodes, compute_shares(explanation.nodes), strict=True):
         line = _render_node(node, explanation.healed_bytes, share)
         branches.append(Tree(line) if node.parent is None else branches[node.parent].add(line))
     return branches[0]

@@ -20,7 +20,7 @@ from inference.serving.server_memory import measure_memory
 from lsp_server.privacy.guard import Guard
 from midtoken.connection import Connection, open_connection, show_waiting
 from midtoken.installed import find_default_model
-from midtoken.models import OLLAMA, HubModel, ensure_model_folder, fetch_model, find_manifests, find_pins_dir
+from midtoken.models import OLLAMA, HubModel, ensure_model_folder, fetch_model, find_pins_dir, list_manifests
 from midtoken.server import find_cache_dir
 from midtoken.server_arguments import UsageError, add_connection_arguments
 from midtoken.typing_report import add_arguments as add_trial_arguments
@@ -95,7 +95,7 @@ def _list_present() -> Iterator[str]:
         place = None if model is None else model.find_path()
         if model is not None and place is not None and place.exists():
             yield f"  {model!s:36}{_describe_size(place)}, commit {model.find_commit(place)[:7]}, {place}"
-    yield from (f"  {OLLAMA}{name}" for name in find_manifests(os.environ))
+    yield from (f"  {OLLAMA}{name}" for name in list_manifests(os.environ))
     graphs = find_cache_dir()
     if graphs is not None and graphs.is_dir():
         yield f"  {'converted weights':36}{_describe_size(graphs)}, {graphs}"

@@ -35,7 +35,7 @@ class _Shown:
         """Returns the chunk with what is to be shown now."""
         self._likely.add(chunk)
         start, has_ended = self._num_shown, chunk.finish_reason is not None
-        end = self._num_shown = self._likely.find_shown(confidence, has_ended)
+        end = self._num_shown = self._likely.count_shown(confidence, has_ended)
         cut = self._likely.cut_chunk(chunk, start, end)
         is_cut = chunk.finish_reason not in (None, FinishReason.SUPERSEDED) and end < len(self._likely.text)
         return replace(cut, finish_reason=FinishReason.UNLIKELY) if is_cut else cut

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import NextByte
 from inference.protocol.completion import CompletionStats, ExplainedNode, Explanation, FinishReason, Healing
-from midtoken.answer import Answer, ByteShare, find_shares, mark_blanks, rank_bytes, split_graphemes
+from midtoken.answer import Answer, ByteShare, compute_shares, mark_blanks, rank_bytes, split_graphemes
 
 _NUM_BYTES_SHOWN = 6
 _NUM_TYPED_CHARS = 14
@@ -202,7 +202,7 @@ def _draw_cells(healed: bytes, edges: Sequence[int]) -> Iterator[Cell]:
 
 def _draw_paths(explanation: Explanation, healed: bytes, edges: Sequence[int]) -> Iterator[SpelledPath]:
     """Yields a path for each crossing, parents before their children, so that paths with a beginning in common meet."""
-    nodes, shares = explanation.nodes, find_shares(explanation.nodes)
+    nodes, shares = explanation.nodes, compute_shares(explanation.nodes)
     shown: set[int] = {0}
     for index in _order(nodes, 0):
         share, node = shares[index], nodes[index]

@@ -21,7 +21,7 @@ from inference.serving.client import Client
 from inference.serving.triton_installation import build_environment, link_bundled_installation
 from tests.support.dockerfile import HOME, copy_files, read_command, read_environment
 from tests.support.installations import install_wheel
-from tests.support.servers import Endpoint, find_free_endpoint, find_processes, wait_until
+from tests.support.servers import Endpoint, find_processes, pick_free_endpoint, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -42,7 +42,7 @@ class _Container:
 @pytest.fixture(scope="module")
 def container(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Container]:
     folder = tmp_path_factory.mktemp("container")
-    home, log, endpoint = folder / "home", folder / "server.log", find_free_endpoint()
+    home, log, endpoint = folder / "home", folder / "server.log", pick_free_endpoint()
     copy_files(home)
     install_wheel(wheel, home / "venv", ["local"])
     installation = link_bundled_installation(folder / "links")

@@ -18,7 +18,7 @@ from inference.serving.triton_installation import GRPC
 from midtoken.installed import find_default_model
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities
-from tests.support.servers import EMBEDDED, TRITON, Endpoint, find_free_endpoint, find_real, needs_triton, wait_until
+from tests.support.servers import EMBEDDED, TRITON, Endpoint, find_real, needs_triton, pick_free_endpoint, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -102,7 +102,7 @@ class _Server:
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, engine: FakeLlamaServer
 ) -> Iterator[_Server]:
-    folder, endpoint = tmp_path_factory.mktemp("state"), find_free_endpoint()
+    folder, endpoint = tmp_path_factory.mktemp("state"), pick_free_endpoint()
     ports = endpoint.arguments if request.param == TRITON else []
     command = find_real().command(folder, request.param, f"--engine={engine.url}", "--openai=0", *ports)
     with (folder / "serve.log").open("w") as log:

@@ -7,7 +7,7 @@ import pytest
 
 from inference.protocol.completion import Healing
 from tests.support.playground import MISSING, PlaygroundPage, RunningPlayground, open_page, run_playground
-from tests.support.servers import RunningServer, find_free_endpoint, find_processes
+from tests.support.servers import RunningServer, find_processes, pick_free_endpoint
 
 pytestmark = [
     pytest.mark.e2e,
@@ -117,7 +117,7 @@ def test_the_page_fits_into_the_window(page: PlaygroundPage, width: int) -> None
 def test_an_unreachable_server_is_named_on_the_page_and_an_interrupt_ends_all_and_tells_it(
     chromium: PlaygroundPage, tmp_path: Path
 ) -> None:
-    url = find_free_endpoint().grpc_url
+    url = pick_free_endpoint().grpc_url
     with run_playground(f"--server={url}", f"--state-dir={tmp_path}") as playground:
         chromium.open(playground.url)
         chromium.wait_for(lambda: chromium.tone, "bad")

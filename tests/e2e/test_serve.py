@@ -23,10 +23,10 @@ from tests.support.servers import (
     RunningServer,
     Served,
     end_servers,
-    find_free_endpoint,
     find_ports,
     find_processes,
     make_scripted,
+    pick_free_endpoint,
     run_server,
     wait_until,
 )
@@ -120,7 +120,7 @@ def test_only_the_process_that_is_never_restarted_has_ports(scripted_server: Run
 
 async def test_two_servers_of_one_model_do_not_disturb_each_other(any_scripted_server: RunningServer) -> None:
     first = any_scripted_server
-    arguments = find_free_endpoint().arguments if first.runtime == TRITON else []
+    arguments = pick_free_endpoint().arguments if first.runtime == TRITON else []
     command = first.served.command(first.state_dir, first.runtime, *arguments)
     second = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

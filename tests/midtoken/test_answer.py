@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from inference.protocol.characters import END
 from inference.protocol.completion import CompletionRequest, ExplainedNode
-from midtoken.answer import find_shares, mark_blanks, rank_bytes, read_answer, split_graphemes
+from midtoken.answer import compute_shares, mark_blanks, rank_bytes, read_answer, split_graphemes
 from tests.support.lsp_fakes import FedBackend, clear
 
 
@@ -31,7 +31,7 @@ async def test_the_texts_of_all_chunks_are_joined() -> None:
     ],
 )
 def test_shares_are_of_all_crossings_and_sum_to_one(masses: list[float | None], shares: list[float | None]) -> None:
-    found = find_shares([ExplainedNode(None, "", 0, mass, None, None) for mass in masses])
+    found = compute_shares([ExplainedNode(None, "", 0, mass, None, None) for mass in masses])
     assert list(found) == [share if share is None else pytest.approx(share) for share in shares]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from inference.errors import ModelError
-from midtoken.models import find_manifests, find_ollama_file
+from midtoken.models import find_ollama_file, list_manifests
 
 _DIGEST = hashlib.sha256(b"GGUF").hexdigest()
 _PLACES = {
@@ -40,7 +40,7 @@ def test_a_name_is_the_blob_of_its_weights(
     environment = {"OLLAMA_MODELS": str(store)} if is_named else {}
     _pull(store, _PLACES[name], "template", "model", "params", "projector")
     assert find_ollama_file(name, environment).read_bytes() == b"GGUF"
-    assert list(find_manifests(environment)) == [name if ":" in name else f"{name}:latest"]
+    assert list(list_manifests(environment)) == [name if ":" in name else f"{name}:latest"]
 
 
 _FAULTS: dict[str, dict[str, Any]] = {

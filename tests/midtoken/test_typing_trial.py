@@ -7,7 +7,7 @@ import pytest
 
 from midtoken.cli import main
 from midtoken.typing_report import _read_texts, draw_plot
-from midtoken.typing_trial import Cursors, Line, Trial, Typist, draw_lines, find_calibration_error
+from midtoken.typing_trial import Cursors, Line, Trial, Typist, compute_calibration_error, draw_lines
 
 _LINE = Line("", "return node", "\n")
 
@@ -57,8 +57,8 @@ def test_a_flicker_is_a_change_at_a_key_that_agrees() -> None:
 
 def test_calibration_error_is_weighted_by_the_claims_in_a_bin() -> None:
     claims = [(0.95, True)] * 3 + [(0.25, False)]
-    assert find_calibration_error(claims) == pytest.approx((3 * 0.05 + 0.25) / 4)
-    assert find_calibration_error([]) is None
+    assert compute_calibration_error(claims) == pytest.approx((3 * 0.05 + 0.25) / 4)
+    assert compute_calibration_error([]) is None
 
 
 def test_drawn_lines_are_different_lines_of_the_files() -> None:

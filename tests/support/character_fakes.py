@@ -51,7 +51,7 @@ class ScriptedCharacterModel:
                 time.sleep(0.005)
         return ScriptedState(self, context)
 
-    def find_surprisals(self, text: bytes, context: bytes, settings: object) -> npt.NDArray[np.float64]:
+    def compute_surprisals(self, text: bytes, context: bytes, settings: object) -> npt.NDArray[np.float64]:
         """Returns `byte % 8` bits for each byte, infinity for NUL, and NaN for bytes after a NUL."""
         self.open(context, settings)
         return np.array(

@@ -105,12 +105,12 @@ class CheckedSequence:
     def __init__(
         self,
         model: LanguageModel,
-        find_logits: FindLogits,
+        compute_logits: FindLogits,
         gap: float,
         cache: SequenceCache | None = None,
         kept: tuple[int, ...] = (),
     ) -> None:
-        self.model, self._find_logits, self._gap = model, find_logits, gap
+        self.model, self._find_logits, self._gap = model, compute_logits, gap
         self.cache, self.kept = model.new_cache(8) if cache is None else cache, kept
 
     def fork(self, num_tokens: int | None = None, capacity: int = 0) -> "CheckedSequence":

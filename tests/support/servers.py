@@ -100,7 +100,7 @@ class Endpoint:
         return f"http://{ADDRESS}:{self.metrics_port}/metrics"
 
 
-def find_free_endpoint() -> Endpoint:
+def pick_free_endpoint() -> Endpoint:
     """Returns three different ports that nothing listens on now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server((ADDRESS, 0))) for _ in range(3)]
@@ -197,7 +197,7 @@ def find_real() -> Served:
 @contextlib.contextmanager
 def run_server(served: Served, state_dir: Path, *arguments: str, runtime: str = TRITON) -> Iterator[RunningServer]:
     """Runs a server inside the block, Triton with free ports, and stops it afterwards if it has not ended yet."""
-    endpoint = find_free_endpoint()
+    endpoint = pick_free_endpoint()
     ports = endpoint.arguments if runtime == TRITON and "--no-ports" not in arguments else []
     command = served.command(state_dir, runtime, *ports, *arguments)
     state_dir.mkdir(exist_ok=True)

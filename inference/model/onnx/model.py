@@ -104,7 +104,7 @@ class OnnxModel(NumpyModel):
         elif num_rows > len(token_ids):
             bias = np.pad(bias, ((0, 1), (0, 1)))
         logits = np.empty((1, len(_pad(wanted_rows)), self.config.vocab_size), np.float32)
-        cosines, sines = self._find_tables(num_keys)
+        cosines, sines = self._ensure_tables(num_keys)
         inputs: dict[str, npt.NDArray[Any]] = {
             "token_ids": ids,
             "positions": np.array([_pad(positions)], np.int64),
@@ -121,7 +121,7 @@ class OnnxModel(NumpyModel):
         self._run_session(cache.binding, len(token_ids))
         return check_numbers(logits)[0, : len(wanted_rows)]
 
-    def _find_tables(self, num_keys: int) -> tuple[Logits, Logits]:
+    def _ensure_tables(self, num_keys: int) -> tuple[Logits, Logits]:
         """Cosines and sines of at least as many positions as there are keys, which onnxruntime wants."""
         num_positions = len(self._tables[0])
         if num_positions < num_keys:

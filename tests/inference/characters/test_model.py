@@ -143,7 +143,7 @@ def test_the_empty_prefix_has_probability_one(covering: CoveringSettings) -> Non
 
     assert score.log_probability == 0
     assert score.log_probability_with_end == pytest.approx(float(state.next_log_probs[256]))
-    assert characters.find_surprisals(b"", b"as", covering).shape == (0,)
+    assert characters.compute_surprisals(b"", b"as", covering).shape == (0,)
     assert state.advance(b"") is state
     assert list(state.walk(b"")) == []
 

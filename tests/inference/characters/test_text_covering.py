@@ -193,7 +193,7 @@ def test_non_canonical_tokens_are_followed_through_the_token_after_the_word() ->
     one, blanks = (toy.vocabulary.token_bytes.index(text) for text in (b"1", b"  "))
     characters = open_toy(toy, CorpusModel(toy.trie, find_start_ids(toy), {(one, one, blanks): 1.0}))
 
-    surprisals = characters.find_surprisals(b"11  ")
+    surprisals = characters.compute_surprisals(b"11  ")
 
     _assert_close(surprisals, 0)
 

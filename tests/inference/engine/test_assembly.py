@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inference.config import EngineConfig
-from inference.engine.assembly import find_fill_in, load_engine
+from inference.engine.assembly import choose_fill_in, load_engine
 from inference.engine.layout import Layout
 from inference.errors import ModelError
 from inference.model.language_model import LoadedModel
@@ -33,7 +33,7 @@ def test_a_model_that_was_not_trained_on_its_markers_reads_suffixes_only_if_the_
     setting: str, num_warnings: int, make_model: MakeModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = EngineConfig(make_model("qwen"), fill_in_layout=setting)
-    assert (find_fill_in(config, load_model(config)) is None) == (num_warnings == 1)
+    assert (choose_fill_in(config, load_model(config)) is None) == (num_warnings == 1)
     assert len(caplog.records) == num_warnings
     for record in caplog.records:
         assert "fill-in markers, but it does not end its text where the suffix begins" in record.getMessage()
@@ -54,7 +54,7 @@ def test_a_model_that_knows_its_markers_reads_suffixes_in_the_layout_that_it_kno
     if is_renamed:
         text = (folder / "tokenizer.json").read_text().replace("<|fim_", "<fim_")
         (folder / "tokenizer.json").write_text(text.replace("fix|>", "fix>").replace("middle|>", "middle>"))
-    fill_in = find_fill_in(EngineConfig(folder), load_model(EngineConfig(folder)))
+    fill_in = choose_fill_in(EngineConfig(folder), load_model(EngineConfig(folder)))
 
     assert fill_in is not None
     assert fill_in.layout is layout
@@ -67,7 +67,7 @@ def test_a_model_that_fails_in_the_check_is_a_model_error(make_model: MakeModel)
     loaded = LoadedModel(model, load_model(config).tokenizer)
 
     with pytest.raises(ModelError, match="the model cannot be used: the device has no memory left"):
-        find_fill_in(config, loaded)
+        choose_fill_in(config, loaded)
 
 
 @pytest.mark.parametrize(

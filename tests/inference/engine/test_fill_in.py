@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.engine.fill_in import FillInChoice, choose_fill_in
+from inference.engine.fill_in import FillInChoice, list_fill_ins
 from inference.engine.layout import FillIn, FimMarkers, Layout
 from inference.errors import ModelError
 from trie_cache.vocabulary import Vocabulary
@@ -39,10 +39,10 @@ def test_without_a_file_the_family_decides(names: tuple[str, ...], layouts: list
     markers = FimMarkers(1, 2, 3 if len(names) == 3 else None)
     expected = tuple(FillIn(markers, layout) for layout in layouts)
 
-    assert choose_fill_in("auto", tmp_path, vocabulary) == FillInChoice(expected, False)
+    assert list_fill_ins("auto", tmp_path, vocabulary) == FillInChoice(expected, False)
     if layouts:  # a folder's file that names the same markers, as that of a GGUF file does, says no more
         folder = _write(tmp_path, dict(zip(("prefix", "suffix", "middle"), names, strict=False)))
-        assert choose_fill_in("auto", folder, vocabulary) == FillInChoice(expected, False)
+        assert list_fill_ins("auto", folder, vocabulary) == FillInChoice(expected, False)
     assert markers.num_tokens == len(names)
 
 
@@ -60,7 +60,7 @@ def test_without_a_file_the_family_decides(names: tuple[str, ...], layouts: list
 def test_the_folders_file_names_layout_and_markers(
     fill_in: dict[str, str], expected: list[FillIn], tmp_path: Path
 ) -> None:
-    choice = choose_fill_in("auto", _write(tmp_path, fill_in), _KNOWN)
+    choice = list_fill_ins("auto", _write(tmp_path, fill_in), _KNOWN)
 
     assert choice == FillInChoice(tuple(expected), "layout" in fill_in)
 
@@ -68,10 +68,10 @@ def test_the_folders_file_names_layout_and_markers(
 def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: Path) -> None:
     folder = _write(tmp_path, {**_OWN_NAMES, "layout": "psm"})
 
-    choice = choose_fill_in("spm", folder, _UNKNOWN)
+    choice = list_fill_ins("spm", folder, _UNKNOWN)
 
     assert choice == FillInChoice((FillIn(FimMarkers(4, 5, 6), Layout.SPM),), True)
-    assert choose_fill_in("none", folder, _UNKNOWN) == FillInChoice((), True)
+    assert list_fill_ins("none", folder, _UNKNOWN) == FillInChoice((), True)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_wrong_file_is_refused_by_name(content: str, message: str, tmp_path: P
     (tmp_path / "midtoken.json").write_text(content)
 
     with pytest.raises(ModelError) as caught:
-        choose_fill_in("auto", tmp_path, _KNOWN)
+        list_fill_ins("auto", tmp_path, _KNOWN)
 
     assert "midtoken.json" in str(caught.value)
     assert message in str(caught.value)
@@ -120,7 +120,7 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "midtoken.json").symlink_to(tmp_path / "missing.json")
 
     with pytest.raises(ModelError, match="cannot read"):
-        choose_fill_in("auto", tmp_path, _KNOWN)
+        list_fill_ins("auto", tmp_path, _KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
 )
 def test_a_wrong_setting_is_refused_by_name(setting: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=f"fill_in_layout {message}"):
-        choose_fill_in(setting, tmp_path, _UNKNOWN)
+        list_fill_ins(setting, tmp_path, _UNKNOWN)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from inference.config import EngineConfig
-from inference.engine.assembly import find_fill_in, start_engine
+from inference.engine.assembly import choose_fill_in, start_engine
 from inference.engine.engine import Engine
 from inference.engine.prompt import PromptBuilder
 from inference.model.language_model import Part
@@ -81,7 +81,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     sampler = NumpySampler(loaded.tokenizer.vocabulary, loaded.tokenizer.trie)
     model = _ScheduledModel(loaded.model._session, loaded.model.config, sampler)
     model.runs_together = request.param  # the engine reads it once
-    fill_in = find_fill_in(_CONFIG, loaded)
+    fill_in = choose_fill_in(_CONFIG, loaded)
     with closing(start_engine(_CONFIG, model, PromptBuilder(loaded.tokenizer, fill_in))) as engine:
         yield engine
 

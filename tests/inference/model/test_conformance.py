@@ -34,8 +34,8 @@ def runner(request: pytest.FixtureRequest, folder: Path) -> RunnerCase:
 @pytest.fixture(scope="module")
 def new(runner: RunnerCase, folder: Path) -> Callable[[], CheckedSequence]:
     """Makes empty sequences."""
-    find_logits = cache(DecoderOracle(folder).forward)
-    return lambda: CheckedSequence(runner.model, find_logits, runner.gap)
+    compute_logits = cache(DecoderOracle(folder).forward)
+    return lambda: CheckedSequence(runner.model, compute_logits, runner.gap)
 
 
 @pytest.fixture

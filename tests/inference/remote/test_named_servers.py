@@ -16,7 +16,7 @@ from inference.errors import InvalidRequestError, MidtokenError, ServerError
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
-from inference.remote.discovery import find_server
+from inference.remote.discovery import detect_server
 from inference.remote.http_client import HttpClient
 from inference.remote.measured_server import MeasuredServer
 from inference.remote.replicas import Replica
@@ -54,7 +54,7 @@ def engine(server: FakeNamedServer) -> Iterator[Engine]:
 @pytest.fixture
 async def found(server: FakeNamedServer) -> AsyncIterator[MeasuredServer]:
     client = HttpClient(server.url)
-    yield cast("MeasuredServer", await find_server(client))
+    yield cast("MeasuredServer", await detect_server(client))
     await client.close()
 
 
@@ -145,7 +145,7 @@ _INDEX, _TOKEN, _END = r'(?<="index": )\d+', r'(?<=_ids": \[)\d+', r'(?<="finish
 _LOG_PROB = r'("token_id:\d+": |\[)-[\d.e-]+(?=[,}])'
 _WAYS: dict[str, Callable[[MeasuredServer], Awaitable[object]]] = {
     "score": lambda server: server.score(CompletionRequest(""), [(1, 2, 3)]),
-    "answer": lambda server: server.answer(CompletionRequest(""), (1, 2, 3), (7, 8)),
+    "answer": lambda server: server.find_best_token(CompletionRequest(""), (1, 2, 3), (7, 8)),
     "generate": _generate,
 }
 
@@ -225,7 +225,7 @@ async def test_it_is_measured_again_after_some_minutes(server: FakeNamedServer, 
 
 async def test_the_best_of_all_tokens_is_asked_for_in_parts(server: FakeNamedServer, found: MeasuredServer) -> None:
     await found.identify()
-    token_id, log_prob = await found.answer(CompletionRequest(""), (1, 2, 3), tuple(range(server.num_tokens)))
+    token_id, log_prob = await found.find_best_token(CompletionRequest(""), (1, 2, 3), tuple(range(server.num_tokens)))
     log_probs = server.find_log_probs([1, 2, 3])
     assert token_id == log_probs.argmax()
     assert log_prob == pytest.approx(log_probs.max())

@@ -18,7 +18,7 @@ from inference.serving.calls import CHARACTERS, COMPLETION
 from inference.serving.client import Client
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton, say
 from tests.support.other_user import NOBODY, as_nobody, needs_other_user
-from tests.support.servers import find_free_endpoint
+from tests.support.servers import pick_free_endpoint
 
 _REQUEST = CompletionRequest("é")
 _NO = chunk_to_arrays(CompletionChunk("No"))
@@ -70,7 +70,7 @@ async def test_the_next_call_is_opened_while_a_completion_is_answered() -> None:
 
 async def test_an_address_without_a_server_raises_unreachable() -> None:
     with pytest.raises(ServerUnreachableError, match=r"^no server answers at 127\.0\.0\.1:\d+: \S"):
-        await _complete(find_free_endpoint().grpc_url)
+        await _complete(pick_free_endpoint().grpc_url)
 
 
 async def test_a_call_that_was_open_when_its_server_ended_is_unreachable() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inference.errors import LaunchError, ServerUnreachableError
-from inference.serving.loopback import ADDRESS, connect, find_stranger, find_users, listen
+from inference.serving.loopback import ADDRESS, connect, find_stranger, listen, query_users
 from tests.support.other_user import NOBODY, as_nobody, can_other_user_listen, needs_other_user
 
 _HOST = "127.0.0.1:8000"
@@ -67,7 +67,7 @@ def test_nobody_else_can_listen_on_a_port_that_is_held() -> None:
 )
 def test_the_user_of_whatever_would_answer_is_found(listening: str, asked: str, is_seen: bool) -> None:
     with _serve(listening) as (_, port):
-        assert find_users(asked, port) == ({os.getuid()} if is_seen else set())
+        assert query_users(asked, port) == ({os.getuid()} if is_seen else set())
 
 
 @needs_other_user
@@ -86,12 +86,12 @@ async def test_nothing_is_sent_to_another_users_server(address: str) -> None:
 def test_a_connection_is_that_of_the_user_who_has_accepted_it() -> None:
     with _serve(ADDRESS, is_stranger=True) as (stranger, port):
         client = socket.create_connection((ADDRESS, port))
-        assert NOBODY in find_users(ADDRESS, port, client.getsockname())  # it is not accepted yet
+        assert NOBODY in query_users(ADDRESS, port, client.getsockname())  # it is not accepted yet
         with as_nobody():
             kept, _ = stranger.accept()
     with client, kept, _serve(ADDRESS, port):
-        assert find_users(ADDRESS, port, client.getsockname()) == {0, NOBODY}
-        assert find_users(ADDRESS, port) == {0}
+        assert query_users(ADDRESS, port, client.getsockname()) == {0, NOBODY}
+        assert query_users(ADDRESS, port) == {0}
 
 
 @needs_other_user

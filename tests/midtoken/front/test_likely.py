@@ -30,7 +30,7 @@ def test_the_chunks_of_a_stream_are_the_likely_text_and_its_probabilities(
     shown = asyncio.run(_read(chunks, confidence))
     for chunk in shown:
         streamed.add(chunk)
-    end = whole.find_end(0, confidence)
+    end = whole.count_likely(0, confidence)
     assert streamed.text == whole.text[:end]
     assert (shown[-1].finish_reason is FinishReason.UNLIKELY) == (end < len(whole.text))
     assert shown[-1].is_last

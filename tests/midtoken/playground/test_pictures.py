@@ -133,7 +133,7 @@ def test_a_confidence_shows_the_pieces_of_a_completion_that_are_as_likely() -> N
     assert [each.shown for each in pieces] == ["e·=", "·", "first_name"]
     for confidence in (0.05, 0.2, 0.4, 0.7, 0.95):
         shown = "".join(each.shown for each in pieces if each.probability >= confidence)
-        assert shown == mark_blanks(likely.text[: likely.find_end(0, confidence)])
+        assert shown == mark_blanks(likely.text[: likely.count_likely(0, confidence)])
 
 
 def test_the_next_bytes_come_most_likely_first_and_impossible_ones_not_at_all() -> None:

@@ -41,7 +41,7 @@ class _Remembered:
     marks: list[_Mark] = field(default_factory=lambda: [_START])
 
 
-class HealMemory:
+class HealPointCache:
     """Finds heal points, and remembers the texts. Not thread-safe."""
 
     def __init__(self, encoder: TextEncoder) -> None:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.healing import heal_memory
-from inference.healing.heal_memory import HealMemory
+from inference.healing import heal_point_cache
 from inference.healing.heal_point import find_heal_point
+from inference.healing.heal_point_cache import HealPointCache
 from inference.healing.text_encoder import PreToken, TextEncoder
 from tests.support.toys import KINDS, long_texts, texts, toy_tokenizer
 
@@ -26,7 +26,7 @@ def test_every_heal_point_is_that_of_the_text_alone(
     kind: str, start: str, num_lines: int, edits: list[tuple[bool, int, str]]
 ) -> None:
     encoder = toy_tokenizer(kind).encoder
-    memory, edited = HealMemory(encoder), {False: start + _LINES * num_lines, True: _LINES * 20 + "import os\n"}
+    memory, edited = HealPointCache(encoder), {False: start + _LINES * num_lines, True: _LINES * 20 + "import os\n"}
     for which, num_dropped, added in edits:
         edited[which] = edited[which][: max(len(edited[which]) - num_dropped, 0)] + added
         found, expected = memory.heal(edited[which]), find_heal_point(encoder, edited[which])
@@ -39,7 +39,7 @@ def test_every_heal_point_is_that_of_the_text_alone(
 @pytest.mark.parametrize("name", long_texts)
 def test_long_pre_tokens_that_grow_have_the_heal_points_of_the_text_alone(kind: str, name: str) -> None:
     encoder = toy_tokenizer(kind).encoder
-    memory, text = HealMemory(encoder), long_texts[name]
+    memory, text = HealPointCache(encoder), long_texts[name]
     for end in (900, 901, 1500, 1499, 1502, 600):
         assert memory.heal(text[:end]).kept_ids == find_heal_point(encoder, text[:end]).kept_ids
 
@@ -74,7 +74,7 @@ _LONG = _LINES * 100
 )
 def test_after_an_edit_only_the_end_is_split_again(tenant: str, texts: list[str], least: int, most: int) -> None:
     encoder = _WatchedEncoder()
-    memory = HealMemory(encoder)
+    memory = HealPointCache(encoder)
     memory.heal(_LONG, "a")
     encoder.most_chars = 0
 
@@ -85,8 +85,8 @@ def test_after_an_edit_only_the_end_is_split_again(tenant: str, texts: list[str]
 
 
 def test_only_so_many_texts_are_remembered() -> None:
-    memory = HealMemory(toy_tokenizer("qwen").encoder)
+    memory = HealPointCache(toy_tokenizer("qwen").encoder)
     for number in range(100):
         memory.heal(f"{number} = {number}\n" * 10)
 
-    assert len(memory._texts) == heal_memory._MAX_TEXTS
+    assert len(memory._texts) == heal_point_cache._MAX_TEXTS
