@@ -78,7 +78,7 @@ class Decoder:
         assert candidate is not None, "the first choice has made it"
         if self.job.prompt.healed and (not candidate.token_ids or candidate.crossings[0].remaining_bytes):
             self.job.costs.num_healing_forwards = self.job.costs.num_forwards - self._num_prefill_forwards
-        path = tuple(self.tree.branch_ids[branch] for branch in self.tree.find_path(choice.crossing.node))
+        path = self.tree.spell_path(choice.crossing.node)
         new_ids = (*self.sequence.append_known(path), choice.token_id)  # a path may lack its keys and values
         candidate.take(path, choice)
         self.tree = TokenTree(new_ids)

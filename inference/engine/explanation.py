@@ -36,7 +36,7 @@ def build_explanation(tokenizer: LoadedTokenizer, prompt: Prompt, result: Sample
             )
         )
     choice = result.choices[0]
-    chosen = [_show(token_bytes[tree.branch_ids[branch]]) for branch in tree.find_path(choice.crossing.node)]
+    chosen = [_show(token_bytes[token_id]) for token_id in tree.spell_path(choice.crossing.node)]
     return Explanation(
         kept_tail=tuple(_name(tokenizer, token_id) for token_id in prompt.kept_ids[-_NUM_KEPT_SHOWN:]),
         healed_bytes=_show(prompt.healed[len(prompt.healed) - prompt.num_healed_bytes :]),

@@ -38,6 +38,10 @@ class TokenTree:
         """The branches from the chain's end down to `node`."""
         return list(self.iter_path(node))[::-1]
 
+    def spell_path(self, node: int | None) -> tuple[int, ...]:
+        """The token ids from the chain's end down to `node`."""
+        return tuple(self.branch_ids[branch] for branch in self.find_path(node))
+
     def find_depths(self) -> list[int]:
         """The depth of each branch: the number of branches on its path, including itself."""
         depths: list[int] = []

@@ -149,16 +149,16 @@ class RemoteExecutor:
         job.costs.num_forwards, job.costs.num_read_tokens = costs
         tree, candidates = job.prompt.tree, job.begin_decode(result, self._tokenizer)
         for candidate, choice in zip(candidates, result.choices, strict=True):
-            path = tuple(tree.branch_ids[branch] for branch in tree.find_path(choice.crossing.node))
             self._check_token(choice.token_id)
+            path = tree.spell_path(choice.crossing.node)
             candidate.take(path, choice if server.returns_logprobs else replace(choice, log_prob=None))
         return [candidate for candidate in candidates if not candidate.is_finished]
 
     async def _choose(self, job: Job, server: RemoteServer) -> tuple[SampleResult, tuple[int, int]]:
         """The first choices, how often the server was asked for them, and how many tokens it has read."""
         prompt, tree, request = job.prompt, job.prompt.tree, job.request
-        paths = [tuple(tree.branch_ids[each] for each in tree.find_path(node)) for node in range(len(tree.branch_ids))]
-        rows = [prompt.context_ids, *(prompt.context_ids + path for path in paths)]
+        nodes = (None, *range(len(tree.branch_ids)))
+        rows = [prompt.context_ids + tree.spell_path(node) for node in nodes]
         told, num_forwards = await server.score(request, rows), 1
         known = KnownLogprobs(prompt.covering, self._tokenizer.trie, told.rows)
         if request.explain or request.temperature > 0 or request.num_candidates > 1:
