@@ -14,7 +14,8 @@ respect: what a model still generates for the key before competes with the next 
 - The first key at a place follows a jump, by which each file is opened, or an acceptance. `prefetched_share` of them
   find their context read.
 - The layers are those of keys whose answer is the whole completion, `split_share` of those that need the server. The
-  first line of a block is answered before the server knows what the whole costs.
+  first line of a block, and what is shown of a text that becomes unlikely, are answered before the server knows what
+  the whole costs.
 - `overhead` is everything but the model.
 - `rows` are forwarded until the first token is chosen; their mean is over keys that need the server. `read` are those
   of them that are context. `context_reads_le_1_share` counts keys that need no server too, since they read nothing;
