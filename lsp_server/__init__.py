@@ -13,5 +13,5 @@ filters, indentation    make the model's text fit into the document
 items                   LSP items
 
 Beside them, prefetch sends the same request before a key asks for it, settings has the user's settings, quiet and
-commands the snooze, offers and usage the statistics, and status tells the user what has changed.
+commands the snooze, acceptance and usage the statistics, and status tells the user what has changed.
 """

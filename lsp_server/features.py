@@ -39,7 +39,7 @@ def build_server(
     server = MidtokenServer(connect, languages, policy, is_remote, usage)
     _add_lifecycle(server)
     _add_text_synchronization(server)
-    _add_rest(server)
+    _add_cursor_moved(server)
     add_commands(server)
     return server
 
@@ -152,11 +152,11 @@ def _is(params: types.InitializeParams, name: str) -> bool:
 CURSOR_NOTIFICATION = "$/midtoken/cursor"
 
 
-def _add_rest(server: MidtokenServer) -> None:
+def _add_cursor_moved(server: MidtokenServer) -> None:
     """The notification that the cursor was moved. Its parameters have no type in lsprotocol, hence Any."""
 
     @server.feature(CURSOR_NOTIFICATION)
-    def _rest(params: Any) -> None:
+    def _cursor_moved(params: Any) -> None:
         with contextlib.suppress(Exception):  # cattrs and its hooks raise many kinds
             place = build_strict_converter().structure(params, types.InlayHintParams)  # a document and a range
-            server.rest(place.text_document.uri, place.range)
+            server.cursor_moved(place.text_document.uri, place.range)

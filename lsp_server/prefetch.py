@@ -18,7 +18,7 @@ from lsp_server.open_documents import OpenDocuments
 from lsp_server.request_builder import Purpose, RequestBuilder
 
 _PAUSE_S = 0.15  # keys that follow each other are mostly closer
-REST_S = 0.05  # the cursor is moved on much sooner while a key is held
+CURSOR_REST_S = 0.05  # the cursor is moved on much sooner while a key is held
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from lsp_server.filters import Insertion, fit_all
 from lsp_server.items import Suggestion
 from lsp_server.no_suggestion import SNOOZED, SUPERSEDED, NoSuggestion, Reason, find_disturbance, to_no_suggestion
 from lsp_server.open_documents import OpenDocuments
-from lsp_server.prefetch import REST_S, Expectation, Prefetcher
+from lsp_server.prefetch import CURSOR_REST_S, Expectation, Prefetcher
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from lsp_server.protocol import MidtokenProtocol, TextServer, build_strict_converter
@@ -120,13 +120,13 @@ class MidtokenServer(TextServer):
         except EditorError as error:
             self._status.failed(error)
 
-    def rest(self, uri: str, selection: types.Range) -> None:
+    def cursor_moved(self, uri: str, selection: types.Range) -> None:
         """Notes that the user moved the cursor. The next key would replace the selection."""
         with contextlib.suppress(EditorError):
             document = self._find_session(uri).document
             # After an edit that ended here, the key's own request follows.
             if document.last_edit is None or not document.was_edited_at(selection.end):
-                self._prefetcher.expect(Expectation(document, selection), REST_S)
+                self._prefetcher.expect(Expectation(document, selection), CURSOR_REST_S)
 
     def note_save(self) -> None:
         """Notes that a document was saved."""
@@ -237,7 +237,7 @@ class MidtokenServer(TextServer):
         self._expect_taken(request, insertions[0] if insertions else Insertion(""))
         if not insertions:
             return NoSuggestion(Reason.FILTERED if texts[0].strip() else Reason.NOTHING)
-        session.offers.show(request.place, insertions)
+        session.acceptance.show(request.place, insertions)
         return Suggestion(request.place, request.context, insertions)
 
     def _expect_taken(self, request: EditorRequest, insertion: Insertion) -> None:

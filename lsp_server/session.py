@@ -11,12 +11,12 @@ from inference.brackets import CLOSERS, QUOTES
 from inference.errors import MidtokenError, ServerUnreachableError
 from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
+from lsp_server.acceptance import AcceptanceCounter
 from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.documents import Change, Document
 from lsp_server.editor_request import EditorRequest
 from lsp_server.errors import to_midtoken_error
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, find_reason, is_paste
-from lsp_server.offers import Offers
 from lsp_server.privacy.guard import Cleared
 from lsp_server.request_builder import Purpose, RequestBuilder
 from lsp_server.status import Status
@@ -139,7 +139,7 @@ class Session:
         usage: UsageFile | None = None,
     ) -> None:
         self.document = document
-        self.offers = Offers(document, usage or UsageFile(None))
+        self.acceptance = AcceptanceCounter(document, usage or UsageFile(None))
         self._builder = builder
         self._starter = starter
         self._status = status
@@ -156,8 +156,8 @@ class Session:
         last_edit = self.document.last_edit
         self.document.apply(version, changes)
         if self.document.last_edit is not last_edit:  # an edit of an older version is ignored
-            self.document.was_pasted = is_paste(self.document.last_edit, self.offers.lines)
-        self.offers.follow(changes)
+            self.document.was_pasted = is_paste(self.document.last_edit, self.acceptance.lines)
+        self.acceptance.follow(changes)
 
     def lose_text(self) -> None:
         """Marks the text as unknown, and supersedes the waiting request. Raises OutOfStepError if it was known."""

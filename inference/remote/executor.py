@@ -90,7 +90,7 @@ class RemoteExecutor:
         return dict.fromkeys(jobs, 0)
 
     def end(self, job: Job) -> None:
-        """Ends its work on the server, too."""
+        """Ends its work on the server, too: cancelling the task closes its stream, at which the server stops."""
         self._running.discard(job)
         self._loop.call(self._loop.cancel, job)
 

@@ -14,7 +14,7 @@ _MAX_LINE_CHARS = 10_000  # in a longer line, nothing is counted: each key would
 _PAIRS = {*(opener + closer for opener, closer in CLOSER_OF.items()), *(2 * quote for quote in QUOTES)}
 
 
-class Offers:
+class AcceptanceCounter:
     """Counts what becomes of the suggestions in one document.
 
     The editor does not say what was accepted. What an edit inserts at the place of the suggestion is
