@@ -173,6 +173,7 @@ def test_suggestions_are_switched_in_one_buffer_and_everywhere(edit: Edit, scrip
     ]:
         editor.nvim.command(command)
         editor.wait_for(lambda: editor.status, f"midtoken: {wanted}")
+    time.sleep(0.4)  # a prefetch may have begun while suggestions were on
     num_started = script.count("started")
     editor.type("iNod")
     time.sleep(0.4)
