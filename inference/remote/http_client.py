@@ -60,6 +60,7 @@ class HttpClient:
         self.url, self.name = url, f"the server at {url}"
         self.is_quoted = True  # until text of requests is sent: a server may repeat it, and errors are logged
         self.heard_at = -math.inf  # when the last answer or event came
+        self.streamed_at = -math.inf  # when the last event came
         self.secret = secrets.token_bytes(16)  # it hides what the server may log
         self._answer_s, self._silent_s = answer_s, silent_s
         self._pause_until, self._pause = -math.inf, ""  # for which the server has asked, and how
@@ -101,7 +102,7 @@ class HttpClient:
                     event = await self._read_event(lines)
                 if event is None:
                     return
-                self.heard_at = time.monotonic()
+                self.heard_at = self.streamed_at = time.monotonic()
                 yield event
             raise ValueError
 

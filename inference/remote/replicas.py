@@ -23,7 +23,7 @@ _PATIENCE_S = 1.0  # with a server that does not say who it is, where there is a
 _LAST_PATIENCE_S = 5.0  # and where there is none
 _IDLE_S = 5.0  # since the last answer; then it is not known whether it still answers
 _AVOID_S = 10.0  # a server that did not answer
-_SLOW_S = 5.0  # without an answer, after which another server may be faster
+_SLOW_S = 5.0  # without an event of an answer, after which another server may be faster
 _GRACE_S = 2.0  # at the start, once another one will do
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Replica:
                 await self.check(patience_s)
             return working.result()
         except asyncio.CancelledError:
-            if time.monotonic() - max(asked_at, self.http.heard_at) > _SLOW_S:
+            if time.monotonic() - max(asked_at, self.http.streamed_at) > _SLOW_S:
                 self.avoided_until = time.monotonic() + _AVOID_S
             raise
         finally:

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,13 @@ def test_a_request_is_unchanged_after_a_round_trip_in_arrays_of_the_tables_types
 def test_a_chunk_is_unchanged_after_a_round_trip_in_arrays_of_the_tables_types(chunk: CompletionChunk) -> None:
     arrays = completion_arrays.chunk_to_arrays(chunk)
     assert completion_arrays.chunk_from_arrays(arrays) == chunk
+
+
+def test_a_statistic_that_only_a_newer_server_knows_is_left_out() -> None:
+    arrays = completion_arrays.chunk_to_arrays(CompletionChunk("a", stats=CompletionStats(num_tokens=3)))
+    told = json.loads(arrays["stats"][0]) | {"num_miracles": 1}
+    arrays["stats"] = np.array([json.dumps(told).encode()], np.object_)
+    assert completion_arrays.chunk_from_arrays(arrays).stats == CompletionStats(num_tokens=3)
     for name, array in arrays.items():
         assert array.shape == (1,)
         assert array.dtype == completion_arrays.CHUNK_TYPES[name][1]

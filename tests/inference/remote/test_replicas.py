@@ -1,9 +1,11 @@
 """The engine in front of several servers: which of them a document keeps to, and who takes the place of a sick one."""
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +14,9 @@ from inference.errors import (
     EngineUnreachableError,
 )
 from inference.protocol.completion import CompletionRequest
+from inference.remote import replicas
+from inference.remote.http_client import HttpClient
+from inference.remote.replicas import Replica
 from tests.inference.remote.conftest import load_in_front
 from tests.support.fake_llama_server import FakeLlamaServer
 from tests.support.sinks import CollectingSink, complete, submit
@@ -89,6 +94,22 @@ def test_another_server_takes_the_place_of_one_that_falls_silent_in_a_request(
     for _ in range(2):
         assert complete(several, CompletionRequest(_NOD, max_tokens=2, document=document)).text == text
     assert not several.problem
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_server_that_only_says_who_it_is_is_slow_and_one_that_generates_is_not(
+    streams: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "_SLOW_S", 0.0)
+    http = HttpClient("http://127.0.0.1:9")
+    replica, later = Replica(http, []), time.monotonic() + 1000
+    replica._server, http.heard_at = cast("Any", object()), later
+    http.streamed_at = later if streams else http.streamed_at
+
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(replica.ask(asyncio.Event().wait, 1.0), 0.01)
+    await http.close()
+    assert (replica.avoided_until > time.monotonic()) is not streams
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])
