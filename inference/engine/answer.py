@@ -28,8 +28,8 @@ class Limits:
     reads_suffix: bool = False  # whether the model read it, and so knows where to end
     prefix: str = ""
     sends_lines: bool = False  # see `Chunks.LINES`
-    unlikely_log_prob: float = -math.inf  # of a text that is not worth more time
-    min_log_prob: float = -math.inf  # of the text
+    unlikely_log_prob: float = -math.inf  # a text below it is sent before its line is complete, with `sends_lines`
+    min_log_prob: float = -math.inf  # a text ends below it
 
 
 def build_limits(request: CompletionRequest, reads_suffix: bool) -> Limits:

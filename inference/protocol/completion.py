@@ -95,7 +95,8 @@ class CompletionRequest:
     tenant: str = ""  # whose request it is; tenants never share the prefix cache
     document: str = ""  # a newer request of the tenant for it supersedes this one; empty: none does
     priority: Priority = Priority.INTERACTIVE
-    # The text ends after the first token that makes it less likely than this, given the text before the cursor.
+    # The text ends after the first token that makes it less likely than this, given the text before the cursor; with
+    # `Chunks.LINES`, than half of this.
     min_probability: float = 0.0
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.lsp_in_process import InProcess, run_in_process
+from tests.support.session_bench import Bench
 
 
 @pytest.fixture
@@ -12,3 +13,12 @@ async def both() -> AsyncIterator[InProcess]:
     """An editor and the language server, connected. `initialize` has not been sent."""
     async with run_in_process() as both:
         yield both
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.session.close()
+    bench.other_session.close()
+    await bench.starter.close()

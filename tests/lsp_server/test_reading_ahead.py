@@ -1,0 +1,120 @@
+"""The language server and an engine with the default model in one process: what keys find read."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from inference.config import EngineConfig
+from inference.engine.assembly import load_engine
+from inference.engine.engine import Engine
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
+from lsp_server.privacy.guard import Cleared
+from tests.support.lsp_editor import wait_for
+from tests.support.lsp_fakes import FedBackend
+from tests.support.lsp_in_process import InProcess
+from tests.support.sinks import CollectingSink
+
+_LINE = "    values[{0}] = read(path, {0})\n"
+_LINES = "def f(values, path):\n" + "".join(map(_LINE.format, range(600)))  # twice as much as is sent
+
+
+class _EngineBackend(FedBackend):
+    """Asks an engine, whose requests do not fail, and notes what those have cost that were not cancelled."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self.answered: list[tuple[CompletionRequest, CompletionStats]] = []
+        self._engine = engine
+
+    async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
+        events: asyncio.Queue[CompletionChunk] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def take() -> None:
+            loop.call_soon_threadsafe(events.put_nowait, sink.chunks[-1])
+
+        sink = CollectingSink(take)
+        self._engine.submit(request.value, sink)
+        try:
+            while not (chunk := await events.get()).is_last:
+                yield chunk
+            self.answered.append((request.value, sink.stats))
+            yield chunk
+        finally:
+            sink.cancelled.set()
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with closing(load_engine(EngineConfig(Path("models/default")))) as engine:
+        yield engine
+
+
+@pytest.fixture
+def both(both: InProcess, engine: Engine) -> InProcess:
+    both.backend = _EngineBackend(engine)
+    return both
+
+
+def _list_answered(both: InProcess) -> list[tuple[CompletionRequest, CompletionStats]]:
+    assert isinstance(both.backend, _EngineBackend)
+    return both.backend.answered
+
+
+async def _press(both: InProcess, line: int, character: int, text: str) -> int:
+    """Types a text and asks. Returns how many tokens of the context were read for it."""
+    num_before = len(_list_answered(both))
+    both.editor.edit(line, character, text)
+    lines = text.split("\n")
+    await both.editor.ask(line + len(lines) - 1, len(lines[-1]) + (character if len(lines) == 1 else 0))
+
+    def list_new() -> list[CompletionStats]:
+        new = _list_answered(both)[num_before:]
+        return [stats for request, stats in new if not request.is_prefetch]
+
+    await wait_for(lambda: bool(list_new()))  # the text goes on behind what is shown
+    return sum(stats.num_read_tokens for stats in list_new())
+
+
+async def _wait_for_prefetch(both: InProcess, num_before: int) -> None:
+    await wait_for(lambda: any(request.is_prefetch for request, _ in _list_answered(both)[num_before:]))
+
+
+async def _rest(both: InProcess, line: int, character: int) -> None:
+    """Moves the cursor, and waits until the text is read."""
+    num_before = len(_list_answered(both))
+    both.editor.rest((line, character))
+    await _wait_for_prefetch(both, num_before)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_the_first_key_after_opening_and_jumping_finds_its_context_read(is_on: bool, both: InProcess) -> None:
+    both.editor.settings = {"prefetch": is_on}
+    await both.start_with("\n" + _LINES)
+    reads = []
+    for line in (0, 300, 30, 500):
+        if is_on:
+            await _rest(both, line, 0)
+        reads.append(await _press(both, line, 0, "x"))
+
+    assert (max(reads) <= 1, min(reads) > 100) == (is_on, not is_on)
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+async def test_where_there_are_pauses_no_key_waits_for_a_window_that_moves(pauses: bool, both: InProcess) -> None:
+    """Lines are typed in the middle of a text that is longer than the windows of both servers."""
+    both.editor.settings = {"prefetch": pauses, "maxPrefixBytes": 4096}
+    await both.start_with(_LINES)
+    await _press(both, 300, 0, "    ")
+    num_moves = 0
+    for line in range(300, 340):
+        num_before = len(_list_answered(both))
+        num_moves += await _press(both, line, 4, f"total = total + values[{line}]\n    ") > 64
+        if pauses:
+            await _wait_for_prefetch(both, num_before)
+
+    assert (num_moves == 0) == pauses
+    assert pauses or num_moves >= 3

@@ -1,0 +1,110 @@
+"""Sessions of the language server with a backend that the test feeds."""
+
+import asyncio
+import math
+from itertools import accumulate
+from unittest.mock import create_autospec
+
+from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
+
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from lsp_server.backend import BackendStarter, OnDownload
+from lsp_server.context import Context, Excerpt
+from lsp_server.documents import Document, Place
+from lsp_server.editor_request import EditorRequest
+from lsp_server.no_suggestion import NoSuggestion, Reason
+from lsp_server.privacy.guard import Cleared
+from lsp_server.request_builder import Purpose, RequestBuilder, adapt
+from lsp_server.session import Session
+from lsp_server.settings import Settings
+from lsp_server.status import Status, Window
+from tests.support.lsp_fakes import FedBackend, FedStream, clear
+
+
+class _Builder(RequestBuilder):
+    """Sends the text as it is."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def build(self, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
+        return clear(adapt(CompletionRequest(request.prefix, request.suffix), purpose, request.confidence))
+
+
+class Bench:
+    """The sessions of two documents that share a backend, which the test feeds."""
+
+    def __init__(self) -> None:
+        self.window = create_autospec(Window, instance=True)
+        self.backends: list[FedBackend] = []
+        status = Status(self.window)
+        self.starter = BackendStarter(self._connect, status, retry_s=0)
+        document = Document(TextDocumentItem("file:///a.py", "python", 0, ""), PositionEncodingKind.Utf16)
+        self.session, self.other_session = (Session(document, _Builder(), self.starter, status) for _ in range(2))
+
+    def ask(self, prefix: str, suffix: str = "", session: Session | None = None) -> "asyncio.Task[str | Reason]":
+        return asyncio.create_task(complete(session or self.session, prefix, suffix))
+
+    async def begin(self, prefix: str, suffix: str = "") -> "asyncio.Task[str | Reason]":
+        """Asks, and runs everything that can run without an answer."""
+        task = self.ask(prefix, suffix)
+        await settle()
+        return task
+
+    async def finish(
+        self, prefix: str, text: str, suffix: str = "", reason: FinishReason | None = FinishReason.EXTENT
+    ) -> str | Reason:
+        """Asks, and ends the generation that this starts with a text. Returns the answer."""
+        task = await self.begin(prefix, suffix)
+        self.stream.finish(text, reason)
+        return await asyncio.wait_for(task, 5)
+
+    @property
+    def backend(self) -> FedBackend:
+        """The backend that was connected last."""
+        return self.backends[-1]
+
+    @property
+    def stream(self) -> FedStream:
+        """The one that was started last."""
+        return self.backend.streams[-1]
+
+    @property
+    def prefixes(self) -> list[str]:
+        return [stream.request.prefix for stream in self.backend.streams]
+
+    @property
+    def errors(self) -> list[str]:
+        """What the user was told."""
+        return [call.args[0] for call in self.window.show.call_args_list]
+
+    async def _connect(self, _: OnDownload) -> FedBackend:
+        self.backends.append(FedBackend())
+        return self.backend
+
+
+def build_request(session: Session, prefix: str, suffix: str = "", confidence: float = 0.5) -> EditorRequest:
+    excerpt = Excerpt(Context(prefix, suffix))
+    return EditorRequest(session.document, Place(Position(0, 0)), excerpt, Settings(), confidence)
+
+
+async def complete(session: Session, prefix: str, suffix: str = "", confidence: float = 0.5) -> str | Reason:
+    """Returns the text to suggest, or the code of why there is none."""
+    answer = await session.complete(build_request(session, prefix, suffix, confidence))
+    return answer.reason if isinstance(answer, NoSuggestion) else answer
+
+
+async def settle() -> None:
+    """Runs everything that can run without more input."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def build_chunk(
+    *tokens: tuple[str, float], reason: FinishReason | None = FinishReason.UNLIKELY, is_last: bool = True
+) -> CompletionChunk:
+    """Tokens, each with its probability after those before it."""
+    ends = tuple(accumulate(len(text) for text, _ in tokens))
+    log_probs = tuple(accumulate(math.log(probability) for _, probability in tokens))
+    text, stats = "".join(text for text, _ in tokens), CompletionStats() if is_last else None
+    return CompletionChunk(text, text_ends=ends, log_probs=log_probs, finish_reason=reason, stats=stats)
