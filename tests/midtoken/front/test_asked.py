@@ -1,0 +1,90 @@
+"""How a request of an editor is parsed, and what of it is refused."""
+
+import json
+import math
+
+import pytest
+
+from inference.errors import (
+    InvalidRequestError,
+)
+from midtoken.front.asked import split_prompt
+from tests.support.front import FrontClient
+
+_COMPLETION, _INFILL = "/v1/completions", "/infill"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "reason"),
+    [
+        (_COMPLETION, {"logprobs": 2}, "logprobs must be 0 or 1 here, not 2"),
+        (_COMPLETION, {"logprobs": -1}, "logprobs must be 0 or 1 here, not -1"),
+        (_COMPLETION, {"logprobs": 1, "temperature": 0.5}, "logprobs must be 0 here, not 1"),
+        (_COMPLETION, {"logprobs": 1, "n": 2}, "logprobs must be 0 here, not 1"),
+        (_COMPLETION, {"logprobs": True}, "logprobs must be a whole number, not 'True'"),
+        (_COMPLETION, {"confidence": 1.1}, "confidence must be a number from 0 to 1, not 1.1"),
+        (_INFILL, {"confidence": math.nan}, "confidence must be a number from 0 to 1, not nan"),
+        (_INFILL, {"confidence": "high"}, "confidence must be a number, not 'high'"),
+        (_INFILL, {"presence_penalty": 0.5}, "presence_penalty is not supported"),
+        (_INFILL, {"lora": [{"id": 0}]}, "lora is not supported"),
+        (_COMPLETION, {"temperature": 0.5, "top_k": 40}, "top_k is not supported"),
+        (_COMPLETION, {"temperature": "hot"}, "temperature must be a number, not 'hot'"),
+        (_INFILL, {"temperature": 11}, "temperature must be between 0.0 and 10.0, not 11.0"),
+        (_COMPLETION, {"stream": 1}, "stream must be true or false, not '1'"),
+        (_COMPLETION, {"stop": ["a", 1]}, "stop must be a string or a list of strings, not \"['a', 1]\""),
+        (_INFILL, {"n": True}, "n must be a whole number, not 'True'"),
+        (_COMPLETION, {"user": "x" * 2000}, "user has 2000 bytes"),
+        (_COMPLETION, {"n": 17}, "n must be between 1 and 16, not 17"),
+        (_INFILL, {"n_cmpl": 17}, "n or n_cmpl must be between 1 and 16, not 17"),
+        (_COMPLETION, {"max_tokens": -2}, "max_tokens must be between 1"),
+        (_COMPLETION, {"prompt": "x" * (2**21 + 1)}, "prompt has 2097153 bytes"),
+        (_INFILL, {"input_prefix": "x" * (2**21 + 1)}, "the text before the cursor has 2097154 bytes"),
+        (_INFILL, {"input_suffix": "x" * (2**21 + 1)}, "input_suffix has 2097153 bytes"),
+        (_INFILL, {"id_slot": 10**2000}, "the session has 20"),
+        (_INFILL, [], "the body must be an object, not '[]'"),
+        (_COMPLETION, b"{", "the body is no JSON"),
+        (_INFILL, b"[" * 100_000, "the body is no JSON"),
+        (_COMPLETION, {"prompt": [1, 2]}, "prompt must be a string"),
+        (_INFILL, {"prompt": [1, 2]}, "prompt must be a string"),
+        (_COMPLETION, {"prompt": ["a", "b"]}, "prompt must be one string, not 2"),
+        (_COMPLETION, {"prompt": "password = 'hunter2correct"}, "the cursor is in a secret, which is not sent"),
+        (_INFILL, {"prompt": "password = 'hunter2correct"}, "the cursor is in a secret, which is not sent"),
+    ],
+)
+async def test_what_is_not_offered_is_refused_by_name(front: FrontClient, path: str, body: object, reason: str) -> None:
+    status, text = await front.post(path, {"prompt": "a"} | body if isinstance(body, dict) else body)
+    error = json.loads(text)["error"]
+    assert (status, error["code"], error["type"]) == (400, 400, "invalid_request_error")
+    assert error["message"].startswith(reason)
+    assert front.model.streams == []
+
+
+_QWEN = "<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "before", "after"),
+    [
+        (_QWEN.format(before="a\nNod", after="\nb"), "a\nNod", "\nb"),
+        ("<|fim_prefix|><|fim_suffix|>\nb<|fim_middle|>a\nNod", "a\nNod", "\nb"),
+        ("<[fim-suffix]>\nb<[fim-prefix]>a\n<[fim-middle]>Nod", "a\nNod", "\nb"),
+        ("[SUFFIX]\nb[PREFIX]a\nNod", "a\nNod", "\nb"),
+        ("<PRE> a\nNod <SUF>\nb <MID>", "a\nNod", "\nb"),
+        ("▁<AIX-SPAN-PRE>▁<AIX-SPAN-POST>\nb▁<AIX-SPAN-MIDDLE>a\nNod", "a\nNod", "\nb"),
+        (" <PRE> a\nNod <SUF>\nb <MID>", "a\nNod", "\nb"),
+        ("<|repo_name|>r\n<|file_sep|>c.py\nc\n" + _QWEN.format(before="a", after=""), "{0}r\n{0}c.py\nc\na", ""),
+        ("if '<|fim_prefix|>' in Nod", "if '<|fim_prefix|>' in Nod", ""),
+    ],
+)
+def test_a_prompt_with_markers_is_taken_apart(prompt: str, before: str, after: str) -> None:
+    assert split_prompt(prompt) == (before.format("\n\n--- snippet ---\n\n"), after)
+
+
+async def test_a_marker_in_the_text_of_a_prompt_with_markers_is_refused_and_with_a_suffix_it_is_text(
+    front: FrontClient,
+) -> None:
+    prompt = _QWEN.format(before="a = '<|fim_suffix|>'", after="")
+    with pytest.raises(InvalidRequestError, match="send prompt and suffix as separate fields"):
+        split_prompt(prompt)
+    request, _ = await front.ask(_COMPLETION, {"prompt": prompt, "suffix": ""})
+    assert (request.prefix, request.suffix) == (prompt, "")
