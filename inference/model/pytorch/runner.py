@@ -132,7 +132,8 @@ def _read_max_tokens(model: Any) -> int:  # a transformers model, which has no t
     """The most tokens of one sequence that the configuration names.
 
     With the longrope scaling, a position beyond the original length changes the frequencies of all sequences in the
-    pass, so sequences must stay below it. Gemma 3 and others have the scaling of each type of layer in its own object.
+    pass, so sequences must stay below it. The dynamic scaling changes them only beyond the named length. Gemma 3 and
+    others have the scaling of each type of layer in its own object.
     """
     config = model.config.get_text_config(decoder=True)
     named, scaling = getattr(config, "max_position_embeddings", None), getattr(config, "rope_parameters", None) or {}
