@@ -252,8 +252,8 @@ def test_a_snooze_shows_nothing_in_any_project_and_the_status_says_how_long(
     editor.wait_for_ghost("e")
     editor.type("<Cmd>Midtoken snooze 60<CR>")
     editor.wait_for(lambda: editor.status, "midtoken: off (snoozed for 60 minutes)")
+    editor.wait_for(lambda: editor.messages.count("midtoken: snoozed for 60 minutes"), 1)
     assert editor.ghost is None
-    assert "midtoken: snoozed for 60 minutes" in editor.messages
     num_started = script.count("started")
     editor.type(" Nod")
     time.sleep(0.5)
