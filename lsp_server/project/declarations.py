@@ -1,0 +1,168 @@
+"""What one file declares and imports, without bodies and without values."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node, QueryCursor
+
+from lsp_server.privacy.surprise import is_random
+from lsp_server.project.grammar import Grammar
+
+_MAX_CHARS = 160  # of a signature or of the first line of a documentation
+_MAX_DEPTH = 24  # of the nodes below a declaration that are looked at
+_WORD = re.compile(r"\w{8,}")
+_LITERAL = re.compile("string|char_literal|template|comment|regex|heredoc|raw_text")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A name, and how it is declared: parameters and types, no body and no values."""
+
+    name: str
+    text: str  # in one line
+    parent: str = ""  # the class or type whose member it is
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """A name of another module; empty: all of its names."""
+
+    module: str  # as it stands in the file
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a file declares and imports, in the order of the file."""
+
+    declarations: tuple[Declaration, ...] = ()
+    imports: tuple[Import, ...] = ()
+
+
+def summarize(source: bytes, grammar: Grammar) -> Summary:
+    """Returns what is declared and imported in a file, which may be incomplete.
+
+    A declaration inside of a function is left out: no other file can use it.
+    """
+    root = grammar.parser.parse(source).root_node
+    matches = [captures for _, captures in QueryCursor(grammar.query).matches(root)]
+    found = {name.id: (name, each) for each in matches for name in each.get("name", ())}
+    imports = [each for match in matches for each in _read_imports(match)]
+    return Summary(tuple(_iter_declarations(list(found.values()))), tuple(dict.fromkeys(imports)))
+
+
+def _iter_declarations(found: list[tuple[Node, dict[str, list[Node]]]]) -> Iterator[Declaration]:
+    around: list[tuple[int, str, str]] = []  # the declarations that the next one is in: end, kind, name
+    seen = set[tuple[str, str]]()
+    for name_node, captures in sorted(found, key=lambda each: each[0].start_byte):
+        kind, node = _find_definition(captures)
+        name = _read(name_node)
+        around = [each for each in around if each[0] > name_node.start_byte]
+        parent = _find_parent(captures, kind, around)
+        around.append((node.end_byte, kind, name))
+        if parent is None or kind == "implementation" or is_random(name):
+            continue
+        declaration = Declaration(name, _read_signature(node, name_node), parent)
+        if (name, parent) not in seen:
+            seen.add((name, parent))
+            yield declaration
+
+
+def _find_definition(captures: dict[str, list[Node]]) -> tuple[str, Node]:
+    return next((key.partition(".")[2], nodes[0]) for key, nodes in captures.items() if key.startswith("definition"))
+
+
+def _find_parent(captures: dict[str, list[Node]], kind: str, around: list[tuple[int, str, str]]) -> str | None:
+    """The type of which it is a member; empty for none; None if it is in a function."""
+    if "parent" in captures:
+        return _read(captures["parent"][0])
+    types = [name for _, each, name in around if each not in ("function", "method", "constant", "module", "field")]
+    is_local = any(each in ("function", "method") for _, each, _ in around)
+    if is_local and (kind != "field" or not types):
+        return None
+    return types[-1] if types else ""
+
+
+def _read_signature(node: Node, name: Node) -> str:
+    """A declaration up to its body or value, in one line, without literals and comments."""
+    start, end = _find_start(node), _find_end(node, name)
+    pieces, at = list[str](), start
+    for literal in _iter_literals(node, end):
+        if literal.start_byte >= at:
+            pieces += [_cut(node, at, literal.start_byte), "" if "comment" in literal.type else "…"]
+            at = literal.end_byte
+    text = " ".join("".join([*pieces, _cut(node, at, end)]).split()).rstrip("{:=, ")
+    stops = [each.start() for each in _WORD.finditer(text) if each.end() > _MAX_CHARS or is_random(each[0])]
+    return text[: min([_MAX_CHARS, *stops])].rstrip()
+
+
+def _cut(node: Node, start: int, end: int) -> str:
+    text = node.text or b""
+    return text[max(0, start - node.start_byte) : max(0, end - node.start_byte)].decode("utf-8", "replace")
+
+
+def _find_start(node: Node) -> int:
+    """Behind decorators and modifiers that are written above."""
+    return max([node.start_byte, *(each.end_byte for each in node.children if "decorator" in each.type)])
+
+
+def _find_end(node: Node, name: Node) -> int:
+    """Where the body or the value begins, if there is one."""
+    ends = [node.end_byte]
+    each: Node | None = name
+    while each is not None and each.start_byte >= node.start_byte:
+        for field in ("body", "value", "right"):
+            child = each.child_by_field_name(field)
+            if child is not None and child.start_byte >= name.end_byte:
+                body = child.child_by_field_name("body")
+                ends.append((body or child).start_byte)
+        if each.id == node.id:
+            break
+        each = each.parent
+    lists = [child.start_byte for child in node.children if child.type.endswith(("_list", "_body", "block"))]
+    return min([*ends, *(start for start in lists if start >= name.end_byte and _is_body(node, start))])
+
+
+def _is_body(node: Node, start: int) -> bool:
+    return _cut(node, start, start + 1) == "{"
+
+
+def _iter_literals(node: Node, end: int) -> Iterator[Node]:
+    """Yields strings and comments before `end`, those in others left out."""
+    waiting = [(node, 0)]
+    while waiting:
+        each, depth = waiting.pop()
+        if each.start_byte >= end:
+            continue
+        if each.is_named and _LITERAL.search(each.type) and each.id != node.id:
+            yield each
+        elif depth < _MAX_DEPTH:
+            waiting += [(child, depth + 1) for child in reversed(each.children)]
+
+
+def _read_imports(captures: dict[str, list[Node]]) -> Iterator[Import]:
+    if "use" in captures:
+        yield from map(Import, _expand(_read(captures["use"][0])))
+    elif "mod" in captures:
+        yield Import("self::" + _read(captures["mod"][0]))
+    elif "module" in captures:
+        names = [_read(each) for each in captures.get("imported", ())] or [""]
+        yield from (Import(_read(captures["module"][0]), "" if name == "*" else name) for name in names)
+
+
+def _expand(use: str) -> list[str]:
+    """The paths of a `use` of Rust: those in braces one by one."""
+    match = re.fullmatch(r"(?s)([^{}]*)\{(.*)\}\s*", use)
+    if match is None:
+        return ["".join(use.partition(" as ")[0].split())]
+    parts, depth, start = list[str](), 0, 0
+    for at, char in enumerate(match[2] + ","):
+        depth += (char == "{") - (char == "}")
+        if char == "," and depth == 0:
+            parts, start = [*parts, match[2][start:at]], at + 1
+    return [each for part in parts if part.strip() for each in _expand(match[1].strip() + part.strip())]
+
+
+def _read(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")

@@ -1,0 +1,13 @@
+(class_body (field_definition property: (property_identifier) @name) @definition.field)
+(program (lexical_declaration (variable_declarator name: (identifier) @name)) @definition.constant)
+(program (export_statement (lexical_declaration (variable_declarator name: (identifier) @name)) @definition.constant))
+
+(import_statement source: (string (string_fragment) @module))
+(import_statement
+  (import_clause (named_imports (import_specifier name: (identifier) @imported)))
+  source: (string (string_fragment) @module))
+(export_statement source: (string (string_fragment) @module))
+(call_expression
+  function: (identifier) @_require
+  arguments: (arguments (string (string_fragment) @module))
+  (#eq? @_require "require"))
