@@ -1,7 +1,8 @@
 """The declarations and imports of the files of one workspace folder, in a database."""
 
 import sqlite3
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from lsp_server.project.declarations import Declaration, Import, Summary
@@ -31,6 +32,15 @@ class Index:
             names = [name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             drops = "".join(f"DROP TABLE {name};" for name in names)
             self._database.executescript(f"{drops}{_TABLES}PRAGMA user_version = {_VERSION};")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What is changed inside becomes visible at its end."""
+        self._database.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._database.execute("COMMIT")
 
     def list_states(self) -> dict[str, str]:
         """Returns the state that each file had when it was read."""
