@@ -9,6 +9,8 @@ import pytest
 
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.project import indexer
+from lsp_server.project.declarations import Summary, summarize
+from lsp_server.project.grammar import Grammar, load_grammar
 from lsp_server.project.index import Index
 from lsp_server.project.indexer import Indexer, Job, Report
 
@@ -58,11 +60,13 @@ def test_a_changed_file_is_read_again_and_one_that_is_gone_is_forgotten(folder: 
 def test_only_a_changed_file_is_parsed(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.write(a="def one(): ...\n", b="def two(): ...\n")
     folder.update()
-    parsed = []
-    summarize = indexer.summarize
-    monkeypatch.setattr(
-        indexer, "summarize", lambda source, grammar: parsed.append(source) or summarize(source, grammar)
-    )
+    parsed: list[bytes] = []
+
+    def summarize_and_note(source: bytes, grammar: Grammar) -> Summary:
+        parsed.append(source)
+        return summarize(source, grammar)
+
+    monkeypatch.setattr(indexer, "summarize", summarize_and_note)
     folder.write(b="def three(): ...\n")
     folder.update()
     assert parsed == [b"def three(): ...\n"]
@@ -119,7 +123,7 @@ def test_files_beyond_the_limit_are_counted(folder: Folder, monkeypatch: pytest.
 def test_an_index_of_another_version_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = tmp_path / "index.db"
     first = Index(database)
-    first.put("a.py", "1 2", indexer.summarize(b"def one(): ...\n", indexer.load_grammar("python")))
+    first.put("a.py", "1 2", summarize(b"def one(): ...\n", load_grammar("python")))
     assert Index(database).list_states() == {"a.py": "1 2"}
     first.close()
     monkeypatch.setattr("lsp_server.project.index._VERSION", 1_000)
