@@ -22,6 +22,9 @@ _LANGUAGES = {
     "c": ((".c", ".h"), ("c",)),
     "cpp": ((".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"), ("c", "cpp")),
 }
+# The identifiers in LSP, where they differ.
+_LANGUAGE_IDS = {"javascriptreact": "javascript", "typescriptreact": "tsx"}
+BY_LANGUAGE_ID = {name: name for name in _LANGUAGES} | _LANGUAGE_IDS
 BY_EXTENSION = {extension: name for name, (extensions, _) in _LANGUAGES.items() for extension in extensions}
 
 
