@@ -1,19 +1,15 @@
 """Check whether completions work here, and say what to do if they do not.
 
-Checks the environment, the model, the server with a real completion, the editors on the path, and a file if one is
-named.
+Checks the model, the server with a real completion, and a file if one is named.
 """
 
 import argparse
 import asyncio
 import os
 import platform
-import re
-import shutil
-import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -63,14 +59,6 @@ class Check:
 good = partial(Check, Mark.GOOD)  # nothing is wrong
 note = partial(Check, Mark.NOTE)  # something to know
 wrong = partial(Check, Mark.WRONG)  # why there are no completions
-
-
-def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Check:
-    """Checks the version of the interpreter."""
-    what = f"midtoken {find_version('midtoken')}, Python {platform.python_version()}, {sys.executable}"
-    if (3, 10) <= found <= (3, 14):
-        return good(what)
-    return note(what, "Only Python 3.10 to 3.14 are tested; use one of them if something fails.")
 
 
 async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
@@ -171,73 +159,6 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
     return good(f"{path} gets suggestions, unless the settings of your editor exclude it")
 
 
-_TIMEOUT_S = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Editor:
-    """How an editor is asked whether midtoken is set up in it."""
-
-    name: str
-    question: tuple[str, ...]  # arguments
-    sign: str  # a pattern of a line in its answer if it is; the first group is shown
-    advice: str  # if it is not
-
-
-_FIND_PLUGIN = "lua io.stdout:write(vim.fn.has('nvim-0.10') == 1 and pcall(require, 'midtoken') and 'the plugin' or '')"
-_NEOVIM = _Editor(
-    "Neovim",
-    ("--headless", "-c", _FIND_PLUGIN, "-c", "qa!"),
-    r"(the plugin)$",
-    "Neovim 0.10 or later needs the plugin, unless it is loaded later: see editors/neovim/README.md and "
-    ":checkhealth midtoken.",
-)
-_VSCODE = _Editor(
-    "VS Code",
-    ("--list-extensions", "--show-versions"),
-    r"^(midtoken\.midtoken\S*)$",
-    "Run make vscode, then `{0} --install-extension build/editors/midtoken.vsix`.",
-)
-_HELIX = _Editor(
-    "Helix",
-    ("--health", "python"),
-    r"✓.*?(/\S*/midtoken)\b",
-    "Its languages.toml must name an installed midtoken: see editors/helix/README.md and `{0} --health python`.",
-)
-_EDITORS = {"nvim": _NEOVIM, "code": _VSCODE, "code-server": _VSCODE, "hx": _HELIX, "helix": _HELIX}
-
-
-def check_editors(environment: Mapping[str, str]) -> Iterator[Check]:
-    """Checks each editor that is found. They are run in the current folder, whose settings count."""
-    paths = {program: shutil.which(program, path=environment.get("PATH", "")) for program in _EDITORS}
-    for program, path in paths.items():
-        if path is not None:
-            yield _check(_EDITORS[program], program, path, environment)
-    if not any(paths.values()):
-        advice = "If you use nvim, hx, code or code-server, put it on the path."
-        yield note("no supported editor is on the path", advice)
-
-
-def _check(editor: _Editor, program: str, path: str, environment: Mapping[str, str]) -> Check:
-    version = re.search(r"\d+\.\d\S*", _read_output([path, "--version"], environment))
-    found = re.search(editor.sign, _read_output([path, *editor.question], environment), re.MULTILINE)
-    shown = f"{editor.name} {version[0] if version else 'of an unknown version'} ({program})"
-    if found is None:
-        return note(f"{shown} without midtoken", editor.advice.format(program))
-    return good(f"{shown} with {found[1]}")
-
-
-def _read_output(command: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Returns what a program says; nothing if it fails."""
-    try:
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.decode(errors="replace")
-
-
 _STYLES = {Mark.GOOD: "green", Mark.NOTE: "yellow", Mark.WRONG: "bold red"}
 _WAITING = "checking the completion server (its first start takes some seconds) …"
 
@@ -267,11 +188,9 @@ async def _report(options: argparse.Namespace) -> int:
 
 
 async def _check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
-    yield check_python()
+    yield good(f"midtoken {find_version('midtoken')}, Python {platform.python_version()}, {sys.executable}")
     with Console(stderr=True).status(_WAITING):
         async for check in check_server(options):
             yield check
-    for check in check_editors(os.environ):
-        yield check
     if options.file is not None:
         yield check_document(options.file, os.environ, find_languages(options))
