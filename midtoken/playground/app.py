@@ -21,9 +21,10 @@ from aiohttp.typedefs import Handler
 
 from inference.errors import InvalidRequestError
 from inference.serving.loopback import ADDRESS, find_stranger
+from lsp_server.backend import CompletionBackend
 from lsp_server.privacy.guard import Guard
 from lsp_server.server import MidtokenServer
-from midtoken.playground.asker import Asker, Link
+from midtoken.playground.asker import Asker
 from midtoken.playground.pictures import Failure, Message, read_question, to_json
 
 _MAX_MESSAGE_BYTES = 4 * 2**20
@@ -48,12 +49,14 @@ class _Writer:
 class PageSockets:
     """Serves the WebSockets, and closes those that are open. A page has one for its editor and one for its picture."""
 
-    def __init__(self, link: Link, build_server: Callable[[], MidtokenServer], is_remote: bool = False) -> None:
+    def __init__(
+        self, backend: CompletionBackend, build_server: Callable[[], MidtokenServer], is_remote: bool = False
+    ) -> None:
         """`build_server` returns a language server. Each page gets its own.
 
         `is_remote`: text may go to another machine.
         """
-        self._link = link
+        self._backend = backend
         self._build_server = build_server
         self._guard = Guard(is_remote=is_remote)
         self._open: set[web.WebSocketResponse] = set()
@@ -80,7 +83,7 @@ class PageSockets:
                 with contextlib.suppress(ConnectionError):  # the page has gone
                     await socket.send_str(to_json(number, message))
 
-            asker = Asker(self._link, self._guard, send)
+            asker = Asker(self._backend, self._guard, send)
             try:
                 async for message in socket:
                     if message.type is WSMsgType.TEXT:
@@ -111,7 +114,7 @@ async def _ask(asker: Asker, text: str, socket: web.WebSocketResponse) -> None:
     try:
         asker.ask(read_question(text))
     except InvalidRequestError as error:
-        await socket.send_str(to_json(0, Failure("connection", str(error))))
+        await socket.send_str(to_json(0, Failure(str(error))))
 
 
 _END_S = 3.0  # open requests are given this time when the playground ends
@@ -164,26 +167,23 @@ class Gate:
 async def start_app(
     gate: Gate,
     page: Path,
-    link: Link,
+    backend: CompletionBackend,
     build_server: Callable[[], MidtokenServer],
     listener: socket.socket,
-    on_page: Callable[[], None] = lambda: None,
     is_remote: bool = False,
 ) -> web.AppRunner:
     """Serves the playground on a socket that listens. `cleanup` of the result ends all that the pages use.
 
-    `page`: the folder of the built page. `build_server` returns a language server. `on_page` is called when a
-    browser requests the page. `is_remote`: text may go to another machine.
+    `page`: the folder of the built page. `build_server` returns a language server. `is_remote`: text may go to
+    another machine.
     """
-    sockets = PageSockets(link, build_server, is_remote=is_remote)
+    sockets = PageSockets(backend, build_server, is_remote=is_remote)
 
     async def show_page(_request: web.Request) -> web.FileResponse:
-        on_page()
         return web.FileResponse(page / "index.html")
 
     async def close(_app: web.Application) -> None:
         await sockets.close()
-        await link.close()
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -10,8 +10,8 @@ from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerH
 from lsp_server.features import build_server
 from lsp_server.server import MidtokenServer
 from midtoken.playground.app import Gate, start_app
-from midtoken.playground.asker import Link
-from tests.support.playground_fakes import EXACT, FedServer
+from tests.support.lsp_fakes import FedBackend
+from tests.support.playground_fakes import EXACT
 
 _GATE = Gate(8799, "secret-token")
 _HOST = "127.0.0.1:8799"
@@ -58,7 +58,7 @@ class _Browser:
     def __init__(self, session: ClientSession, gate: Gate) -> None:
         self.session = session
         self.gate = gate
-        self.server = FedServer()
+        self.server = FedBackend()
         self.language_servers: list[MidtokenServer] = []
 
     @property
@@ -81,14 +81,14 @@ async def _run(tmp_path: Path) -> AsyncIterator[_Browser]:
     async with ClientSession() as session:
         browser = _Browser(session, gate)
 
-        async def connect(*_: object) -> FedServer:
+        async def connect(*_: object) -> FedBackend:
             return browser.server
 
         def build() -> MidtokenServer:
             browser.language_servers.append(build_server(connect))
             return browser.language_servers[-1]
 
-        runner = await start_app(gate, folder, Link(connect), build, listener)
+        runner = await start_app(gate, folder, browser.server, build, listener)
         try:
             yield browser
         finally:
@@ -174,7 +174,7 @@ async def test_a_question_is_answered_over_the_websocket_and_its_answer_ends_wit
     while not browser.server.streams:
         await _yield_to_the_server(other)
     browser.server.streams[0].send(EXACT)
-    assert [json.loads(await page.receive_str())["kind"] for _ in range(2)] == ["waiting", "healing"]
+    assert json.loads(await page.receive_str())["kind"] == "healing"
     while len(browser.server.streams) == 1:
         await _yield_to_the_server(other)
     await page.close()
