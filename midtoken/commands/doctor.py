@@ -19,7 +19,7 @@ from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 from rich.console import Console
 from rich.text import Text
 
-from inference.errors import LaunchError, MidtokenError, ModelError, ServerUnreachableError
+from inference.errors import MidtokenError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.documents import Document
 from lsp_server.no_suggestion import find_document_reason
@@ -30,12 +30,11 @@ from lsp_server.settings import Settings
 from midtoken.connection import Connection
 from midtoken.models import fetch_model
 from midtoken.server import ServerArguments
-from midtoken.server_arguments import UsageError, add_connection_arguments, find_languages
+from midtoken.server_arguments import add_connection_arguments, find_languages
 
 # The example of the README. Its cursor is in the middle of a token.
 _PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 _REST = "e"
-_WITH_ADVICE = (LaunchError, ModelError, UsageError)
 _LANGUAGES = {".py": "python", ".pyi": "python"}  # the identifiers that editors give files with these endings
 
 
@@ -76,7 +75,8 @@ async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
         return
     took_s = time.perf_counter() - started_at
     try:
-        yield good(await _describe_server(connection, took_s))
+        runs_as = f", model as {connection.runs_as}" if connection.runs_as else ""
+        yield good(f"completion server at {connection.url}: connected in {took_s:.1f} s{runs_as}")
         yield await _check_completion(connection, is_default=options.model is None and options.server is None)
     except MidtokenError as error:
         yield _describe_failure("a completion", error)
@@ -99,13 +99,6 @@ async def _check_model(options: argparse.Namespace) -> list[Check]:
         good("runtime: Triton" if obstacle is None else f"runtime: one process without Triton ({obstacle})"),
         good(f"your shared server {state}"),
     ]
-
-
-async def _describe_server(connection: Connection, took_s: float) -> str:
-    stalled_ms = await connection.read_heartbeat_ms()
-    state = "idle" if stalled_ms == 0 else f"busy, its last step was {stalled_ms:.0f} ms ago"
-    runs_as = f", model as {connection.runs_as}" if connection.runs_as else ""
-    return f"completion server at {connection.url}: {state}, connected in {took_s:.1f} s{runs_as}"
 
 
 async def _check_completion(connection: Connection, is_default: bool) -> Check:
@@ -133,7 +126,7 @@ def _describe_failure(what: str, error: MidtokenError) -> Check:
         return wrong(f"{what}: {problem}", f"The last line of its log: {log.strip().rpartition(chr(10))[2]}")
     if isinstance(error, ServerUnreachableError):
         return wrong(f"{what}: {problem}", "Start it there with midtoken serve, or omit --server.")
-    return wrong(f"{what}: {problem}", "" if isinstance(error, _WITH_ADVICE) else "Its log may say more.")
+    return wrong(f"{what}: {problem}")
 
 
 def check_document(path: Path, environment: Mapping[str, str], model_languages: tuple[str, ...] | None) -> Check:
@@ -143,7 +136,7 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
     """
     path = path.absolute()
     try:
-        text = path.read_bytes().decode() if path.exists() else ""
+        text = path.read_bytes().decode()
     except OSError as error:
         return wrong(f"{path} cannot be read: {error.strerror}", "Correct its path or its permissions.")
     except UnicodeDecodeError:
@@ -154,8 +147,6 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
     found = find_document_reason(document, Settings(), model_languages, exclusion)
     if found is not None:
         return wrong(f"{path} gets no suggestions ({found.reason}): {found.message}", "")
-    if not path.exists():
-        return note(f"{path} does not exist yet; it would get suggestions")
     return good(f"{path} gets suggestions, unless the settings of your editor exclude it")
 
 

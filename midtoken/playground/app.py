@@ -3,29 +3,29 @@
 Any program of this machine, and any web page in the user's browser, can send requests to a port on loopback. Three
 things tell them apart:
 
-- the token: a random part of the address that other programs and pages cannot guess;
+- the token: a random part of all addresses that other programs and pages cannot guess;
 - `Host`: a page whose name was made to point at loopback (DNS rebinding) sends its own name;
 - `Origin`: browsers say which page opens a WebSocket, and same-origin rules do not stop it.
 """
 
 import asyncio
 import contextlib
+import json
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import WSCloseCode, WSMsgType, web
 from aiohttp.typedefs import Handler
 
-from inference.errors import InvalidRequestError
 from inference.serving.loopback import ADDRESS, find_stranger
 from lsp_server.backend import CompletionBackend
 from lsp_server.privacy.guard import Guard
 from lsp_server.server import MidtokenServer
 from midtoken.playground.asker import Asker
-from midtoken.playground.pictures import Failure, Message, read_question, to_json
+from midtoken.playground.pictures import Message, Question, to_json
 
 _MAX_MESSAGE_BYTES = 4 * 2**20
 _IDLE_S = 30.0  # of a connection without a whole head of a request
@@ -87,7 +87,7 @@ class PageSockets:
             try:
                 async for message in socket:
                     if message.type is WSMsgType.TEXT:
-                        await _ask(asker, message.data, socket)
+                        asker.ask(Question(**json.loads(message.data)))
             finally:
                 await asker.close()
         return socket
@@ -108,13 +108,6 @@ class PageSockets:
             yield socket
         finally:
             self._open.discard(socket)
-
-
-async def _ask(asker: Asker, text: str, socket: web.WebSocketResponse) -> None:
-    try:
-        asker.ask(read_question(text))
-    except InvalidRequestError as error:
-        await socket.send_str(to_json(0, Failure(str(error))))
 
 
 _END_S = 3.0  # open requests are given this time when the playground ends
@@ -149,20 +142,6 @@ class Gate:
         """The address of the page."""
         return f"http://{ADDRESS}:{self.port}{self.base_path}"
 
-    def find_refusal(self, path: str, headers: Mapping[str, str], *, needs_origin: bool) -> str | None:
-        """Returns why a request is refused, in words for a person; None if it is one of the page's own.
-
-        `needs_origin`: the request opens a WebSocket, for which browsers always send an Origin.
-        """
-        if stranger := find_stranger(headers, self.port):
-            return stranger
-        if needs_origin and "Origin" not in headers:
-            return "The playground opens a WebSocket only for its own page."
-        first = path.split("/")[1] if path.count("/") >= 2 else ""
-        if not secrets.compare_digest(first.encode(errors="surrogateescape"), self.token.encode()):
-            return "This address has no valid token. Open the address that `midtoken playground` has printed."
-        return None
-
 
 async def start_app(
     gate: Gate,
@@ -187,9 +166,8 @@ async def start_app(
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        opens_socket = request.headers.get("Upgrade", "").lower() == "websocket"
-        refusal = gate.find_refusal(request.path, request.headers, needs_origin=opens_socket)
-        return await handler(request) if refusal is None else web.Response(status=403, text=f"{refusal}\n")
+        stranger = find_stranger(request.headers, gate.port)
+        return await handler(request) if stranger is None else web.Response(status=403, text=f"{stranger}\n")
 
     app = web.Application(middlewares=[guard])
     app.router.add_get(gate.base_path, show_page)

@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from rich.cells import cell_len
 
-from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionStats, ExplainedNode, Explanation, FinishReason, Healing
 from midtoken.answer import Answer, compute_shares, mark_blanks
 
@@ -100,17 +99,6 @@ _KINDS: dict[type[Message], str] = {
 def to_json(number: int, message: Message) -> str:
     """Returns a message about the question of this number as a JSON object; the field `kind` tells them apart."""
     return json.dumps({"number": number, "kind": _KINDS[type(message)], **dataclasses.asdict(message)})
-
-
-def read_question(text: str) -> Question:
-    """Returns the question in a JSON object. Raises InvalidRequestError."""
-    try:
-        match json.loads(text):
-            case {"number": int() as number, "prefix": str() as prefix, "suffix": str() as suffix}:
-                return Question(number, prefix, suffix)
-    except (ValueError, RecursionError):
-        pass
-    raise InvalidRequestError("a question of the page must be an object with number, prefix and suffix")
 
 
 def draw_healing(question: Question, answer: Answer) -> HealingPicture:

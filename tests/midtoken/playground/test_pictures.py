@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from inference.errors import InvalidRequestError, ServerError
+from inference.errors import ServerError
 from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, FinishReason, Healing
 from midtoken.answer import Answer, mark_blanks
@@ -13,32 +13,8 @@ from midtoken.playground.pictures import (
     Question,
     draw_healing,
     draw_strategy,
-    read_question,
 )
 from tests.support.playground_fakes import EXACT, EXPLANATION
-
-
-def test_a_question_is_read() -> None:
-    assert read_question('{"number": 3, "prefix": "a\\n😀", "suffix": ""}') == Question(3, "a\n😀", "")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "null",
-        "{",
-        '{"number": 1, "prefix": "a"}',
-        '{"number": "1", "prefix": "a", "suffix": ""}',
-        '{"number": 1, "prefix": 2, "suffix": ""}',
-        "[" * 100_000,
-    ],
-)
-def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(InvalidRequestError, match="an object with number, prefix and suffix"):
-        read_question(text)
-
 
 _QUESTION = Question(7, "def make():\n    return Nod", "\n")
 
