@@ -8,8 +8,8 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Self
 
-from inference.platforms import Self
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client

@@ -9,6 +9,7 @@ import asyncio
 import codecs
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from midtoken.server_arguments import UsageError, add_connection_arguments, may_
 # The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
 _PIECE_BYTES = 1024
 _CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default model
+_PLACE = re.compile(r"(.+?):(\d+)(?::(\d+))?", re.DOTALL)
 _CONTINUATION = bytes(range(0x80, 0xC0))  # what a character in UTF-8 does not begin with
 
 
@@ -65,13 +67,10 @@ def read_cursor(text: str, from_stdin: bool = False) -> tuple[Path, Context]:
 
 
 def _split(text: str) -> tuple[str, int, int | None]:
-    parts = text.rsplit(":", 2)
-    if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
-        return parts[0], int(parts[1]), int(parts[2])
-    parts = text.rsplit(":", 1)
-    if len(parts) == 2 and parts[1].isdecimal():
-        return parts[0], int(parts[1]), None
-    raise UsageError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
+    return found[1], int(found[2]), int(found[3]) if found[3] else None
 
 
 def split_pieces(text: bytes, num_bytes: int = _PIECE_BYTES) -> Iterator[CharacterRequest]:
