@@ -75,9 +75,9 @@ test: $(READY) $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER)  ## run all tests,
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
 
-PYTHONS ?= 3.13 3.10
+PYTHONS ?= 3.13
 .PHONY: test-pythons
-test-pythons:  ## run the quick tests of what differs by platform on other Pythons that are here (PYTHONS="3.13 3.10"), without Triton and torch
+test-pythons:  ## run the quick tests of what differs by platform on other Pythons that are here (PYTHONS="3.13 3.12"), without Triton and torch
 	@for version in $(PYTHONS); do bash scripts/test_python.sh $$version build/pythons || exit 1; done
 
 $(NODE)/.ready: scripts/get_node.sh | $(RUN_READY)

@@ -76,8 +76,8 @@ def _draw_vscode(server: RunningServer, folder: Path) -> None:
 
 def _draw_playground(server: RunningServer, _folder: Path) -> None:
     with run_playground(f"--server={server.url}") as playground, open_page(playground.url) as page:
-        page.wait_for_pictures()  # the first one waits until the character-level model is loaded
-        page.open(playground.url)
+        page.wait_for_pictures()
+        page.open(playground.url)  # the times of the first picture are those of a server that was just started
         page.wait_for(lambda: page.ghost is not None, True)
         page.wait_for_pictures()
         time.sleep(1.0)  # until nothing moves

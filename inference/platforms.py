@@ -1,37 +1,13 @@
-"""What differs between versions of Python, and between systems. Only Linux is tried."""
+"""What differs between systems. Only Linux is tried."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from typing import Any
-
-if sys.version_info >= (3, 11):
-    from asyncio import timeout
-    from enum import StrEnum
-    from typing import Self
-else:
-    from enum import Enum
-
-    import async_timeout
-    from typing_extensions import Self
-
-    class StrEnum(str, Enum):
-        """A string with a name."""
-
-        __str__ = str.__str__
-
-    @contextlib.asynccontextmanager
-    async def timeout(delay_s: float) -> AsyncIterator[None]:
-        """Raises TimeoutError if the block takes longer."""
-        try:
-            async with async_timeout.timeout(delay_s):
-                yield
-        except asyncio.TimeoutError:
-            raise TimeoutError from None
-
+from asyncio import timeout
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Self
 
 __all__ = ["DETACHED", "Self", "StrEnum", "call_at_signals", "is_own", "is_there", "timeout"]
 

@@ -8,8 +8,8 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Self
 
-from inference.platforms import Self
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client
@@ -30,7 +30,6 @@ class Connection:
         self._client = Client(address.url, address.tls, address.is_insecure)
         self.url = self._client.url
         self._lease = lease
-        self.read_heartbeat_ms = self._client.read_heartbeat_ms
         self.read_description = self._client.read_description
         self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any
         self.runs_as = ""  # the type of numbers, the threads, and why

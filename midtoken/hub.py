@@ -11,7 +11,6 @@ download (2.4) is not used: when it is interrupted it deletes what it has, each 
 to ten megabytes, and it compares sizes but no hashes.
 """
 
-import errno
 import os
 import re
 import shutil
@@ -316,10 +315,8 @@ def _describe(error: Exception, repository: str, revision: str) -> MidtokenError
         scheme = hub.partition(":")[0]
         proxy = f" through the proxy that {scheme.upper()}_PROXY names" if getproxies().get(scheme) else ""
         return LaunchError(f"cannot reach {hub}{proxy}: {error or type(error).__name__}")
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ModelError(f"the disk of {constants.HF_HUB_CACHE} is full; HF_HOME names another place")
     if isinstance(error, OSError):
-        return ModelError(f"cannot write {error.filename}: {error.strerror}")
+        return ModelError(f"cannot write to {constants.HF_HUB_CACHE}: {error.strerror}; HF_HOME names another place")
     return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__}); {_PORTAL}")
 
 

@@ -9,6 +9,7 @@ import asyncio
 import codecs
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from midtoken.server_arguments import UsageError, add_connection_arguments, may_
 # The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
 _PIECE_BYTES = 1024
 _CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default model
+_PLACE = re.compile(r"(.+?):(\d+)(?::(\d+))?", re.DOTALL)
 _CONTINUATION = bytes(range(0x80, 0xC0))  # what a character in UTF-8 does not begin with
 
 
@@ -65,38 +67,28 @@ def read_cursor(text: str, from_stdin: bool = False) -> tuple[Path, Context]:
 
 
 def _split(text: str) -> tuple[str, int, int | None]:
-    parts = text.rsplit(":", 2)
-    if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
-        return parts[0], int(parts[1]), int(parts[2])
-    parts = text.rsplit(":", 1)
-    if len(parts) == 2 and parts[1].isdecimal():
-        return parts[0], int(parts[1]), None
-    raise UsageError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
+    return found[1], int(found[2]), int(found[3]) if found[3] else None
 
 
-def split_pieces(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES) -> Iterator[CharacterRequest]:
-    """Yields requests about the pieces of `text` in order. `context` is the text before it.
+def split_pieces(text: bytes, num_bytes: int = _PIECE_BYTES) -> Iterator[CharacterRequest]:
+    """Yields requests about the pieces of a text in order, each with the text before it.
 
     No piece is empty. No piece ends inside a character, unless the text is not UTF-8.
     """
     start = 0
     while start < len(text):
         end = start + _find_boundary(text[start : start + num_bytes])
-        before = context + text[max(start - _CONTEXT_BYTES, 0) : start]
-        yield CharacterRequest(text[start:end], _take_end(before, _CONTEXT_BYTES))
+        yield CharacterRequest(text[start:end], _take_end(text[:start], _CONTEXT_BYTES))
         start = end
 
 
-def split_tail(text: bytes, context: bytes = b"", num_bytes: int = _PIECE_BYTES) -> CharacterRequest:
-    """Returns a request about the last piece of `text`. `context` is the text before it."""
+def split_tail(text: bytes, num_bytes: int = _PIECE_BYTES) -> CharacterRequest:
+    """Returns a request about the last piece of a text."""
     tail = _take_end(text, num_bytes)
-    return CharacterRequest(tail, _take_end(context + text[: len(text) - len(tail)], _CONTEXT_BYTES))
-
-
-def split_line(prefix: str, context: bytes = b"") -> CharacterRequest:
-    """Returns a request about the last line of a text, or its last piece. `context` is the text before it."""
-    before, line_end, line = prefix.rpartition("\n")
-    return split_tail(line.encode(), context + (before + line_end).encode())
+    return CharacterRequest(tail, _take_end(text[: len(text) - len(tail)], _CONTEXT_BYTES))
 
 
 def _take_end(text: bytes, num_bytes: int) -> bytes:
@@ -146,10 +138,10 @@ class ClearedText:
         settings = Settings(exclude=tuple(options.exclude), redact_secrets=not options.send_secrets)
         self._guard.configure(settings, [Path.cwd().as_uri()])
 
-    def read_file(self, name: str | None) -> bytes:
-        """Returns the content of the file; of standard input if the name is `-`; nothing if there is no name."""
-        text = "" if name is None else os.fsdecode(read_file(name))
-        if name not in (None, "-"):
+    def read_file(self, name: str) -> bytes:
+        """Returns the content of the file; of standard input if the name is `-`."""
+        text = os.fsdecode(read_file(name))
+        if name != "-":
             self._paths[Path(name).absolute().as_uri()] = Path(name)
         return os.fsencode(_tell(text, self._guard.redactor.redact(text)))
 
@@ -169,7 +161,7 @@ class ClearedText:
         """Returns a request with what was read, as it may be sent."""
         languages = {} if self._sends_excluded else dict.fromkeys(self._paths, "")
         try:
-            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):  # the same since Python 3.11
+            with contextlib.suppress(TimeoutError):
                 asyncio.run(asyncio.wait_for(self._guard.wait_until_known(languages), _WAIT_S))
             return self._guard.clear(request, languages)
         except ExcludedError as error:

@@ -29,8 +29,6 @@ def require_packages(extra: str, purpose: str, other_way: str = "") -> None:
     missing = [name for import_name, name in _PACKAGES[extra].items() if find_spec(import_name) is None]
     if missing:
         command = f"{sys.executable} -m pip install 'midtoken[{extra}]'"
-        if extra == "local" and sys.version_info < (3, 11):
-            command = "midtoken with Python 3.11 or later"  # the packages are for those only
         raise LaunchError(f"{purpose} {', '.join(missing)}: run {command}{other_way}")
 
 

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote as quote_url
 from urllib.parse import unquote as unquote_url
 
 from inference.errors import LaunchError, ModelError, quote
-from inference.platforms import Self
 from inference.serving.private_files import find_user_folder
 from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.installed import require_packages

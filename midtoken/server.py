@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
 from inference.config import EngineConfig, find_engine_urls, strings_from_environment
 from inference.errors import LaunchError
 from inference.model_folder import check_model_folder, find_tokenizer_file
-from inference.platforms import Self, is_own
+from inference.platforms import is_own
 from inference.serving.calls import SOCKET_SCHEME, Tls
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import is_loopback
@@ -149,8 +150,6 @@ class ServerArguments:
             find_tokenizer_file(model_dir)
             for url in find_engine_urls(options.engine):
                 _check_engine(url)
-        if options.threads is not None and options.threads < 1:
-            raise LaunchError(f"--threads must be 1 or more, not {options.threads}")
         environment, key_file = (
             strings_from_environment(os.environ),
             options.engine_key and options.engine_key.resolve(),

@@ -2,11 +2,11 @@
 
 import argparse
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 
 from inference.config import EngineConfig
 from inference.errors import MidtokenError
-from inference.platforms import StrEnum
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES
 
 _DEFAULTS = EngineConfig(Path())
@@ -81,7 +81,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threads",
-        type=int,
+        type=number_from(1, 1024),
         help="threads on the CPU (default: one for a small model; for others, as many as a trial finds faster)",
     )
     parser.add_argument(

@@ -1,19 +1,18 @@
-"""What the ghost text of models is worth on somebody's own files: a table, and a plot by confidence."""
+"""What the ghost text of models is worth on somebody's own files: a table with bars, also by confidence."""
 
 import argparse
 import asyncio
-import io
 import os
 import random
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
-from typing import TextIO
 
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from inference.protocol.completion import Healing
 from lsp_server.context import clean
@@ -29,6 +28,7 @@ _MAX_S = 600.0  # for all models
 _IDLE_S = 30.0  # then a server that was tried ends
 _DEFAULT = Settings().confidence
 _CONFIDENCES = (0.0, 0.2, 0.3, _DEFAULT, 0.5, 0.6)
+_BAR_CELLS = 40
 _COLUMNS = {  # of the table, by the name of the figure: the heading, the factor, and the form
     "saved": ("keys saved, %", 100, ".1f"),
     "saved_word": ("by word, too, %", 100, ".1f"),
@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=60,
         help="how many, at most ten minutes (default: %(default)s)",
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="type at other confidences, too, and draw that")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE.svg", help="type at other confidences, too, and draw the table"
+    )
 
 
 async def print_report(options: argparse.Namespace) -> None:
@@ -63,12 +65,15 @@ async def print_report(options: argparse.Namespace) -> None:
     lines = draw_lines(texts, 2 * options.lines, _SEED)
     if len(lines) < 2:
         raise UsageError(f"{options.on} has too few lines in files {options.files} that may be sent")
+    if options.plot:
+        _write_plot(options.plot, "")  # what cannot be written is refused before anything runs
     models = await _prepare_models(options)
-    with _open_plot(options.plot) as plot:
-        trials = {name: await _try(each, name, lines, _MAX_S / len(models)) for name, each in models.items()}
-        table = _build_table(trials)
-        Console(width=Console(width=1_000).measure(table).maximum, highlight=False).print(table)
-        plot.write(draw_plot(trials) if options.plot else "")
+    trials = {name: await _try(each, name, lines, _MAX_S / len(models)) for name, each in models.items()}
+    table = build_table(trials)
+    console = Console(width=Console(width=1_000).measure(table).maximum, highlight=False, record=True)
+    console.print(table)
+    if options.plot:
+        _write_plot(options.plot, draw_plot(console))
 
 
 async def _prepare_models(options: argparse.Namespace) -> dict[str, argparse.Namespace]:
@@ -81,9 +86,9 @@ async def _prepare_models(options: argparse.Namespace) -> dict[str, argparse.Nam
     return models
 
 
-def _open_plot(path: Path | None) -> TextIO:
+def _write_plot(path: Path, plot: str) -> None:
     try:
-        return io.StringIO() if path is None else path.open("w", encoding="utf-8")
+        path.write_text(plot, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {path} of --plot: {error.strerror}") from None
 
@@ -133,57 +138,23 @@ def find_model_option(name: str) -> str | None:
     return None if name == "bundled" else name
 
 
-def _build_table(trials: Mapping[str, Sequence[Trial]]) -> Table:
+def build_table(trials: Mapping[str, Sequence[Trial]]) -> Table:
     table = Table("model", "healing, confidence")
     for heading, _, _ in _COLUMNS.values():
         table.add_column(heading, justify="right")
+    table.add_column("")
     for name, some in trials.items():
         for each in some:
-            figures = each.list_figures()
-            table.add_row(name, each.name, *(_format(figures[figure], figure) for figure in _COLUMNS))
+            figures, bar = each.list_figures(), "━" * round(_BAR_CELLS * each.by_tab.saved)
+            table.add_row(Text(name), each.name, *(_format(figures[figure], figure) for figure in _COLUMNS), bar)
     return table
+
+
+def draw_plot(console: Console) -> str:
+    """Returns what was printed as SVG, without the font that rich would have a browser load from elsewhere."""
+    return re.sub("@font-face {.*?}", "", console.export_svg(title="midtoken"), flags=re.DOTALL)
 
 
 def _format(value: float | None, figure: str) -> str:
     _, factor, form = _COLUMNS[figure]
     return "–" if value is None else f"{factor * value:{form}}"
-
-
-_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 660, 360, 60, 50, 310
-_COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#a0a0a0")
-
-
-def draw_plot(trials: Mapping[str, Sequence[Trial]]) -> str:
-    """Returns an SVG: the share of saved keys (full lines) and wrong characters at a key (dashed) by confidence."""
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
-        'font-size="12"><rect width="100%" height="100%" fill="white"/>',
-        _write(_LEFT, 20, "keys saved by Tab, % (full lines), wrong characters on the screen at a key (dashed)"),
-    ]
-    parts += [_write(_LEFT - 30, _find_y(value) + 4, str(value)) for value in range(0, 61, 10)]
-    parts += [_write(_find_x(each) - 8, _BOTTOM + 18, f"{each:g}") for each in _CONFIDENCES]
-    for number, (name, some) in enumerate(trials.items()):
-        colour = _COLOURS[number % len(_COLOURS)]
-        exact = sorted((float(each.name.rpartition(" ")[2]), each) for each in some if each.name.startswith("exact"))
-        parts.append(_draw_line(colour, [(at, 100 * each.by_tab.saved) for at, each in exact]))
-        wrong = [(at, each.by_tab.num_wrong / each.by_tab.num_keys) for at, each in exact]
-        parts.append(_draw_line(colour, wrong, "6 4"))
-        parts.append(_write(_LEFT + 130 * number, 40, name, colour))
-    return "\n".join([*parts, _write(_LEFT, _BOTTOM + 36, "confidence"), "</svg>\n"])
-
-
-def _draw_line(colour: str, points: Iterable[tuple[float, float]], dashes: str = "none") -> str:
-    places = " ".join(f"{_find_x(x):.1f},{_find_y(y):.1f}" for x, y in points)
-    return f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
-
-
-def _write(x: float, y: float, text: str, colour: str = "black") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}">{escape(text)}</text>'
-
-
-def _find_x(confidence: float) -> float:
-    return _LEFT + confidence / _CONFIDENCES[-1] * (_WIDTH - 2 * _LEFT)
-
-
-def _find_y(value: float) -> float:
-    return _BOTTOM - min(value, 60.0) / 60 * (_BOTTOM - _TOP)

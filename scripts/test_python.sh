@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs the quick tests on another Python: `test_python.sh 3.13 FOLDER`. Without torch and Triton, so without the tests
-# that compare with them; with the newest NumPy, and with the completion server in one process. For Python 3.10 there is
-# no onnxruntime of the version that is needed, so it has the tests of the client and of the language server instead.
+# that compare with them; with the newest NumPy, and with the completion server in one process.
 set -euo pipefail
 version=$1 folder=$2/$1
 find_python() {
@@ -14,16 +13,13 @@ if ! python=$(find_python); then
     echo "python$version is not here, so nothing was tested with it" >&2
     exit 0
 fi
-extras='[local,playground]' tests=(tests/trie_cache tests/inference tests/lsp_server tests/midtoken tests/model_repository)
-if [ "$version" = 3.10 ]; then
-    extras='' tests=(tests/lsp_server tests/inference/protocol tests/inference/serving/test_client.py)
-fi
+tests=(tests/trie_cache tests/inference tests/lsp_server tests/midtoken tests/model_repository)
 if [ ! -e "$folder/.ready" ] || [ pyproject.toml -nt "$folder/.ready" ]; then
     "$python" -m venv --clear "$folder"
     packages=(gguf hypothesis openai pexpect pynvim pyte pytest pytest-asyncio pytest-timeout pytest-xdist setuptools trustme)
-    "$folder/bin/python" -m pip install --quiet --no-compile --editable ".$extras" "${packages[@]}"
+    "$folder/bin/python" -m pip install --quiet --no-compile --editable ".[local,playground]" "${packages[@]}"
     touch "$folder/.ready"
 fi
 run=("$folder/bin/python" -m pytest -n 2 -p no:cacheprovider --hypothesis-profile=quick)
 "${run[@]}" --dist worksteal -m "not e2e" "${tests[@]}"
-[ "$version" = 3.10 ] || "${run[@]}" -n 0 -k embedded tests/e2e/test_commands.py tests/e2e/test_server_grpc.py
+"${run[@]}" -n 0 -k embedded tests/e2e/test_commands.py tests/e2e/test_server_grpc.py

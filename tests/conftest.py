@@ -1,9 +1,7 @@
 """Settings, options and fixtures for all tests: threads, hypothesis profiles, the wheel."""
 
-import asyncio
 import os
 import re
-import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,12 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from inference.platforms import timeout
 from inference.serving.triton_installation import IMPORT_ROOT
 from tests.support.installations import Installation, build_wheel, copy_sources, install_wheel
 
-if sys.version_info < (3, 11):
-    asyncio.timeout = timeout  # which tests use, too
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the tests'
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"  # its threads in a fork can end it early
 # Other Pythons are tested without these.

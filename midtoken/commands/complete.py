@@ -3,13 +3,11 @@
 import argparse
 import asyncio
 import sys
-from typing import TextIO
 
-from inference.likely_text import LikelyText
-from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
+from inference.protocol.completion import CompletionRequest, Extent, Healing
 from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
-from midtoken.answer import CONFIDENCE, find_style
+from midtoken.answer import CONFIDENCE, Answer, read_answer
 from midtoken.connection import open_connection
 from midtoken.input_text import ClearedText, add_text_arguments
 
@@ -32,24 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: auto)",
     )
     parser.add_argument("--max-tokens", type=int, default=64, help="generate at most this many (default: %(default)s)")
-    parser.add_argument("--ignore-suffix", action="store_true", help="do not send the text after the cursor")
     add_text_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the completion on stdout as it arrives. A terminal also shows the line before it and the statistics."""
+    """Prints the completion on stdout, and what it has cost on stderr if that is a terminal."""
     text = ClearedText(options)
-    cursor = text.read_cursor(options.cursor)
-    request = text.clear(build_request(options, cursor))
-    last, likely = asyncio.run(_print_stream(options, request, cursor.line_before))
-    if last.stats is not None:
-        end = likely.count_likely(0, CONFIDENCE)
-        statistics = (
-            f"{last.stats.num_tokens} tokens, {last.stats.num_forwards} forward passes, {last.healed_bytes} bytes "
-            f"healed, {last.stats.total_ms:.0f} ms, ended by: {last.finish_reason}; "
-            f"an editor shows {end} of {len(likely.text)} characters with confidence {CONFIDENCE}\n"
-        )
-        print_dim(statistics, sys.stderr)
+    request = text.clear(build_request(options, text.read_cursor(options.cursor)))
+    answer = asyncio.run(_ask(options, request))
+    print(answer.text)
+    if sys.stderr.isatty():
+        print(_describe(answer), file=sys.stderr)
     return 0
 
 
@@ -57,42 +48,22 @@ def build_request(options: argparse.Namespace, cursor: Context) -> CompletionReq
     """Builds the request for a completion at the cursor. Raises InvalidRequestError."""
     return CompletionRequest(
         cursor.prefix,
-        suffix="" if options.ignore_suffix else cursor.suffix,
+        suffix=cursor.suffix,
         max_tokens=options.max_tokens,
         healing=Healing(options.healing),
         extent=Extent(options.extent),
     )
 
 
-async def _print_stream(
-    options: argparse.Namespace, request: Cleared[CompletionRequest], line_before: str
-) -> tuple[CompletionChunk, LikelyText]:
-    likely = LikelyText()
+async def _ask(options: argparse.Namespace, request: Cleared[CompletionRequest]) -> Answer:
     async with open_connection(options) as connection:
-        print_dim(line_before, sys.stdout)  # not earlier: the notice of waiting clears its line when it ends
-        async for chunk in connection.stream(request):
-            likely.add(chunk)
-            _print_part(chunk, likely)
-    print()
-    return chunk, likely
+        return await read_answer(connection.stream(request))
 
 
-def _print_part(chunk: CompletionChunk, likely: LikelyText) -> None:
-    """Prints a chunk, which has been added to `likely`. In a terminal its tokens fade with their probability."""
-    tokens = [*likely.read_tokens(len(likely.text) - len(chunk.text))] if sys.stdout.isatty() else []
-    for token in tokens:
-        _print_styled(token.text, sys.stdout, find_style(token.text_log_prob))
-    if not tokens:
-        print(chunk.text, end="", flush=True)
-
-
-def print_dim(text: str, stream: TextIO) -> None:
-    """Prints the text dimmed, without a line end, if the stream is a terminal."""
-    if stream.isatty():
-        _print_styled(text, stream, "dim")
-
-
-def _print_styled(text: str, stream: TextIO, style: str) -> None:
-    from rich.console import Console  # here, because importing it takes as long as a completion
-
-    Console(file=stream).print(text, end="", style=style, markup=False, highlight=False, soft_wrap=True)
+def _describe(answer: Answer) -> str:
+    stats, last, num_shown = answer.stats, answer.last, answer.likely.count_likely(0, CONFIDENCE)
+    return (
+        f"{stats.num_tokens} tokens, {stats.num_forwards} forward passes, {last.healed_bytes} bytes healed, "
+        f"{stats.total_ms:.0f} ms, ended by: {last.finish_reason}; an editor shows {num_shown} of {len(answer.text)} "
+        f"characters with confidence {CONFIDENCE}"
+    )

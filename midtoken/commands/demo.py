@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plays the demo in a terminal. Elsewhere, prints the ghost texts of each key."""
+    """Plays the demo in a terminal."""
     asyncio.run(_play(options))
     return 0
 
@@ -89,11 +89,8 @@ async def _type(line: str, lines: list[str], sides: Sequence[_Side], live: Live)
         before, after = "\n".join([*lines[:row], line[:column]]), "\n".join(["", *lines[row + 1 :]])
         for side in sides:  # one after the other: together, they would share the processor, and both would look slow
             await side.ask(before, after, line[column:])
-        if live.console.is_terminal:
-            live.update(_draw(lines[max(0, row - _NUM_LINES_ABOVE) : row], line[:column], sides), refresh=True)
-            await asyncio.sleep(_PAUSE_S)
-        else:
-            live.console.print(_draw((), line[:column], sides), end="", soft_wrap=True)
+        live.update(_draw(lines[max(0, row - _NUM_LINES_ABOVE) : row], line[:column], sides), refresh=True)
+        await asyncio.sleep(_PAUSE_S)
 
 
 def _draw(above: Sequence[str], typed: str, sides: Sequence[_Side]) -> Text:

@@ -33,7 +33,6 @@ _BAR_CELLS = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     parser.add_argument("cursor", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
-    parser.add_argument("--ignore-suffix", action="store_true", help="do not send the text after the cursor")
     parser.add_argument(
         "--stdin",
         action="store_true",
@@ -46,8 +45,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
     text = ClearedText(options)
     cursor = text.read_cursor(options.cursor, options.stdin)
-    suffix = "" if options.ignore_suffix else cursor.suffix
-    request = CompletionRequest(cursor.prefix, suffix=suffix, extent=Extent.SINGLE_LINE)
+    request = CompletionRequest(cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE)
     requests = {each: text.clear(replace(request, healing=each, explain=each is Healing.EXACT)) for each in Healing}
     Console().print(render(options.cursor, cursor, asyncio.run(_ask_all(options, requests))))
     return 0

@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
-from inference.protocol.completion import CompletionRequest, CompletionStats, Extent
+from inference.protocol.completion import CompletionRequest, Extent
 from inference.serving.server_memory import measure_memory
 from lsp_server.privacy.guard import Guard
+from midtoken.answer import Answer, read_answer
 from midtoken.connection import Connection, open_connection, show_waiting
 from midtoken.installed import find_default_model
 from midtoken.models import OLLAMA, HubModel, ensure_model_folder, fetch_model, find_pins_dir, list_manifests
@@ -106,29 +107,21 @@ def _describe_size(place: Path) -> str:
     return f"{num_bytes / 1e9:6.2f} GB"
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    text: str
-    first_ms: float
-    total_ms: float
-    num_read_tokens: int
-
-
 async def _try(options: argparse.Namespace) -> None:
     started_s = time.perf_counter()
     async with open_connection(options, _IDLE_S) as connection:
         ready_s = time.perf_counter() - started_s
         ask = partial(_ask, connection, Guard(), uuid.uuid4().hex)  # for this tenant, nothing was read before
-        opened = await ask(_PAGE, max_tokens=1)
+        opened = (await ask(_PAGE, max_tokens=1)).stats
         typed = [await ask(_PAGE + _LINE[:end], max_tokens=24) for end in range(6, len(_LINE) + 1)]
         memory, runs_as = measure_memory(connection.url), connection.runs_as
-    line_ms = statistics.median(20 * each.total_ms / max(1, len(each.text)) for each in typed)
+    line_ms = statistics.median(20 * each.stats.total_ms / max(1, len(each.text)) for each in typed)
     figures = {
         "runs as": runs_as,
         "ready": f"{ready_s:.1f} s",
         "memory": "not known here" if memory is None else f"{memory / 1e9:.2f} GB",
         "read 500 tokens": f"{500 * opened.total_ms / max(1, opened.num_read_tokens):,.0f} ms, once per place",
-        "first text": f"{statistics.median(each.first_ms for each in typed):,.0f} ms after a key",
+        "first text": f"{statistics.median(each.stats.first_chunk_ms for each in typed):,.0f} ms after a key",
         "20 characters": f"{line_ms:,.0f} ms after a key",
     }
     for name, figure in figures.items():
@@ -142,12 +135,6 @@ def _judge(line_ms: float) -> str:
     return "Fast enough to type with." if line_ms <= _SLOW_MS else "Usable, with a short wait at each line."
 
 
-async def _ask(connection: Connection, guard: Guard, tenant: str, text: str, max_tokens: int) -> _Answer:
+async def _ask(connection: Connection, guard: Guard, tenant: str, text: str, max_tokens: int) -> Answer:
     request = CompletionRequest(text, extent=Extent.BLOCK, tenant=tenant, document="sample", max_tokens=max_tokens)
-    started_s, first_s, texts = time.perf_counter(), None, list[str]()
-    async for chunk in connection.stream(guard.clear(request)):
-        first_s = first_s or time.perf_counter()
-        texts.append(chunk.text)
-    ended_s, stats = time.perf_counter(), chunk.stats or CompletionStats()
-    first_ms, total_ms = (1e3 * (at_s - started_s) for at_s in (first_s or ended_s, ended_s))
-    return _Answer("".join(texts), first_ms, total_ms, stats.num_read_tokens)
+    return await read_answer(connection.stream(guard.clear(request)))

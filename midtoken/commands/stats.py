@@ -4,8 +4,6 @@ The language servers of this user count it, for this machine only.
 """
 
 import argparse
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 from lsp_server.usage import UsageFile, describe, find_usage_path
@@ -18,7 +16,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--days", type=number_from(1, 36_500), default=7, metavar="N", help="the last N days (default: %(default)s)"
     )
     parser.add_argument("--language", metavar="L", help="one language, by its identifier in LSP")
-    parser.add_argument("--json", action="store_true", help="print a list with an object for each day and language")
     parser.add_argument("--delete", action="store_true", help="delete all statistics")
     parser.add_argument("--state-dir", type=Path, metavar="DIR", help="the --state-dir of midtoken lsp")
 
@@ -37,8 +34,4 @@ def _delete_or_read(file: UsageFile, options: argparse.Namespace) -> str:
     if options.delete:
         file.delete()
         return "The statistics are deleted.\n"
-    usage = file.read(options.days, options.language)
-    if not options.json:
-        return describe(usage)
-    entries = [{"day": str(day), "language": name, **asdict(counts)} for (day, name), counts in usage.items()]
-    return json.dumps(entries, indent=2) + "\n"
+    return describe(file.read(options.days, options.language))

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
+from typing import Self
 
-from inference.platforms import Self
 from inference.serving.loopback import ADDRESS, find_stranger, listen
 from midtoken.server import read_key
 from midtoken.server_arguments import UsageError

@@ -3,28 +3,29 @@
 Any program of this machine, and any web page in the user's browser, can send requests to a port on loopback. Three
 things tell them apart:
 
-- the token: a random part of the address that other programs and pages cannot guess;
+- the token: a random part of all addresses that other programs and pages cannot guess;
 - `Host`: a page whose name was made to point at loopback (DNS rebinding) sends its own name;
 - `Origin`: browsers say which page opens a WebSocket, and same-origin rules do not stop it.
 """
 
 import asyncio
 import contextlib
+import json
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import WSCloseCode, WSMsgType, web
 from aiohttp.typedefs import Handler
 
-from inference.errors import InvalidRequestError
 from inference.serving.loopback import ADDRESS, find_stranger
+from lsp_server.backend import CompletionBackend
 from lsp_server.privacy.guard import Guard
 from lsp_server.server import MidtokenServer
-from midtoken.playground.asker import Asker, Link
-from midtoken.playground.pictures import Failure, Message, read_question, to_json
+from midtoken.playground.asker import Asker
+from midtoken.playground.pictures import Message, Question, to_json
 
 _MAX_MESSAGE_BYTES = 4 * 2**20
 _IDLE_S = 30.0  # of a connection without a whole head of a request
@@ -48,12 +49,14 @@ class _Writer:
 class PageSockets:
     """Serves the WebSockets, and closes those that are open. A page has one for its editor and one for its picture."""
 
-    def __init__(self, link: Link, build_server: Callable[[], MidtokenServer], is_remote: bool = False) -> None:
+    def __init__(
+        self, backend: CompletionBackend, build_server: Callable[[], MidtokenServer], is_remote: bool = False
+    ) -> None:
         """`build_server` returns a language server. Each page gets its own.
 
         `is_remote`: text may go to another machine.
         """
-        self._link = link
+        self._backend = backend
         self._build_server = build_server
         self._guard = Guard(is_remote=is_remote)
         self._open: set[web.WebSocketResponse] = set()
@@ -80,11 +83,11 @@ class PageSockets:
                 with contextlib.suppress(ConnectionError):  # the page has gone
                     await socket.send_str(to_json(number, message))
 
-            asker = Asker(self._link, self._guard, send)
+            asker = Asker(self._backend, self._guard, send)
             try:
                 async for message in socket:
                     if message.type is WSMsgType.TEXT:
-                        await _ask(asker, message.data, socket)
+                        asker.ask(Question(**json.loads(message.data)))
             finally:
                 await asker.close()
         return socket
@@ -105,13 +108,6 @@ class PageSockets:
             yield socket
         finally:
             self._open.discard(socket)
-
-
-async def _ask(asker: Asker, text: str, socket: web.WebSocketResponse) -> None:
-    try:
-        asker.ask(read_question(text))
-    except InvalidRequestError as error:
-        await socket.send_str(to_json(0, Failure("connection", str(error))))
 
 
 _END_S = 3.0  # open requests are given this time when the playground ends
@@ -146,50 +142,32 @@ class Gate:
         """The address of the page."""
         return f"http://{ADDRESS}:{self.port}{self.base_path}"
 
-    def find_refusal(self, path: str, headers: Mapping[str, str], *, needs_origin: bool) -> str | None:
-        """Returns why a request is refused, in words for a person; None if it is one of the page's own.
-
-        `needs_origin`: the request opens a WebSocket, for which browsers always send an Origin.
-        """
-        if stranger := find_stranger(headers, self.port):
-            return stranger
-        if needs_origin and "Origin" not in headers:
-            return "The playground opens a WebSocket only for its own page."
-        first = path.split("/")[1] if path.count("/") >= 2 else ""
-        if not secrets.compare_digest(first.encode(errors="surrogateescape"), self.token.encode()):
-            return "This address has no valid token. Open the address that `midtoken playground` has printed."
-        return None
-
 
 async def start_app(
     gate: Gate,
     page: Path,
-    link: Link,
+    backend: CompletionBackend,
     build_server: Callable[[], MidtokenServer],
     listener: socket.socket,
-    on_page: Callable[[], None] = lambda: None,
     is_remote: bool = False,
 ) -> web.AppRunner:
     """Serves the playground on a socket that listens. `cleanup` of the result ends all that the pages use.
 
-    `page`: the folder of the built page. `build_server` returns a language server. `on_page` is called when a
-    browser requests the page. `is_remote`: text may go to another machine.
+    `page`: the folder of the built page. `build_server` returns a language server. `is_remote`: text may go to
+    another machine.
     """
-    sockets = PageSockets(link, build_server, is_remote=is_remote)
+    sockets = PageSockets(backend, build_server, is_remote=is_remote)
 
     async def show_page(_request: web.Request) -> web.FileResponse:
-        on_page()
         return web.FileResponse(page / "index.html")
 
     async def close(_app: web.Application) -> None:
         await sockets.close()
-        await link.close()
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        opens_socket = request.headers.get("Upgrade", "").lower() == "websocket"
-        refusal = gate.find_refusal(request.path, request.headers, needs_origin=opens_socket)
-        return await handler(request) if refusal is None else web.Response(status=403, text=f"{refusal}\n")
+        stranger = find_stranger(request.headers, gate.port)
+        return await handler(request) if stranger is None else web.Response(status=403, text=f"{stranger}\n")
 
     app = web.Application(middlewares=[guard])
     app.router.add_get(gate.base_path, show_page)

@@ -9,16 +9,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 from rich.cells import cell_len
 
-from inference.errors import InvalidRequestError
-from inference.protocol.characters import NextByte
 from inference.protocol.completion import CompletionStats, ExplainedNode, Explanation, FinishReason, Healing
-from midtoken.answer import Answer, ByteShare, compute_shares, mark_blanks, rank_bytes, split_graphemes
+from midtoken.answer import Answer, compute_shares, mark_blanks
 
-_NUM_BYTES_SHOWN = 6
 _NUM_TYPED_CHARS = 14
 
 
@@ -85,43 +81,17 @@ class StrategyPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokenization:
-    """One tokenization that predicts the next byte."""
-
-    tokens: tuple[str, ...]  # from the first that may still change
-    ahead: str  # the end of the last token, beyond the cursor; empty: any token may follow
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class NextBytePicture:
-    """The distribution of the next byte: its most likely values, and where they come from."""
-
-    bytes: tuple[ByteShare, ...]
-    tokenizations: tuple[Tokenization, ...]
-    took_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The completion server is being started or connected to."""
-
-
-@dataclass(frozen=True, slots=True)
 class Failure:
-    """A part of the answer failed."""
+    """There is no answer, or no more of it."""
 
-    part: Literal["connection", "healing", "strategy", "next_byte"]
     text: str  # for the user
 
 
-Message = HealingPicture | StrategyPicture | NextBytePicture | Waiting | Failure
+Message = HealingPicture | StrategyPicture | Failure
 
 _KINDS: dict[type[Message], str] = {
     HealingPicture: "healing",
     StrategyPicture: "strategy",
-    NextBytePicture: "next_byte",
-    Waiting: "waiting",
     Failure: "failure",
 }
 
@@ -129,17 +99,6 @@ _KINDS: dict[type[Message], str] = {
 def to_json(number: int, message: Message) -> str:
     """Returns a message about the question of this number as a JSON object; the field `kind` tells them apart."""
     return json.dumps({"number": number, "kind": _KINDS[type(message)], **dataclasses.asdict(message)})
-
-
-def read_question(text: str) -> Question:
-    """Returns the question in a JSON object. Raises InvalidRequestError."""
-    try:
-        match json.loads(text):
-            case {"number": int() as number, "prefix": str() as prefix, "suffix": str() as suffix}:
-                return Question(number, prefix, suffix)
-    except (ValueError, RecursionError):
-        pass
-    raise InvalidRequestError("a question of the page must be an object with number, prefix and suffix")
 
 
 def draw_healing(question: Question, answer: Answer) -> HealingPicture:
@@ -171,18 +130,6 @@ def draw_strategy(healing: Healing, answer: Answer) -> StrategyPicture:
     )
 
 
-def draw_next_byte(question: Question, answer: NextByte, took_ms: float) -> NextBytePicture:
-    """Returns the picture of the distribution after the text before the cursor."""
-    return NextBytePicture(
-        tuple(rank_bytes(answer.probabilities, question.prefix.encode(), _NUM_BYTES_SHOWN)),
-        tuple(
-            Tokenization(tuple(map(mark_blanks, member.tokens)), mark_blanks(member.ahead), member.probability)
-            for member in answer.members
-        ),
-        took_ms,
-    )
-
-
 def _draw_line_end(prefix: str) -> str:
     line = prefix[prefix.rfind("\n") + 1 :].lstrip()
     return ("…" if len(line) > _NUM_TYPED_CHARS else "") + mark_blanks(line[-_NUM_TYPED_CHARS:])
@@ -190,8 +137,8 @@ def _draw_line_end(prefix: str) -> str:
 
 def _find_edges(healed: bytes, nodes: Sequence[ExplainedNode]) -> list[int]:
     """Returns where characters or tokens of the tree begin or end in the healed bytes, in order."""
-    edges = {0, len(healed), *(node.num_covered_bytes for node in nodes)}
-    return sorted(edges | {grapheme.start for grapheme in split_graphemes(healed)})
+    chars = {at for at, byte in enumerate(healed) if byte & 0xC0 != 0x80}
+    return sorted(chars | {0, len(healed)} | {node.num_covered_bytes for node in nodes})
 
 
 def _draw_cells(healed: bytes, edges: Sequence[int]) -> Iterator[Cell]:

@@ -4,10 +4,10 @@ That what it copies is there, and that tritonserver starts with it, is tested in
 """
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
-import tomllib
 from packaging.requirements import Requirement
 
 from inference.config import EngineConfig, config_to_environment

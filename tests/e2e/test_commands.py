@@ -47,14 +47,6 @@ def test_explain_shows_the_chosen_path_and_every_strategy(embedded_real_server: 
     assert all(f"│ {healing} " in page for healing in ("exact", "greedy", "single", "none"))
 
 
-def test_surprisal_prints_a_row_for_each_line(embedded_real_server: RunningServer, source: Path) -> None:
-    done = _run(embedded_real_server, "surprisal", str(source))
-    rows = [row.split("\t", 2) for row in done.stdout.splitlines()]
-    assert [row[2] for row in rows] == _SOURCE.splitlines()
-    assert float(rows[7][0]) > float(rows[6][0])  # `nod` is not a name in the file
-    assert done.stderr.startswith(f"{source}: {len(_SOURCE)} bytes, ")
-
-
 async def test_surprisal_of_the_pieces_equals_that_of_the_whole_text(
     embedded_real_server: RunningServer, source: Path
 ) -> None:
@@ -69,17 +61,22 @@ async def test_surprisal_of_the_pieces_equals_that_of_the_whole_text(
 
 def test_next_byte_prints_bytes_and_tokenizations(embedded_real_server: RunningServer) -> None:
     lines = _run(embedded_real_server, "next-byte", "Hello, worl").stdout.splitlines()
-    assert lines[3].split()[-2:] == ["d", "0x64"]
+    assert lines[3].split()[-1] == "d"
     assert any(line.endswith("Hello|,|·world") for line in map(str.rstrip, lines))
 
 
-def test_next_byte_takes_a_cursor_or_standard_input(embedded_real_server: RunningServer, source: Path) -> None:
-    at = _run(embedded_real_server, "next-byte", "--at", f"{source}:7:15", "--json").stdout
+def test_next_byte_takes_standard_input(embedded_real_server: RunningServer) -> None:
     before = _SOURCE[: _SOURCE.index("node = Node(value)") + len("node = Nod")]
-    piped = _run(embedded_real_server, "next-byte", "-", "--json", input=before).stdout
-    answers = [json.loads(answer)["probabilities"] for answer in (at, piped)]
-    assert answers[0] == pytest.approx(answers[1], abs=1e-4)
-    assert max(range(257), key=answers[0].__getitem__) == ord("e")
+    probabilities = json.loads(_run(embedded_real_server, "next-byte", "-", "--json", input=before).stdout)[
+        "probabilities"
+    ]
+    assert max(range(257), key=probabilities.__getitem__) == ord("e")
+
+
+def test_surprisal_prints_the_text(embedded_real_server: RunningServer, source: Path) -> None:
+    shown = _run(embedded_real_server, "surprisal", str(source)).stdout
+    assert [line.removesuffix("⏎") for line in shown.splitlines()[:8]] == _SOURCE.splitlines()
+    assert f"{source}: {len(_SOURCE)} bytes, " in shown
 
 
 def test_the_doctor_finds_a_server_that_completes(embedded_real_server: RunningServer, source: Path) -> None:
@@ -87,7 +84,7 @@ def test_the_doctor_finds_a_server_that_completes(embedded_real_server: RunningS
     lines = done.stdout.splitlines()
     (server,) = (line for line in lines if "completion server at" in line)
     (completion,) = (line for line in lines if "a completion in the middle of a token" in line)
-    assert server.startswith(f"✓ completion server at {embedded_real_server.url}: ")
+    assert server.startswith(f"✓ completion server at {embedded_real_server.url}")
     assert completion.startswith("✓ a completion in the middle of a token: `return Nod` is completed with `e` after ")
     assert lines[-1].startswith(f"✓ {source} gets suggestions")
     assert (done.returncode, done.stderr) == (0, "")
@@ -103,4 +100,4 @@ def test_a_model_is_tried_on_the_lines_of_a_folder(embedded_real_server: Running
     place = ["--on", "trie_cache", "--lines", "2", "--plot", str(tmp_path / "plot.svg")]
     rows = _run(embedded_real_server, "models", "try", "bundled", *place).stdout.splitlines()
     assert [row for row in rows if "exact, 0.4" in row and "%" not in row]
-    assert (tmp_path / "plot.svg").read_text().count("<polyline") == 2
+    assert (tmp_path / "plot.svg").read_text().startswith("<svg ")

@@ -346,7 +346,9 @@ async def test_a_full_disk_is_one_sentence(hub: Hub, tmp_path: Path) -> None:
     blobs = tmp_path / "cache/hub/models--owner--Model-0.5B/blobs"
     blobs.mkdir(parents=True)
     (blobs / f"{hub.find_hash(_NAME, commit, 'model.safetensors')}.incomplete").symlink_to("/dev/full")
-    with pytest.raises(ModelError, match=r"the disk of .*/cache/hub is full; HF_HOME names another place"):
+    with pytest.raises(
+        ModelError, match=r"cannot write to .*/cache/hub: No space left on device; HF_HOME names another place"
+    ):
         await _fetch()
 
 

@@ -28,9 +28,6 @@ _READERS: Mapping[str, tuple[str, ...]] = {
     "explain": ("explain", "{file}:1"),
     "explain, as an editor has it": ("explain", "{file}:1", "--stdin"),
     "surprisal": ("surprisal", "{file}"),
-    "surprisal, context": ("surprisal", "{open}", "--context", "{file}"),
-    "next-byte": ("next-byte", "--at", "{file}:1"),
-    "next-byte, context": ("next-byte", "a = 1", "--context", "{file}"),
 }
 _UNNAMED = {
     "surprisal, standard input": ("surprisal", "-"),
@@ -53,16 +50,15 @@ _Send = Callable[..., Awaitable[list[str]]]
 
 @pytest.fixture
 def send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Send:
-    """Runs a command in a folder with another file. It reads a file, or the same text on standard input.
+    """Runs a command. It reads a file, or the same text on standard input.
 
     Returns the texts that the server has received.
     """
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "beside.py").write_text(_OPEN)
 
     async def send(reader: tuple[str, ...], path: Path, text: str, *options: str) -> list[str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(os.fsencode(text))))
-        names = {"file": path, "open": tmp_path / "beside.py", "text": text}
+        names = {"file": path, "text": text}
         arguments = [*(argument.format(**names) for argument in reader), *options]
         async with run_fake_triton(say("a test: it answers nothing")) as server:
             assert await asyncio.to_thread(main, [*arguments, "--server", server.url]) == 1

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.errors import LaunchError, ModelError
+from inference.errors import LaunchError
 from inference.serving.calls import Tls
 from midtoken.cli import main
 from midtoken.server import ServerAddress, ServerArguments
@@ -119,12 +119,6 @@ def test_the_layout_of_fill_in_prompts_is_taken_from_the_environment(
     monkeypatch.delenv("MIDTOKEN_FILL_IN_LAYOUT")
     assert found[1] == _parse("--model", str(model_dir), "--state-dir", str(tmp_path))
     assert (found[0].model.fill_in_layout, found[0].entry == found[1].entry) == ("psm", False)
-
-
-@pytest.mark.parametrize("threads", ["0", "1000000"])
-def test_a_number_of_threads_out_of_range_is_named(model_dir: Path, threads: str) -> None:
-    with pytest.raises((LaunchError, ModelError), match="threads"):
-        _parse("--model", str(model_dir), "--threads", threads)
 
 
 @pytest.mark.parametrize(

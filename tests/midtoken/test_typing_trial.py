@@ -1,12 +1,15 @@
 """Typing is counted as the module's page says, and only files that may be sent are typed."""
 
 import asyncio
+import io
+import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from midtoken.cli import main
-from midtoken.typing_report import _read_texts, draw_plot
+from midtoken.typing_report import _read_texts, build_table, draw_plot
 from midtoken.typing_trial import Cursors, Line, Trial, Typist, compute_calibration_error, draw_lines
 
 _LINE = Line("", "return node", "\n")
@@ -105,7 +108,12 @@ def test_the_number_of_lines_is_at_least_one(capsys: pytest.CaptureFixture[str])
     assert "--lines: must be a number from 1" in capsys.readouterr().err
 
 
-def test_the_name_of_a_model_is_escaped_in_the_plot() -> None:
-    typist = _type({})
+def test_the_plot_has_a_bar_for_each_trial_names_as_they_are_and_loads_nothing() -> None:
+    typist = _type({"ret": "urn node"})
     trial = Trial("exact, 0.4", typist, typist, Cursors(typist.ghost))
-    assert ">a&lt;b</text>" in draw_plot({"a<b": [trial]})
+    console = Console(width=300, file=io.StringIO(), record=True)
+    console.print(build_table({"a<[b]": [trial]}))
+    plot = draw_plot(console)
+    assert "a&lt;[b]" in plot
+    assert "━" * round(40 * typist.saved) in plot
+    assert set(re.findall('https?://[^ "]*', plot)) <= {"http://www.w3.org/2000/svg", "https://www.textualize.io"}

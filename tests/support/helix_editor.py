@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import tomllib
 
 from tests.support.terminal import Terminal
 

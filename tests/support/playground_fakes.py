@@ -1,9 +1,7 @@
-"""A completion server for the playground that a test feeds, and the answers of a real one."""
+"""The answers of a real completion server for the playground."""
 
-import asyncio
 import math
 
-from inference.protocol.characters import CharacterAnswer, CharacterRequest, CoveringMember, NextByte
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionStats,
@@ -11,8 +9,6 @@ from inference.protocol.completion import (
     Explanation,
     FinishReason,
 )
-from lsp_server.privacy.guard import Cleared
-from tests.support.lsp_fakes import FedBackend
 
 # `return Nod` of the README, with rounder numbers.
 EXPLANATION = Explanation(
@@ -33,20 +29,3 @@ EXACT = CompletionChunk(
     stats=CompletionStats(queue_ms=1.0, total_ms=12.0, num_forwards=2, num_context_tokens=24, num_read_tokens=3),
     explanation=EXPLANATION,
 )
-NEXT_BYTE = NextByte(
-    tuple(0.9 if byte == ord("e") else 0.1 if byte == ord("(") else 0.0 for byte in range(257)),
-    (CoveringMember((" return", " Node"), "e", 0.9), CoveringMember((" return", " N", "od"), "", 0.1)),
-)
-
-
-class FedServer(FedBackend):
-    """A backend whose answers the test feeds, those of the character-level model too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[tuple[CharacterRequest, asyncio.Future[CharacterAnswer]]] = []
-
-    async def ask(self, request: Cleared[CharacterRequest]) -> CharacterAnswer:
-        answer: asyncio.Future[CharacterAnswer] = asyncio.get_running_loop().create_future()
-        self.asked.append((request.value, answer))
-        return await answer

@@ -6,7 +6,6 @@ import { EXAMPLES, placeCursor } from "./examples.ts";
 import { LanguageClient } from "./languageClient.ts";
 import type { Message } from "./messages.ts";
 import { showTime } from "./numbers.ts";
-import { drawNextByte } from "./panels/nextByte.ts";
 import { LikelyGhost } from "./panels/likely.ts";
 import { drawPaths } from "./panels/paths.ts";
 import { NUM_STRATEGIES, Strategies } from "./panels/strategies.ts";
@@ -15,7 +14,7 @@ import { Questions } from "./questions.ts";
 import { decideStatus, describeClose, type Situation } from "./status.ts";
 import "./style.css";
 
-const NUM_PARTS = 1 + NUM_STRATEGIES + 1; // tree, strategies, next byte
+const NUM_PARTS = 1 + NUM_STRATEGIES; // tree, strategies
 
 const RETRY_MS = 5000;
 
@@ -36,7 +35,7 @@ const questions = new Questions(
 );
 const strategies = new Strategies();
 const ghost = new LikelyGhost();
-let situation: Situation = { isConnected: false, isStarting: false };
+let situation: Situation = { isConnected: false };
 let retryTimer: ReturnType<typeof setTimeout> | undefined; // after a failure
 let numParts = 0; // of the answer to the newest question
 
@@ -68,18 +67,15 @@ function ask(): void {
 
 function show(message: Message): void {
   switch (message.kind) {
-    case "waiting":
-      setSituation({ isStarting: true });
-      return;
     case "failure":
-      setSituation({ isStarting: false, failure: message });
+      setSituation({ failure: message.text });
       retryTimer = setTimeout(ask, RETRY_MS);
       break;
     case "healing":
       if (situation.failure !== undefined) {
         askForGhostText(editor);
       }
-      setSituation({ isStarting: false, failure: undefined });
+      setSituation({ failure: undefined });
       find("pictures").classList.remove("stale");
       drawTokens(message);
       drawPaths(message);
@@ -89,9 +85,6 @@ function show(message: Message): void {
     case "strategy":
       strategies.add(message);
       ghost.add(message);
-      break;
-    case "next_byte":
-      drawNextByte(message);
       break;
   }
   numParts += 1;

@@ -53,36 +53,10 @@ export interface StrategyPicture {
   readonly took_ms: number;
 }
 
-export interface ByteShare {
-  readonly shown: string;
-  readonly note: string;
-  readonly share: number;
-}
-
-export interface Tokenization {
-  readonly tokens: readonly string[];
-  readonly ahead: string;
-  readonly share: number;
-}
-
-export interface NextBytePicture {
-  readonly kind: "next_byte";
-  readonly number: number;
-  readonly bytes: readonly ByteShare[];
-  readonly tokenizations: readonly Tokenization[];
-  readonly took_ms: number;
-}
-
-export interface Waiting {
-  readonly kind: "waiting";
-  readonly number: number;
-}
-
 export interface Failure {
   readonly kind: "failure";
   readonly number: number;
-  readonly part: "connection" | "healing" | "strategy" | "next_byte";
   readonly text: string;
 }
 
-export type Message = HealingPicture | StrategyPicture | NextBytePicture | Waiting | Failure;
+export type Message = HealingPicture | StrategyPicture | Failure;

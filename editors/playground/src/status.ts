@@ -1,16 +1,12 @@
 /** What the page says about its servers, decided from what is known of them. */
 
-import type { Failure } from "./messages.ts";
-
 export interface Situation {
   /** Why a connection to the playground was closed. */
   readonly closed?: string | undefined;
   /** The editor's and the picture's connections are open. */
   readonly isConnected: boolean;
-  /** The completion server is being started. */
-  readonly isStarting: boolean;
   /** What failed of the newest question. */
-  readonly failure?: Pick<Failure, "part" | "text"> | undefined;
+  readonly failure?: string | undefined;
   /** The newest error that the language server has shown. */
   readonly editorError?: string | undefined;
 }
@@ -21,13 +17,6 @@ export interface Status {
   readonly canRetry: boolean;
 }
 
-const PARTS: Readonly<Record<Failure["part"], string>> = {
-  connection: "No completion server",
-  healing: "No picture",
-  strategy: "No comparison of strategies",
-  next_byte: "No next byte",
-};
-
 /** Returns the one thing that the user should know first. */
 export function decideStatus(situation: Situation): Status {
   const { closed, failure, editorError } = situation;
@@ -35,14 +24,7 @@ export function decideStatus(situation: Situation): Status {
     return { tone: "bad", text: closed, canRetry: false };
   }
   if (failure !== undefined) {
-    return { tone: "bad", text: `${PARTS[failure.part]}: ${failure.text}`, canRetry: true };
-  }
-  if (situation.isStarting) {
-    return {
-      tone: "busy",
-      text: "Starting the completion server. The first start takes some ten seconds.",
-      canRetry: false,
-    };
+    return { tone: "bad", text: `No picture: ${failure}`, canRetry: true };
   }
   if (editorError !== undefined) {
     return { tone: "bad", text: editorError, canRetry: true };

@@ -40,9 +40,9 @@ test("an answer is accepted until the text changes, not until the next question 
   const { questions, type } = start(context);
   type("a");
   context.mock.timers.tick(PAUSE_MS);
-  assert.equal(questions.accept('{"kind":"waiting","number":1}')?.kind, "waiting");
+  assert.equal(questions.accept('{"kind":"failure","number":1}')?.kind, "failure");
   type("b");
-  assert.equal(questions.accept('{"kind":"waiting","number":1}'), undefined);
+  assert.equal(questions.accept('{"kind":"failure","number":1}'), undefined);
 });
 
 test("nothing is sent through a connection that is not open", (context) => {

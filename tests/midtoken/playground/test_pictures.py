@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from inference.errors import InvalidRequestError, ServerError
+from inference.errors import ServerError
 from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, FinishReason, Healing
 from midtoken.answer import Answer, mark_blanks
@@ -12,34 +12,9 @@ from midtoken.playground.pictures import (
     HealingPicture,
     Question,
     draw_healing,
-    draw_next_byte,
     draw_strategy,
-    read_question,
 )
-from tests.support.playground_fakes import EXACT, EXPLANATION, NEXT_BYTE
-
-
-def test_a_question_is_read() -> None:
-    assert read_question('{"number": 3, "prefix": "a\\n😀", "suffix": ""}') == Question(3, "a\n😀", "")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "null",
-        "{",
-        '{"number": 1, "prefix": "a"}',
-        '{"number": "1", "prefix": "a", "suffix": ""}',
-        '{"number": 1, "prefix": 2, "suffix": ""}',
-        "[" * 100_000,
-    ],
-)
-def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(InvalidRequestError, match="an object with number, prefix and suffix"):
-        read_question(text)
-
+from tests.support.playground_fakes import EXACT, EXPLANATION
 
 _QUESTION = Question(7, "def make():\n    return Nod", "\n")
 
@@ -134,13 +109,3 @@ def test_a_confidence_shows_the_pieces_of_a_completion_that_are_as_likely() -> N
     for confidence in (0.05, 0.2, 0.4, 0.7, 0.95):
         shown = "".join(each.shown for each in pieces if each.probability >= confidence)
         assert shown == mark_blanks(likely.text[: likely.count_likely(0, confidence)])
-
-
-def test_the_next_bytes_come_most_likely_first_and_impossible_ones_not_at_all() -> None:
-    picture = draw_next_byte(_QUESTION, NEXT_BYTE, 3.5)
-    assert [(each.shown, each.note, each.share) for each in picture.bytes] == [("e", "0x65", 0.9), ("(", "0x28", 0.1)]
-    assert [(each.tokens, each.ahead) for each in picture.tokenizations] == [
-        (("·return", "·Node"), "e"),
-        (("·return", "·N", "od"), ""),
-    ]
-    assert picture.took_ms == 3.5

@@ -78,10 +78,6 @@ const ACTIONS: Readonly<Record<string, Action>> = {
           healing: row.dataset.healing,
           line: read(row, ".line")[0],
         })),
-        bytes: [...document.querySelectorAll("#next-byte .row")].map((row) => ({
-          shown: read(row, ".byte")[0],
-          share: read(row, ".share")[0],
-        })),
       };
     }),
 
