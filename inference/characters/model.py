@@ -1,13 +1,12 @@
 """A token-level model as a model of bytes (Vieira et al. 2025): next-byte distributions, text probabilities, samples.
 
 Many token strings can spell a text. The probability of the text is the sum of their probabilities. The model follows
-them as a *covering*: the token strings whose last token is the first to reach the end of the text. There are four
+them as a *covering*: the token strings whose last token is the first to reach the end of the text. There are three
 kinds:
 
 | covering | follows | file |
 |---|---|---|
 | `canonical` (default) | the canonical strings of the text with any continuation | `text_covering` |
-| `single` | the text's canonical tokens, with and without the last: for comparison | `text_covering` |
 | `beam` | the K most likely bundles of all strings: the paper's algorithm | `beam_covering` |
 | `enumerate` | every string: exact, and exponential | `beam_covering` |
 
@@ -25,7 +24,7 @@ import numpy.typing as npt
 
 from inference.characters.beam_covering import BeamCovering
 from inference.characters.state import END, NUM_OUTCOMES, Covering, State
-from inference.characters.text_covering import TextCovering, find_canonical_open_paths, find_single_open_paths
+from inference.characters.text_covering import TextCovering, find_canonical_open_paths
 from inference.characters.token_string import TokenReader, TokenString
 from inference.healing.text_encoder import TextEncoder, cache_short
 from inference.protocol.characters import CoveringKind
@@ -87,10 +86,7 @@ class CharacterModel:
         self._start_ids = start_ids
         self._new_reader = new_reader
         self._dummy_prefix = encoder.find_dummy_prefix("").encode()
-        self._find_canonical, self._find_single = (
-            cache_short(partial(find, encoder, trie), _MAX_CACHED_PATHS)
-            for find in (find_canonical_open_paths, find_single_open_paths)
-        )
+        self._find_canonical = cache_short(partial(find_canonical_open_paths, encoder, trie), _MAX_CACHED_PATHS)
 
     def open(self, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> State:
         """The state after `context`, whose probability does not count.
@@ -135,8 +131,6 @@ class CharacterModel:
         if settings.kind is CoveringKind.CANONICAL:
             threshold = _CANONICAL_THRESHOLD if settings.threshold is None else settings.threshold
             return TextCovering(self._trie, self._find_canonical, threshold)
-        if settings.kind is CoveringKind.SINGLE:
-            return TextCovering(self._trie, self._find_single)
         return BeamCovering(
             self._encoder, self._trie, None if settings.kind is CoveringKind.ENUMERATE else settings.width
         )

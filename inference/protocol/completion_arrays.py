@@ -67,7 +67,6 @@ class Description:
     languages: tuple[str, ...] = ()  # those that the model knows, by their identifiers in LSP; empty: any
     runs_as: str = ""  # the type of numbers, the threads, and why
     problem: str = ""  # why no request would be answered now; empty: one would
-    inputs: tuple[str, ...] = tuple(REQUEST_TYPES)  # the fields of requests that it knows
 
 
 # One array for each field. An empty one is left out.
@@ -133,7 +132,7 @@ def description_from_arrays(arrays: Mapping[str, Array]) -> Description:
     def read(name: str) -> tuple[str, ...]:
         return tuple(to_text(name, item) for item in arrays[name].reshape(-1)) if name in arrays else ()
 
-    return Description(read("languages"), "".join(read("runs_as")), "".join(read("problem")), read("inputs"))
+    return Description(read("languages"), "".join(read("runs_as")), "".join(read("problem")))
 
 
 def _read_stats(values: dict[str, Any]) -> CompletionStats:

@@ -32,7 +32,6 @@ from trie_cache.vocabulary import Vocabulary
 
 _CANONICAL = CoveringSettings()
 _BEAM = CoveringSettings(CoveringKind.BEAM)
-_SINGLE = CoveringSettings(CoveringKind.SINGLE)
 _ALL = CoveringSettings(CoveringKind.ENUMERATE)
 _EVERY_KIND = [CoveringSettings(kind) for kind in CoveringKind]
 _assert_close = partial(np.testing.assert_allclose, rtol=0, atol=1e-9)
@@ -100,7 +99,6 @@ def test_hello_worl_continues_with_d() -> None:
         ),
     )
 
-    assert characters.sample(characters.open(b"Hello, worl", _SINGLE), None, 1) == b"w"
     assert characters.sample(characters.open(b"Hello, worl", _CANONICAL), None, 9) == b"d"
     assert characters.sample(characters.open(b"Hello, worl", _BEAM), None, 9) == b"d"
     probabilities = np.exp(characters.open(b"Hello, worl", _BEAM).next_log_probs)
@@ -151,7 +149,7 @@ def test_the_empty_prefix_has_probability_one(covering: CoveringSettings) -> Non
 _MAX_TOKENS = 64
 _WORDS = ["as", "a1", "s", "'s", "\n", "1", "é", "as\n  ", "sas1"]
 _window_coverings = pytest.mark.parametrize(
-    "covering", [_CANONICAL, _SINGLE, CoveringSettings(CoveringKind.BEAM, width=2)], ids=lambda covering: covering.kind
+    "covering", [_CANONICAL, CoveringSettings(CoveringKind.BEAM, width=2)], ids=lambda covering: covering.kind
 )
 
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError, ServerUnreachableError
-from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_to_arrays
+from inference.protocol.arrays import Array, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
 from inference.serving.calls import CHARACTERS, COMPLETION
@@ -58,16 +58,6 @@ async def test_what_goes_wrong_becomes_the_matching_exception(
         assert type(raised.value) is kind
 
 
-async def test_the_next_call_is_opened_while_a_completion_is_answered() -> None:
-    async def answer_when_it_is_open(_call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
-        while server.num_opened < 2:
-            await asyncio.sleep(0.001)
-        yield build_last_chunk("")
-
-    async with run_fake_triton(answer_when_it_is_open) as server:
-        assert len(await _complete(server.url)) == 1
-
-
 async def test_an_address_without_a_server_raises_unreachable() -> None:
     with pytest.raises(ServerUnreachableError, match=r"^no server answers at 127\.0\.0\.1:\d+: \S"):
         await _complete(pick_free_endpoint().grpc_url)
@@ -106,21 +96,6 @@ async def test_the_languages_of_the_model_are_read_with_its_heartbeat(languages:
     answer = say(heartbeat_to_arrays(0.0) | description_to_arrays(description), heartbeat_ms=None)
     async with run_fake_triton(answer) as server, Client(server.url) as client:
         assert await client.read_description() == description
-
-
-@pytest.mark.parametrize("is_old", [False, True])
-async def test_a_server_without_the_field_is_sent_no_least_probability(is_old: bool) -> None:
-    description = Description(inputs=("prefix",)) if is_old else Description()
-
-    async def answer(call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
-        is_asked = HEARTBEAT in call.arrays
-        yield heartbeat_to_arrays(0.0) | description_to_arrays(description) if is_asked else build_last_chunk("e")
-
-    async with run_fake_triton(answer) as server, Client(server.url) as client:
-        await client.read_description()
-        chunks = [each async for each in client.stream(CompletionRequest("x", min_probability=0.5))]
-    assert len(chunks) == 1
-    assert ("min_probability" in server.calls[-1].arrays) is not is_old
 
 
 async def test_a_lost_heartbeat_is_requested_again() -> None:
