@@ -30,7 +30,6 @@ from inference.healing.text_encoder import TextEncoder, cache_short
 from inference.protocol.characters import CoveringKind
 from trie_cache.trie import Trie
 
-_CANONICAL_THRESHOLD = 0.1
 _MAX_CACHED_PATHS = 512  # texts whose open paths are remembered; some have a hundred paths
 
 
@@ -54,7 +53,7 @@ class CoveringSettings:
 
     kind: CoveringKind = CoveringKind.CANONICAL
     width: int = 8  # beam: how many bundles are kept
-    threshold: float | None = None  # canonical: other strings of a smaller probability are dropped; None: 0.1
+    threshold: float = 0.1  # canonical: other strings of a smaller probability are dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +128,7 @@ class CharacterModel:
 
     def _build_covering(self, settings: CoveringSettings) -> Covering:
         if settings.kind is CoveringKind.CANONICAL:
-            threshold = _CANONICAL_THRESHOLD if settings.threshold is None else settings.threshold
-            return TextCovering(self._trie, self._find_canonical, threshold)
+            return TextCovering(self._trie, self._find_canonical, settings.threshold)
         return BeamCovering(
             self._encoder, self._trie, None if settings.kind is CoveringKind.ENUMERATE else settings.width
         )

@@ -107,7 +107,7 @@ class _Extension:
 class TextCovering:
     """A covering that follows the open paths of the text, for one tokenizer."""
 
-    def __init__(self, trie: Trie, find_open_paths: Callable[[bytes], OpenPaths], threshold: float = 1.0) -> None:
+    def __init__(self, trie: Trie, find_open_paths: Callable[[bytes], OpenPaths], threshold: float) -> None:
         """`threshold`: a string outside the open paths is followed if it is at least so probable; with 1, none is."""
         self._trie = trie
         self._build_open_paths = find_open_paths

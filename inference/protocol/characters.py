@@ -65,7 +65,7 @@ class CharacterRequest:
     ask: Ask = Ask.NEXT_BYTE
     covering: CoveringKind = CoveringKind.CANONICAL
     width: int = 8  # beam: how many bundles are followed
-    threshold: float | None = None  # canonical: other strings of a smaller probability are dropped; None: 0.1
+    threshold: float = 0.1  # canonical: other strings of a smaller probability are dropped
     num_members: int = 0  # next_byte: how many tokenizations to return
     max_bytes: int = 64  # sample, greedy
     seed: int | None = None  # sample

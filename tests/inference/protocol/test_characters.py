@@ -38,7 +38,7 @@ def _requests(draw: st.DrawFn) -> CharacterRequest:
         draw(st.sampled_from(Ask)),
         covering,
         width=draw(st.integers(1, characters.MAX_WIDTH)),
-        threshold=draw(st.none() | st.floats(0, 1)),
+        threshold=draw(st.floats(0, 1)),
         num_members=draw(st.integers(0, characters.MAX_MEMBERS)),
         max_bytes=draw(st.integers(1, max_bytes)),
         seed=draw(st.none() | st.integers(0, 2**63 - 1)),
