@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Protocol  # Triton's objects have no types
 
 import inference
-from inference.config import EngineConfig, config_from_strings, strings_from_environment
+from inference.config import EngineConfig, config_from_environment
 from inference.errors import (
     InvalidRequestError,
     MidtokenError,
@@ -105,16 +105,14 @@ class Adapter:
     def note_end(self, end: Any) -> None:
         """Gets the last part of each answer, or the error."""
 
-    def initialize(self, args: dict[str, str]) -> None:
-        """Triton loads the model. Its settings are the parameters in config.pbtxt, then MIDTOKEN_* variables.
+    def initialize(self, _args: dict[str, str]) -> None:
+        """Triton loads the model. Its settings are MIDTOKEN_* variables.
 
         Raises ModelError if one is missing or invalid.
         """
         self.triton = importlib.import_module("triton_python_backend_utils")  # which exists only inside its stubs
         self.log_info, self.log_error = self.triton.Logger.log_info, self.triton.Logger.log_error
-        parameters = json.loads(args["model_config"])["parameters"]
-        strings = {name: value["string_value"] for name, value in parameters.items()}
-        self.load(config_from_strings(strings | strings_from_environment(os.environ)))
+        self.load(config_from_environment(os.environ))
 
     def execute(self, requests: Iterable[Any]) -> None:
         """Triton has requests."""
