@@ -34,17 +34,14 @@ _MAX_CACHED_PATHS = 512  # texts whose open paths are remembered; some have a hu
 
 
 def cut_context(context: bytes, max_bytes: int) -> bytes:
-    """The last `max_bytes` of the context, or up to an eighth more; a shorter context is returned whole.
+    """The last `max_bytes` of the context, or a few more, from the start of a character on.
 
-    The result begins at the start of a line if there is one in that eighth, otherwise at the start of a character.
     The cut can change the first few pre-tokens after it, so request more bytes than are needed.
     """
-    if len(context) <= max_bytes:
-        return context
-    start = len(context) - max_bytes
-    line_start = context.rfind(b"\n", max(start - max_bytes // 8, 0), start) + 1
-    character_start = next((at for at in range(start, max(start - 4, -1), -1) if context[at] & 0xC0 != 0x80), start)
-    return context[line_start or character_start :]
+    start = max(len(context) - max_bytes, 0)
+    while start and context[start] & 0xC0 == 0x80:
+        start -= 1
+    return context[start:]
 
 
 @dataclass(frozen=True, slots=True)

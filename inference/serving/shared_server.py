@@ -130,11 +130,7 @@ class Registration:
             self._lock.close()
 
     def _withdraw(self) -> None:
-        path = self._entry._url_path
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise LaunchError(f"cannot remove {path}: {error.strerror}") from None
+        self._entry._url_path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,5 +205,3 @@ def _read_url(path: Path) -> str | None:
         return os.fsdecode(path.read_bytes()) or None
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise LaunchError(f"cannot read {path}: {error.strerror}") from None

@@ -207,12 +207,8 @@ def test_a_cut_keeps_at_least_the_requested_end_of_the_context(words: list[str],
     kept = cut_context(context, max_bytes)
 
     assert context.endswith(kept)
-    assert min(len(context), max_bytes) <= len(kept) <= max_bytes + max(max_bytes // 8, 3)
+    assert min(len(context), max_bytes) <= len(kept) <= max_bytes + 3
     kept.decode()
-
-
-def test_a_cut_is_at_the_start_of_a_line_if_there_is_one() -> None:
-    assert cut_context(b"a" * 50 + b"\n" + b"b" * 84, 80) == b"b" * 84
 
 
 def test_refusing_a_long_word_takes_little_memory() -> None:
