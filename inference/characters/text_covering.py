@@ -7,10 +7,10 @@ updated byte by byte. The paths depend on the text and the tokenizer, not on the
 2. One more byte narrows the bundles of the paths that still exist. A path that ends with the new byte is an older path
    and one token of its bundle's slice, so its mass is known before it is read.
 3. The new paths of all known bytes are read in one forward pass. Then the masses of each byte are computed one by one.
-4. A non-canonical string is also followed while its probability among all followed strings is above a
-   threshold. The text after such a string has another heal point and other paths: it is a second open text, after other
-   tokens. If several open texts have stable tokens up to the same byte, only the most likely is followed, since their
-   predictions are similar. It may be a non-canonical one.
+4. A non-canonical string is also followed while its probability among all followed strings is above a threshold. The
+   text after such a string has another heal point and other paths: it is a second open text, after other tokens. If
+   several open texts have stable tokens up to the same byte, only the most likely is followed, since their predictions
+   are similar. It may be a non-canonical one.
 """
 
 import codecs

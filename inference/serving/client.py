@@ -1,6 +1,7 @@
 """The async client of a server: completions, and answers of the character-level model.
 
-Each request has a gRPC stream of its own; all share one channel, so make one client for each process and event loop.
+Each request has a gRPC stream of its own, because Triton cancels requests only together with their stream. All share
+one channel, so make one client for each process and event loop.
 Unary calls are never used for requests, because the bundled server crashes when one is cancelled
 (triton-inference-server issue 7368).
 """
