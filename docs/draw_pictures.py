@@ -193,17 +193,15 @@ def _draw_slices(trie: Trie) -> Figure:
 
 
 def _draw_next(model: CharacterModel) -> Figure:
-    single = _open(model, CoveringKind.SINGLE)
+    canonical = _open(model, CoveringKind.CANONICAL)
     probabilities = {
         kind.value: np.exp(_open(model, kind).next_log_probs) for kind in (CoveringKind.CANONICAL, CoveringKind.BEAM)
     }
-    probabilities |= {"single": np.exp(single.next_log_probs), "unhealed": np.zeros(256)}
-    [whole] = [
-        bundle for bundle in single.bundles if not bundle.remaining_bytes
-    ]  # the text's own tokens, none taken back
+    probabilities["unhealed"] = np.zeros(256)
+    [whole] = [bundle for bundle in canonical.bundles if not bundle.remaining_bytes]  # the text's own tokens
     probabilities["unhealed"][whole.children.bytes] = np.exp(whole.log_masses - whole.log_mass)
-    figure = Figure(figsize=(11, 2.6))
-    for axes, (name, probs) in zip(figure.subplots(1, 4, sharey=True), probabilities.items(), strict=True):
+    figure = Figure(figsize=(9, 2.6))
+    for axes, (name, probs) in zip(figure.subplots(1, 3, sharey=True), probabilities.items(), strict=True):
         values = probs[list(_BYTES)]
         axes.barh(range(len(_BYTES)), values, color=_BLUE)
         for line, value in enumerate(values):

@@ -53,20 +53,17 @@ class EngineConfig:
         check_ranges(self, _RANGES, ModelError)
 
 
-def config_from_strings(strings: Mapping[str, str]) -> EngineConfig:
-    """The config with these values, by field name. An empty string means the default.
+def config_from_environment(environment: Mapping[str, str]) -> EngineConfig:
+    """The config that the environment sets: MIDTOKEN_MODEL_DIR for model_dir, and so on. An empty value is the default.
 
-    Raises ModelError, naming the field, if a field is unknown or missing or its value is invalid.
+    Raises ModelError, naming the field, if a value is invalid or there is no model_dir.
     """
-    types = {field.name: field.type for field in dataclasses.fields(EngineConfig)}
     values: dict[str, Any] = {}
-    for name, text in strings.items():
-        if name not in types:
-            raise ModelError(f"unknown setting {quote(name)}; known are {', '.join(types)}")
-        if text:
-            values[name] = _parse_value(name, text, types[name])
+    for each in dataclasses.fields(EngineConfig):
+        if text := environment.get(_VARIABLE_PREFIX + each.name.upper()):
+            values[each.name] = _parse_value(each.name, text, each.type)
     if "model_dir" not in values:
-        raise ModelError(f"model_dir is not set: give it in config.pbtxt or as {_VARIABLE_PREFIX}MODEL_DIR")
+        raise ModelError(f"the server's environment has no {_VARIABLE_PREFIX}MODEL_DIR, the folder of the model")
     return EngineConfig(**values)
 
 
@@ -95,14 +92,8 @@ def _read_engine_url(url: str) -> str:
     raise ModelError(f"an engine's address is one such as http://127.0.0.1:8080, not {shown}; commas separate several")
 
 
-def strings_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The fields that the environment sets: MIDTOKEN_MODEL_DIR for model_dir, and so on."""
-    variables = {field.name: _VARIABLE_PREFIX + field.name.upper() for field in dataclasses.fields(EngineConfig)}
-    return {name: environment[variable] for name, variable in variables.items() if variable in environment}
-
-
 def config_to_environment(config: EngineConfig) -> dict[str, str]:
-    """The variables from which `strings_from_environment` reads this config."""
+    """The variables from which `config_from_environment` reads this config."""
     fields = dataclasses.fields(EngineConfig)
     values = {field.name: getattr(config, field.name) for field in fields}
     return {_VARIABLE_PREFIX + name.upper(): "" if value is None else str(value) for name, value in values.items()}

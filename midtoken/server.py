@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from inference.config import EngineConfig, find_engine_urls, strings_from_environment
+from inference.config import EngineConfig, find_engine_urls
 from inference.errors import LaunchError
 from inference.model_folder import check_model_folder, find_tokenizer_file
 from inference.platforms import is_own
@@ -150,19 +150,16 @@ class ServerArguments:
             find_tokenizer_file(model_dir)
             for url in find_engine_urls(options.engine):
                 _check_engine(url)
-        environment, key_file = (
-            strings_from_environment(os.environ),
-            options.engine_key and options.engine_key.resolve(),
-        )
+        key_file = options.engine_key and options.engine_key.resolve()
         model = EngineConfig(
             model_dir,
             device=options.device,
             dtype=options.dtype,
             num_threads=options.threads,
             graph_dir=find_cache_dir(),
-            fill_in_layout=environment.get("fill_in_layout") or _DEFAULTS.fill_in_layout,
+            fill_in_layout=os.environ.get("MIDTOKEN_FILL_IN_LAYOUT") or _DEFAULTS.fill_in_layout,
             engine_url=",".join(find_engine_urls(options.engine)) if options.engine else "",
-            engine_key=read_key(key_file, "--engine-key", environment.get("engine_key", "")),
+            engine_key=read_key(key_file, "--engine-key", os.environ.get("MIDTOKEN_ENGINE_KEY", "")),
         )
         repository = (options.model_repository or find_model_repository()).resolve()
         binary = options.triton_binary and options.triton_binary.resolve()

@@ -1,13 +1,12 @@
 """A token-level model as a model of bytes (Vieira et al. 2025): next-byte distributions, text probabilities, samples.
 
 Many token strings can spell a text. The probability of the text is the sum of their probabilities. The model follows
-them as a *covering*: the token strings whose last token is the first to reach the end of the text. There are four
+them as a *covering*: the token strings whose last token is the first to reach the end of the text. There are three
 kinds:
 
 | covering | follows | file |
 |---|---|---|
 | `canonical` (default) | the canonical strings of the text with any continuation | `text_covering` |
-| `single` | the text's canonical tokens, with and without the last: for comparison | `text_covering` |
 | `beam` | the K most likely bundles of all strings: the paper's algorithm | `beam_covering` |
 | `enumerate` | every string: exact, and exponential | `beam_covering` |
 
@@ -25,28 +24,24 @@ import numpy.typing as npt
 
 from inference.characters.beam_covering import BeamCovering
 from inference.characters.state import END, NUM_OUTCOMES, Covering, State
-from inference.characters.text_covering import TextCovering, find_canonical_open_paths, find_single_open_paths
+from inference.characters.text_covering import TextCovering, find_canonical_open_paths
 from inference.characters.token_string import TokenReader, TokenString
 from inference.healing.text_encoder import TextEncoder, cache_short
 from inference.protocol.characters import CoveringKind
 from trie_cache.trie import Trie
 
-_CANONICAL_THRESHOLD = 0.1
 _MAX_CACHED_PATHS = 512  # texts whose open paths are remembered; some have a hundred paths
 
 
 def cut_context(context: bytes, max_bytes: int) -> bytes:
-    """The last `max_bytes` of the context, or up to an eighth more; a shorter context is returned whole.
+    """The last `max_bytes` of the context, or a few more, from the start of a character on.
 
-    The result begins at the start of a line if there is one in that eighth, otherwise at the start of a character.
     The cut can change the first few pre-tokens after it, so request more bytes than are needed.
     """
-    if len(context) <= max_bytes:
-        return context
-    start = len(context) - max_bytes
-    line_start = context.rfind(b"\n", max(start - max_bytes // 8, 0), start) + 1
-    character_start = next((at for at in range(start, max(start - 4, -1), -1) if context[at] & 0xC0 != 0x80), start)
-    return context[line_start or character_start :]
+    start = max(len(context) - max_bytes, 0)
+    while start and context[start] & 0xC0 == 0x80:
+        start -= 1
+    return context[start:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +50,7 @@ class CoveringSettings:
 
     kind: CoveringKind = CoveringKind.CANONICAL
     width: int = 8  # beam: how many bundles are kept
-    threshold: float | None = None  # canonical: other strings of a smaller probability are dropped; None: 0.1
+    threshold: float = 0.1  # canonical: other strings of a smaller probability are dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +82,7 @@ class CharacterModel:
         self._start_ids = start_ids
         self._new_reader = new_reader
         self._dummy_prefix = encoder.find_dummy_prefix("").encode()
-        self._find_canonical, self._find_single = (
-            cache_short(partial(find, encoder, trie), _MAX_CACHED_PATHS)
-            for find in (find_canonical_open_paths, find_single_open_paths)
-        )
+        self._find_canonical = cache_short(partial(find_canonical_open_paths, encoder, trie), _MAX_CACHED_PATHS)
 
     def open(self, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> State:
         """The state after `context`, whose probability does not count.
@@ -133,10 +125,7 @@ class CharacterModel:
 
     def _build_covering(self, settings: CoveringSettings) -> Covering:
         if settings.kind is CoveringKind.CANONICAL:
-            threshold = _CANONICAL_THRESHOLD if settings.threshold is None else settings.threshold
-            return TextCovering(self._trie, self._find_canonical, threshold)
-        if settings.kind is CoveringKind.SINGLE:
-            return TextCovering(self._trie, self._find_single)
+            return TextCovering(self._trie, self._find_canonical, settings.threshold)
         return BeamCovering(
             self._encoder, self._trie, None if settings.kind is CoveringKind.ENUMERATE else settings.width
         )

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections import OrderedDict
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,21 +19,28 @@ from inference.protocol.characters import (
     TextProbability,
 )
 
-_NUM_STATES = 8  # each keeps its keys and values alive
+
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    """The state after a text, which keeps its keys and values alive."""
+
+    digest: bytes  # of the context, which may be megabytes long
+    settings: CoveringSettings
+    text: bytes
+    state: State
 
 
 class CharacterService:
     """Answers requests, one at a time. Not thread-safe.
 
-    A client that sends a growing text gets the state of its last request, as long as that is remembered.
+    The state after the last text is kept, so a growing text is not read again.
     """
 
     def __init__(self, model: CharacterModel, max_bytes: int) -> None:
-        """`max_bytes`: for the rows of the remembered states; a wide beam has many."""
+        """`max_bytes`: for the rows of the state that is kept; a wide beam has many."""
         self._model = model
         self._max_bytes = max_bytes
-        # By the digest of the context, the settings and the text. The least recently used is the first.
-        self._states: OrderedDict[tuple[bytes, CoveringSettings, bytes], State] = OrderedDict()
+        self._last: _Cached | None = None
 
     def answer(self, request: CharacterRequest) -> CharacterAnswer:
         """The answer. Raises InvalidRequestError if the model or the covering does not support the text."""
@@ -71,19 +78,15 @@ class CharacterService:
         return self._model.sample(self._read(request), rng, request.max_bytes)
 
     def _read(self, request: CharacterRequest) -> State:
-        """The state after the text, advanced from the nearest remembered state."""
-        settings, text = _find_settings(request), request.text
-        digest = hashlib.sha256(request.context).digest()  # a context may be megabytes long
-        begun = [key for key in self._states if key[:2] == (digest, settings) and text.startswith(key[2])]
-        nearest = max(begun, key=lambda key: len(key[2]), default=None)
-        if nearest is None:
-            state = self._model.open(request.context, settings).advance(text)
+        """The state after the text, advanced from the last one if this text goes on from there."""
+        settings, digest = _find_settings(request), hashlib.sha256(request.context).digest()
+        last, self._last = self._last, None
+        if last and (last.digest, last.settings) == (digest, settings) and request.text.startswith(last.text):
+            state = last.state.advance(request.text[len(last.text) :])
         else:
-            self._states.move_to_end(nearest)
-            state = self._states[nearest].advance(text[len(nearest[2]) :])
-        self._states[digest, settings, text] = state
-        while len(self._states) > _NUM_STATES or sum(each.nbytes for each in self._states.values()) > self._max_bytes:
-            self._states.popitem(last=False)
+            state = self._model.open(request.context, settings).advance(request.text)
+        if state.nbytes <= self._max_bytes:
+            self._last = _Cached(digest, settings, request.text, state)
         return state
 
     def _describe(self, member: Member) -> CoveringMember:

@@ -1,18 +1,16 @@
-"""The coverings `canonical` and `single`, which select token strings by the text and its tokenizer.
+"""The covering `canonical`, which selects token strings by the text and its tokenizer.
 
-`canonical` follows the canonical paths of the text with any continuation: the covering tree of
-`inference.healing.covering`, updated byte by byte. `single` follows the canonical tokens of the text, with and without
-the last one (the usual method; Vieira et al. 2025, appendix F). They differ only in how they find the paths of a text,
-which depend on the text and the tokenizer, not on the model.
+It follows the canonical paths of the text with any continuation: the covering tree of `inference.healing.covering`,
+updated byte by byte. The paths depend on the text and the tokenizer, not on the model.
 
 1. The tokens before the heal point are stable. After it, each offset has one path for each split.
 2. One more byte narrows the bundles of the paths that still exist. A path that ends with the new byte is an older path
    and one token of its bundle's slice, so its mass is known before it is read.
 3. The new paths of all known bytes are read in one forward pass. Then the masses of each byte are computed one by one.
-4. `canonical` also follows a non-canonical string while its probability among all followed strings is above a
-   threshold. The text after such a string has another heal point and other paths: it is a second open text, after other
-   tokens. If several open texts have stable tokens up to the same byte, only the most likely is followed, since their
-   predictions are similar. It may be a non-canonical one.
+4. A non-canonical string is also followed while its probability among all followed strings is above a threshold. The
+   text after such a string has another heal point and other paths: it is a second open text, after other tokens. If
+   several open texts have stable tokens up to the same byte, only the most likely is followed, since their predictions
+   are similar. It may be a non-canonical one.
 """
 
 import codecs
@@ -37,7 +35,7 @@ from inference.characters.state import (
 from inference.characters.token_string import TokenReader, TokenString, read_all
 from inference.errors import InvalidRequestError
 from inference.healing.covering import build_canonical_paths
-from inference.healing.heal_point import encode_literally, find_section_heal_point
+from inference.healing.heal_point import find_section_heal_point
 from inference.healing.text_encoder import TextEncoder
 from inference.model.path_weights import log_sum_exp
 from trie_cache.trie import Trie
@@ -92,18 +90,6 @@ def find_canonical_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> 
     )
 
 
-def find_single_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> OpenPaths:
-    """The canonical tokens of the text, with and without the last. Raises InvalidRequestError if it is not UTF-8."""
-    text, unfinished = split_text(data)
-    point = find_section_heal_point(encoder, text)
-    ids = encode_literally(encoder, text) + encoder.encode_beginning(unfinished)
-    whole = ids[point.num_stable_ids :]
-    remaining_bytes = data[point.num_stable_bytes :]
-    spelled = b"".join(map(trie.spell, whole[:-1]))
-    paths = {whole: b""} | ({whole[:-1]: remaining_bytes[len(spelled) :]} if whole else {})
-    return OpenPaths(point.kept_ids[: point.num_stable_ids], point.num_stable_bytes, paths)
-
-
 @dataclass(frozen=True, slots=True)
 class _Extension:
     """An open text, one byte longer than before."""
@@ -121,7 +107,7 @@ class _Extension:
 class TextCovering:
     """A covering that follows the open paths of the text, for one tokenizer."""
 
-    def __init__(self, trie: Trie, find_open_paths: Callable[[bytes], OpenPaths], threshold: float = 1.0) -> None:
+    def __init__(self, trie: Trie, find_open_paths: Callable[[bytes], OpenPaths], threshold: float) -> None:
         """`threshold`: a string outside the open paths is followed if it is at least so probable; with 1, none is."""
         self._trie = trie
         self._build_open_paths = find_open_paths

@@ -1,14 +1,13 @@
 """The thread that answers requests to the character-level model, one at a time, first come, first served.
 
-A request is stopped by its deadline, by its client, or by the server's shutdown. The worker checks this before each
-forward pass of the model, for the running request and for the waiting ones. A request that is stopped while it waits is
-never started. Each request ends in one call of its sink: `send` or `fail`.
+A request is stopped by its deadline, by its client, or by the server's shutdown. The worker checks this when its turn
+comes, and before each forward pass of the model. Each request ends in one call of its sink: `send` or `fail`.
 """
 
 import logging
+import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -73,8 +72,7 @@ class CharacterWorker:
         """Starts the thread. The first request loads what answers, which enters the given watch for each pass."""
         self._load = load
         self._clock = clock
-        self._changed = threading.Condition()  # guards the next two attributes
-        self._waiting: deque[_QueuedRequest] = deque()
+        self._waiting: queue.Queue[_QueuedRequest | None] = queue.Queue(_MAX_WAITING)  # None: the worker is closed
         self._is_closed = False
         self._heartbeat = Heartbeat(clock)
         self._running: _QueuedRequest | None = None  # this and what follows, the thread owns
@@ -85,13 +83,12 @@ class CharacterWorker:
     def submit(self, request: CharacterRequest, sink: AnswerSink) -> None:
         """Queues the request; its answer or its error goes to `sink`. Raises OverloadedError."""
         ends_at = None if request.deadline_ms is None else self._clock() + request.deadline_ms / 1e3
-        with self._changed:
-            if self._is_closed:
-                raise OverloadedError(_CLOSED)
-            if len(self._waiting) >= _MAX_WAITING:
-                raise OverloadedError(f"{_MAX_WAITING} requests wait already; try again in a moment")
-            self._waiting.append(_QueuedRequest(request, sink, ends_at))
-            self._changed.notify()
+        if self._is_closed:
+            raise OverloadedError(_CLOSED)
+        try:
+            self._waiting.put_nowait(_QueuedRequest(request, sink, ends_at))
+        except queue.Full:
+            raise OverloadedError(f"{_MAX_WAITING} requests wait already; try again in a moment") from None
 
     def measure_heartbeat_ms(self) -> float:
         """Milliseconds since a forward pass, a request or the load of the model last finished; 0 while idle.
@@ -101,16 +98,18 @@ class CharacterWorker:
         return self._heartbeat.measure_ms()
 
     def close(self) -> None:
-        """Fails the waiting requests, stops the running one before its next forward pass, and stops the thread."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify()
+        """Stops the running request before its next forward pass, fails the waiting ones, and stops the thread.
+
+        The server passes no request on any more.
+        """
+        self._is_closed = True
+        if self._thread.is_alive():
+            self._waiting.put(None)
         self._thread.join()
 
     @contextmanager
     def watch_pass(self) -> Iterator[None]:
-        """Entered for a pass: fails the waiting requests that must stop. Raises ServerError if the running one must."""
-        self._drop_stopped()
+        """Entered for a pass. Raises ServerError if the running request must stop."""
         assert self._running is not None, "a pass belongs to a running request"
         self._running.check(self._clock(), self._is_closed)
         yield
@@ -124,20 +123,14 @@ class CharacterWorker:
             except BaseException as error:  # an error of one request must not end the thread
                 tell_failure(queued.sink.fail, to_public_error(as_failure(error), _log.error), _log.error)
             del queued  # so that it is freed while the thread waits for the next one
-        for queued in self._waiting:
-            tell_failure(queued.sink.fail, ServerError(_CLOSED), _log.error)
 
     def _take(self) -> _QueuedRequest | None:
         """Waits for the next request. Returns None once the worker is closed."""
-        with self._changed:
-            self._running = None
-            self._heartbeat.mark_idle()
-            self._changed.wait_for(lambda: self._waiting or self._is_closed)
-            if self._is_closed:
-                return None
-            self._running = self._waiting.popleft()
-            self._heartbeat.beat()
-            return self._running
+        self._running = None
+        self._heartbeat.mark_idle()
+        self._running = self._waiting.get()
+        self._heartbeat.beat()
+        return self._running
 
     def _ensure_answerer(self) -> Answerer:
         if self._answerer is None:
@@ -145,15 +138,3 @@ class CharacterWorker:
             self._answerer = self._load(self.watch_pass)
             self._heartbeat.beat()
         return self._answerer
-
-    def _drop_stopped(self) -> None:
-        """Fails the waiting requests that were cancelled or are past their deadline."""
-        with self._changed:
-            waiting = tuple(self._waiting)
-        for queued in waiting:
-            try:
-                queued.check(self._clock(), is_closed=False)
-            except ServerError as error:
-                with self._changed:
-                    self._waiting.remove(queued)
-                tell_failure(queued.sink.fail, error, _log.error)

@@ -12,9 +12,7 @@ import importlib
 import json
 import logging
 import os
-import queue
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +20,7 @@ from functools import partial
 from typing import Any, Protocol  # Triton's objects have no types
 
 import inference
-from inference.config import EngineConfig, config_from_strings, strings_from_environment
+from inference.config import EngineConfig, config_from_environment
 from inference.errors import (
     InvalidRequestError,
     MidtokenError,
@@ -44,10 +42,9 @@ from inference.protocol.completion import CompletionChunk
 
 _log = logging.getLogger(__name__)
 
-# Between two questions. Each is a round trip that takes the model's time, and a superseded request ends without one.
-_PAUSE_S = 0.004
-
-Ask = Callable[[], bool]  # asks whether a request was cancelled, and notes the answer; False: needs no other question
+# Between two times that tritonserver is asked whether one request was cancelled. Each takes the model's time, and most
+# requests are answered or superseded before the first.
+_PAUSE_S = 0.1
 
 
 class Reply(Protocol):
@@ -60,7 +57,7 @@ class Reply(Protocol):
         """Sends the error that ends the answer."""
 
     def is_cancelled(self) -> bool:
-        """Whether the client has cancelled the request."""
+        """Whether the client has cancelled the request. With Triton, each call is a round trip to the server."""
 
 
 class Adapter:
@@ -83,7 +80,6 @@ class Adapter:
         keep_text_out_of_logs()  # of the process that the server runs it in
         self.types = types | HEARTBEAT_TYPES
         self._name, self._read, self._write, self._load_engine = name, read, write, load_engine
-        self._cancels = CancelWatch()
         self.log_info: Callable[[str], object] = partial(print, file=sys.stderr, flush=True)
         self.log_error = self.log_info
 
@@ -99,9 +95,8 @@ class Adapter:
             self._take(dict(arrays), sink)
 
     def close(self) -> None:
-        """Fails the unfinished requests and stops the threads."""
+        """Fails the unfinished requests and stops the engine."""
         self.engine.close()
-        self._cancels.close()
 
     def describe(self) -> dict[str, Array]:
         """The description that is sent with a heartbeat."""
@@ -110,16 +105,14 @@ class Adapter:
     def note_end(self, end: Any) -> None:
         """Gets the last part of each answer, or the error."""
 
-    def initialize(self, args: dict[str, str]) -> None:
-        """Triton loads the model. Its settings are the parameters in config.pbtxt, then MIDTOKEN_* variables.
+    def initialize(self, _args: dict[str, str]) -> None:
+        """Triton loads the model. Its settings are MIDTOKEN_* variables.
 
         Raises ModelError if one is missing or invalid.
         """
         self.triton = importlib.import_module("triton_python_backend_utils")  # which exists only inside its stubs
         self.log_info, self.log_error = self.triton.Logger.log_info, self.triton.Logger.log_error
-        parameters = json.loads(args["model_config"])["parameters"]
-        strings = {name: value["string_value"] for name, value in parameters.items()}
-        self.load(config_from_strings(strings | strings_from_environment(os.environ)))
+        self.load(config_from_environment(os.environ))
 
     def execute(self, requests: Iterable[Any]) -> None:
         """Triton has requests."""
@@ -138,7 +131,6 @@ class Adapter:
             return
         arrays.pop(HEARTBEAT, None)
         self.engine.submit(self._read(arrays), sink)
-        self._cancels.add(sink.ask)
 
 
 class _TritonReply:
@@ -148,7 +140,11 @@ class _TritonReply:
         self._triton, self._sender = triton, sender
 
     def is_cancelled(self) -> bool:
-        return bool(self._sender.is_cancelled())
+        try:
+            return bool(self._sender.is_cancelled())
+        except Exception as error:  # for example if the shared memory is full
+            _log.error("cannot tell whether a request was cancelled: %s", describe_failure(error))
+            return False
 
     def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
         response = self._triton.InferenceResponse([self._triton.Tensor(*each) for each in arrays.items()])
@@ -162,14 +158,17 @@ class _TritonReply:
 
 
 class Sink:
-    """Sends the answer to one request. Calls after the end are ignored."""
+    """Sends the answer to one request. Calls after the end are ignored.
+
+    Once the engine has the request, only the engine's thread calls this.
+    """
 
     def __init__(
         self, reply: Reply, write: Callable[[Any], dict[str, Array]], note_end: Callable[[Any], object]
     ) -> None:
         self._reply, self._write, self._note_end = reply, write, note_end
         self._is_ended, self._is_cancelled = False, False
-        self._lock = threading.Lock()  # after the end, Triton must not be asked about a request
+        self._asks_at = time.monotonic() + _PAUSE_S
 
     def send(self, part: Any) -> None:
         """Sends a part of the answer: a chunk of a completion, or all of another answer."""
@@ -195,58 +194,18 @@ class Sink:
             self.fail(to_public_error(error, log_error))
 
     def is_cancelled(self) -> bool:
-        """Whether the client has cancelled the request, as far as is known."""
+        """Whether the client has cancelled the request, as far as is known. After the end, Triton must not be asked."""
+        if time.monotonic() >= self._asks_at and not self._is_ended:
+            self._is_cancelled = self._reply.is_cancelled()
+            self._asks_at = time.monotonic() + _PAUSE_S
         return self._is_cancelled
 
-    def ask(self) -> bool:
-        """Asks whether the request was cancelled. Returns False if there is no need to ask again."""
-        with self._lock:
-            self._is_cancelled = self._is_cancelled or (not self._is_ended and self._reply.is_cancelled())
-            return not self._is_cancelled and not self._is_ended
-
     def _end(self, send: Callable[[], None], end: Any) -> None:
-        with self._lock:
-            was_ended, self._is_ended = self._is_ended, True
-        if not was_ended:
+        if not self._is_ended:
+            self._is_ended = True
             send()
             if end is not None:
                 self._note_end(end)
-
-
-class CancelWatch:
-    """Polls, in a thread of its own, whether requests were cancelled, until they have ended.
-
-    Each poll is a round trip from the model's process to tritonserver. Without the thread, each step would wait for it.
-    """
-
-    def __init__(self) -> None:
-        """Starts the thread, which waits while there are no requests."""
-        self._requests: queue.SimpleQueue[Ask | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="midtoken-cancels", daemon=True)
-        self._thread.start()
-
-    def add(self, request: Ask) -> None:
-        """Asks for a request until the answer is False."""
-        self._requests.put(request)
-
-    def close(self) -> None:
-        """Stops the thread."""
-        self._requests.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (request := self._requests.get()) is not None:
-            if _ask(request):
-                self._requests.put(request)
-            time.sleep(_PAUSE_S)
-
-
-def _ask(request: Ask) -> bool:
-    try:
-        return request()
-    except Exception as error:  # the other requests must still be asked for
-        _log.error("cannot tell whether a request was cancelled: %s", describe_failure(error))
-        return False
 
 
 def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: FieldTypes) -> dict[str, Array]:

@@ -44,15 +44,10 @@ def to_array(values: Iterable[Any], dtype: type) -> Array:
     return np.array(list(values), dtype=dtype)
 
 
-def to_bytes(item: bytes | str) -> bytes:
-    """An item of a BYTES array as bytes. Some versions of Triton's libraries return a str."""
-    return item if isinstance(item, bytes) else item.encode()
-
-
-def to_text(name: str, item: bytes | str) -> str:
+def to_text(name: str, item: bytes) -> str:
     """An item of a BYTES array as a str. Raises InvalidRequestError if it is not UTF-8."""
     try:
-        return to_bytes(item).decode()
+        return item.decode()
     except UnicodeDecodeError as error:
         raise InvalidRequestError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from None
 
@@ -124,8 +119,6 @@ def _read_field(name: str, array: Array, kind: Any) -> Any:
     if len(items) != 1:
         raise InvalidRequestError(f"{name} takes one value, not {len(items)}")
     item = items.item()
-    if kind is bytes:
-        return to_bytes(item)
     if kind is str:
         return to_text(name, item)
     return _to_member(name, to_text(name, item), kind) if isinstance(kind, EnumMeta) else item

@@ -53,7 +53,6 @@ class CoveringKind(StrEnum):
 
     CANONICAL = "canonical"  # those that are canonical for some longer text
     BEAM = "beam"  # all kinds, but at each byte only the most likely
-    SINGLE = "single"  # the canonical tokens, with the last one open
     ENUMERATE = "enumerate"  # all, one by one: for short texts
 
 
@@ -66,7 +65,7 @@ class CharacterRequest:
     ask: Ask = Ask.NEXT_BYTE
     covering: CoveringKind = CoveringKind.CANONICAL
     width: int = 8  # beam: how many bundles are followed
-    threshold: float | None = None  # canonical: other strings of a smaller probability are dropped; None: 0.1
+    threshold: float = 0.1  # canonical: other strings of a smaller probability are dropped
     num_members: int = 0  # next_byte: how many tokenizations to return
     max_bytes: int = 64  # sample, greedy
     seed: int | None = None  # sample
@@ -167,15 +166,6 @@ ANSWER_TYPES: FieldTypes = {
     "generated_bytes": ("UINT8", np.uint8),  # [num_bytes]
 }
 
-# Fields that have an effect on some requests only.
-_EFFECT_ON: Mapping[str, tuple[Ask, ...] | tuple[CoveringKind, ...]] = {
-    "num_members": (Ask.NEXT_BYTE,),
-    "max_bytes": (Ask.SAMPLE, Ask.GREEDY),
-    "seed": (Ask.SAMPLE,),
-    "width": (CoveringKind.BEAM,),
-    "threshold": (CoveringKind.CANONICAL,),
-}
-
 
 def request_to_arrays(request: CharacterRequest) -> dict[str, Array]:
     """The array of `text`, and of each field that differs from its default."""
@@ -183,16 +173,8 @@ def request_to_arrays(request: CharacterRequest) -> dict[str, Array]:
 
 
 def request_from_arrays(arrays: Mapping[str, Array]) -> CharacterRequest:
-    """The request in the arrays. Raises InvalidRequestError, which names the field and says what it should be.
-
-    A field that has no effect on the answer is refused, because the client expects an effect.
-    """
-    request = fields_from_arrays(CharacterRequest, arrays, "what is asked about")
-    for name in filter(_EFFECT_ON.get, arrays):
-        chosen = request.covering if isinstance(_EFFECT_ON[name][0], CoveringKind) else request.ask
-        if chosen not in _EFFECT_ON[name]:
-            raise InvalidRequestError(f"{name} has no effect on {chosen}, only on {' and '.join(_EFFECT_ON[name])}")
-    return request
+    """The request in the arrays. Raises InvalidRequestError, which names the field and says what it should be."""
+    return fields_from_arrays(CharacterRequest, arrays, "what is asked about")
 
 
 def answer_to_arrays(answer: CharacterAnswer) -> dict[str, Array]:

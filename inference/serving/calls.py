@@ -1,13 +1,7 @@
-"""The gRPC channel to a server, and its calls: one for each request, and the next one opened before it is needed.
+"""The gRPC channel to a server, and the tensors in its messages.
 
 gRPC connects again by itself when a connection is lost, and another user may listen there by then. So a channel without
 TLS leads to a socket in a private folder, or through a gate that checks each new connection to a port.
-
-To open a call takes as long as to answer a heartbeat. So while somebody types, one is always open. It is closed when
-it was not needed for a while, because Triton waits for open calls when it shuts down.
-
-A call cannot serve several requests. Triton cancels requests together with their call only, and if a call is cancelled
-between two requests, Triton 2.51 keeps a reference to the model; its shutdown then waits until the timeout.
 """
 
 import asyncio
@@ -90,7 +84,6 @@ class Secret:
         return hmac.new(self.text.encode(), f"{side} {self.address} {number}".encode(), "sha256").hexdigest()
 
 
-_KEPT_S = 2.0  # without a request; longer than somebody who types takes for a key
 LIMIT = ("grpc.max_receive_message_length", 2**24)  # bytes; a request has two texts
 _OPTIONS = (
     LIMIT,
@@ -162,36 +155,6 @@ class Channel:
         streams = await connect(host.strip("[]"), int(port))
         self.problem = ""
         return streams
-
-
-class CallOpener:
-    """Opens calls in the event loop in which it is used."""
-
-    def __init__(self, open_call: Callable[[], Any], kept_s: float = _KEPT_S) -> None:
-        """`open_call` opens a call, of type grpc.aio.StreamStreamCall. `kept_s`: how long it is kept unused."""
-        self._open_call = open_call
-        self._kept_s = kept_s
-        self._next: Any = None
-
-    def take(self) -> Any:
-        """Returns an open call, or one that is being opened."""
-        call, self._next = self._next, None
-        return self._open_call() if call is None or call.done() else call  # done: the server has closed it
-
-    def open_next(self) -> None:
-        """Opens the next call, if it is not open. `close` must be called later."""
-        if self._next is None or self._next.done():
-            self._next = self._open_call()
-            asyncio.get_running_loop().call_later(self._kept_s, self._close, self._next)
-
-    def close(self) -> None:
-        """Closes the call that was not needed. Further calls can be taken."""
-        self._close(self._next)
-
-    def _close(self, call: Any) -> None:
-        if call is not None and call is self._next:
-            call.cancel()
-            self._next = None
 
 
 def add_tensors(tensors: Any, contents: Any, arrays: Mapping[str, Array]) -> None:

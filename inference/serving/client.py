@@ -1,6 +1,7 @@
 """The async client of a server: completions, and answers of the character-level model.
 
-Each request has a gRPC stream of its own; all share one channel, so make one client for each process and event loop.
+Each request has a gRPC stream of its own, because Triton cancels requests only together with their stream. All share
+one channel, so make one client for each process and event loop.
 Unary calls are never used for requests, because the bundled server crashes when one is cancelled
 (triton-inference-server issue 7368).
 """
@@ -9,7 +10,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from functools import partial
 from typing import Any, TypeVar  # grpc and tritonclient have no types
 
 import grpc
@@ -29,11 +29,12 @@ from inference.protocol.arrays import (
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import Description
-from inference.serving.calls import CHARACTERS, COMPLETION, CallOpener, Channel, Secret, Tls, add_tensors, read_tensors
+from inference.serving.calls import CHARACTERS, COMPLETION, Channel, Secret, Tls, add_tensors, read_tensors
 from inference.serving.pace import Pace
 
 # A server that is older than one of these fields answers well without it: with more text than is shown.
 _OPTIONAL = frozenset({"min_probability"})
+
 _REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
 
 _IDLE_TIMEOUT_S = 60.0  # when the server's process dies, its streams stay open and receive nothing
@@ -81,9 +82,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         with self._translate_errors():
             self._channel = Channel(self.url, tls, is_insecure or self._secret is not None)
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel.grpc)
-        self._calls = CallOpener(partial(self._server.ModelStreamInfer, metadata=self._metadata))
-        self._endings: set[asyncio.Task[None]] = set()
         self._left_out: frozenset[str] = frozenset()  # the fields of requests that the server does not know
+        self._endings: set[asyncio.Task[None]] = set()
         self._pace = Pace(self._send, asyncio.get_running_loop().time)
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
@@ -97,7 +97,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         arrays = completion_arrays.request_to_arrays(request)
         message = _build_request(COMPLETION, {name: arrays[name] for name in arrays if name not in self._left_out})
         read, timeout_s = completion_arrays.chunk_from_arrays, self._idle_timeout_s
-        return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, opens_next=True)
+        return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s)
 
     async def ask(self, request: CharacterRequest) -> CharacterAnswer:
         """Returns the character-level model's answer. Cancelling the task cancels the request on the server."""
@@ -136,7 +136,6 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     async def close(self) -> None:
         """Closes the connection and every stream on it."""
-        self._calls.close()
         if self._endings:
             await asyncio.wait(self._endings, timeout=_CLOSE_S)
         await self._channel.close()
@@ -171,21 +170,18 @@ class Client(AbstractAsyncContextManager["Client"]):
         read: Callable[[Mapping[str, Array]], _Response],
         is_last: Callable[[_Response], bool],
         timeout_s: float,
-        opens_next: bool = False,
     ) -> AsyncGenerator[_Response, None]:
         """Yields `read(response)` for each response, up to and including the first for which `is_last` is true.
 
-        No response within `timeout_s` is a ServerError. `opens_next`: another request will follow soon.
+        No response within `timeout_s` is a ServerError.
         """
-        call = self._calls.take()
+        call = self._server.ModelStreamInfer(metadata=self._metadata)
         has_ended = False
         try:
             with self._translate_errors():
                 await self._check_server(call)
                 await call.write(message)
                 await call.done_writing()
-            if opens_next:
-                self._calls.open_next()
             while not has_ended:
                 received = await self._receive(call, timeout_s)
                 item = received if isinstance(received, MidtokenError) else read(received)

@@ -23,7 +23,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, LaunchError, MidtokenError, quote, to_public_error
 from inference.platforms import Self, timeout
-from inference.protocol.arrays import Array, check_known, error_to_response
+from inference.protocol.arrays import Array, error_to_response
 from inference.serving.calls import CHARACTERS, COMPLETION, LIMIT, SOCKET_SCHEME, Secret, add_tensors, read_tensors
 from inference.serving.launcher import (
     DRAIN_S,
@@ -119,24 +119,16 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
 
     def _take(self, message: Any, reply: "_Reply") -> None:
         try:
-            adapter = self._find(message)
+            adapter = self._adapters.get(message.model_name)
+            if adapter is None:
+                raise InvalidRequestError(
+                    f"unknown model {quote(message.model_name)}; known are {', '.join(self._adapters)}"
+                )
             arrays = read_tensors(message.inputs, message.raw_input_contents)
         except Exception as error:  # of a message that is not what a client of ours sends
             reply.fail(to_public_error(error, partial(print, file=sys.stderr)))
         else:
             adapter.take(arrays, reply)
-
-    def _find(self, message: Any) -> Any:
-        """The adapter of the model, which has such inputs. Raises InvalidRequestError. Triton checks the same."""
-        adapter = self._adapters.get(message.model_name)
-        if adapter is None:
-            known = ", ".join(self._adapters)
-            raise InvalidRequestError(f"unknown model {quote(message.model_name)}; known are {known}")
-        check_known([tensor.name for tensor in message.inputs], adapter.types)
-        for tensor in message.inputs:
-            if tensor.datatype != (expected := adapter.types[tensor.name][0]):
-                raise InvalidRequestError(f"{tensor.name}: data-type is '{tensor.datatype}', not '{expected}'")
-        return adapter
 
     async def _admit(self, context: Any) -> None:
         if self._secret is not None:

@@ -31,14 +31,12 @@ _USER_AT = _NUM_HEADER_BYTES + 64  # inet_diag_msg.idiag_uid
 def listen(port: int, address: str = ADDRESS) -> socket.socket:
     """Returns a socket that listens on the port, or on a free one for 0. Nobody else can, until it is closed.
 
-    Raises LaunchError, which says whose program has the port.
+    Raises LaunchError.
     """
     try:
         listener = socket.create_server((address, port))
     except OSError as error:
-        users = query_users(address, port)
-        whose = f"; it belongs to {_name(users)}" if users else ""
-        raise LaunchError(f"port {port} on {address} cannot be used: {_describe(error)}{whose}") from None
+        raise LaunchError(f"port {port} on {address} cannot be used: {_describe(error)}") from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections inherit this
     return listener
 
@@ -110,8 +108,8 @@ def is_loopback(address: str) -> bool:
 def _find_problem(address: str, port: int, client: End) -> str | None:
     """Returns why nothing is sent to the address; None if its sockets are this user's, or root's, who can read all."""
     users = query_users(address, port, client)
-    if strangers := users and users - {0, os.geteuid()}:  # type: ignore[attr-defined,unused-ignore]
-        return f"port {port} of {address} belongs to {_name(strangers)}, so no text is sent there"
+    if users - {0, os.geteuid()}:  # type: ignore[attr-defined,unused-ignore]
+        return f"port {port} of {address} belongs to another user, so no text is sent there"
     return None if users else f"port {port} of {address}: {UNKNOWN_USER}"
 
 
@@ -135,13 +133,6 @@ def _find_user(address: str, port: int, client: End) -> int | None:
 
 def _describe(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)  # below 0: of a name
-
-
-def _name(users: set[int]) -> str:
-    import pwd  # here, because Windows has none, and knows no users of sockets
-
-    names = {each.pw_uid: each.pw_name for each in pwd.getpwall()}  # type: ignore[attr-defined,unused-ignore]
-    return " and ".join(f"the user {names.get(user, user)}" for user in sorted(users))
 
 
 def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

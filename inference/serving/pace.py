@@ -20,8 +20,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Fi
 
 _LONGER, _SHORTER = 1.2, 0.8  # the distance is stable if about five of nine requests are answered
 _MIN_S = 0.01  # a shorter distance is none
-_MAX_GAPS, _MAX_S = 2.0, 0.25  # relative to the gaps between the document's keys; and for a slow model of one person
-_MAX_GAP_S, _GAP_WEIGHT = 0.5, 0.1  # a longer gap is a pause; the weight of the latest gap in their average
+_MAX_S = 0.25  # about two keys
 _PAUSE_FACTOR = 1.5  # of the distance
 _MAX_DOCUMENTS = 256  # whose distances are known
 
@@ -32,14 +31,8 @@ Send = Callable[[CompletionRequest], AsyncGenerator[CompletionChunk, None]]
 class _Typing:
     """The requests of one document. Times are in seconds."""
 
-    asked_at: float
-    gap: float = _MAX_GAP_S  # between two keys, on average
     sent_at: float | None = None
     distance: float = 0.0
-
-    def note_key(self, now: float) -> None:
-        self.gap += (min(now - self.asked_at, _MAX_GAP_S) - self.gap) * _GAP_WEIGHT
-        self.asked_at = now
 
     def find_delay(self, now: float) -> float:
         if self.sent_at is None or now >= self.sent_at + self.distance:
@@ -47,7 +40,7 @@ class _Typing:
         return self.sent_at + _PAUSE_FACTOR * self.distance - now
 
     def note_end(self, is_answered: bool) -> None:
-        longer = min(max(self.distance * _LONGER, _MIN_S), _MAX_GAPS * self.gap, _MAX_S)
+        longer = min(max(self.distance * _LONGER, _MIN_S), _MAX_S)
         self.distance = self.distance * _SHORTER if is_answered else longer
         if self.distance < _MIN_S:
             self.distance = 0.0
@@ -79,10 +72,8 @@ class Pace:
             typing.note_end(is_answered)
 
     def _find(self, document: str) -> _Typing:
-        now = self._clock()
-        typing = self._documents.pop(document, None) or _Typing(now)
+        typing = self._documents.pop(document, None) or _Typing()
         self._documents[document] = typing  # the latest is last
         if len(self._documents) > _MAX_DOCUMENTS:
             del self._documents[next(iter(self._documents))]
-        typing.note_key(now)
         return typing

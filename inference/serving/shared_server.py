@@ -29,9 +29,9 @@ from inference.serving.private_files import FileLock, make_private_folder, open_
 from inference.serving.triton_installation import IMPORT_ROOT, is_checkout
 
 _POLL_S = 0.1
-_NUM_LOG_LINES = 20
+_MAX_LOG_CHARS = 2000
 _MAX_NAME_CHARS = 60  # a file system takes names of 255 bytes, and a character may be four
-_ERROR_PREFIX = "midtoken: "  # with which a command of ours prints the error that it ends with
+_ERROR_PREFIX = "\nmidtoken: "  # with which a command of ours prints the error that it ends with
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +130,7 @@ class Registration:
             self._lock.close()
 
     def _withdraw(self) -> None:
-        path = self._entry._url_path
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise LaunchError(f"cannot remove {path}: {error.strerror}") from None
+        self._entry._url_path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +173,11 @@ async def _start_or_wait(entry: ServerEntry, command: Sequence[str], on_progress
 
 def _describe_end(log_path: Path) -> str:
     """The error that the server ended with; the end of its log where it has printed none."""
-    lines = log_path.read_text(errors="replace").splitlines()
-    if not lines:
+    log = log_path.read_text(errors="replace")
+    if not log:
         return f"the server ended while starting, and its log is empty, as on a full disk: {log_path}"
-    for index, line in enumerate(lines):
-        if line.startswith(_ERROR_PREFIX):
-            return "\n".join([line.removeprefix(_ERROR_PREFIX), *lines[index + 1 :]])
-    return "the server ended while starting:\n" + "\n".join(lines[-_NUM_LOG_LINES:])
+    _, is_ours, error = f"\n{log}".rpartition(_ERROR_PREFIX)
+    return error.rstrip() if is_ours else f"the server ended while starting:\n{log[-_MAX_LOG_CHARS:].rstrip()}"
 
 
 def _start_detached(entry: ServerEntry, command: Sequence[str]) -> "subprocess.Popen[bytes]":
@@ -211,5 +205,3 @@ def _read_url(path: Path) -> str | None:
         return os.fsdecode(path.read_bytes()) or None
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise LaunchError(f"cannot read {path}: {error.strerror}") from None

@@ -122,7 +122,7 @@ def test_a_heartbeat_is_answered_while_a_request_runs_and_neither_counted_nor_gi
     (response,) = heartbeat.sender.responses
     assert response.flags == triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL
     assert heartbeat_from_arrays(response.arrays) == 12.5
-    assert list(response.arrays) == [HEARTBEAT_ANSWER, "inputs"]
+    assert list(response.arrays) == [HEARTBEAT_ANSWER]
     assert not any(triton.metrics.values())
     assert reached == [CompletionRequest("")]
 
@@ -191,5 +191,4 @@ def test_the_sink_sees_a_cancel_but_triton_is_not_asked_about_a_request_that_has
     for request in requests:
         request.sender.cancelled = True
     wait_until(sinks[0].is_cancelled)
-    assert not sinks[1].ask()
     assert not sinks[1].is_cancelled()

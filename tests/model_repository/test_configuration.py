@@ -1,16 +1,13 @@
 """The config.pbtxt of both models."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inference.config import EngineConfig, config_from_strings
-from inference.errors import ModelError
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
-from tests.support.adapters import find_parameters, read_configuration
+from tests.support.adapters import read_configuration
 
 _ROW = r'name: "(\w+)", data_type: TYPE_(\w+), dims: \[ (-?\d+) \](, optional: true)? \}'
 _COMPLETION_ANSWER_TYPES = completion_arrays.DESCRIPTION_TYPES | completion_arrays.CHUNK_TYPES
@@ -23,7 +20,7 @@ _COMPLETION_ANSWER_TYPES = completion_arrays.DESCRIPTION_TYPES | completion_arra
             "completion",
             completion_arrays.REQUEST_TYPES,
             _COMPLETION_ANSWER_TYPES,
-            dict.fromkeys(("stop", "languages", "inputs", "text_ends", "log_probs"), "-1"),
+            dict.fromkeys(("stop", "languages", "text_ends", "log_probs"), "-1"),
         ),
         (
             "characters",
@@ -46,13 +43,3 @@ def test_the_configuration_has_the_tensors_of_the_protocol(
             (each, kinds.get(kind, kind), dims.get(each, "1"), ", optional: true" if optional else "")
             for (each, (kind, _)), optional in zip(types.items(), is_optional, strict=True)
         ]
-
-
-@pytest.mark.parametrize("name", ["completion", "characters"])
-def test_the_configuration_has_the_default_settings(name: str) -> None:
-    assert config_from_strings(find_parameters(name) | {"model_dir": "m"}) == EngineConfig(Path("m"))
-
-
-def test_without_a_model_folder_the_error_says_where_to_give_it() -> None:
-    with pytest.raises(ModelError, match=r"model_dir is not set: give it in config\.pbtxt or as MIDTOKEN_MODEL_DIR"):
-        config_from_strings(find_parameters("completion"))

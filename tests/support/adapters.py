@@ -1,10 +1,10 @@
-"""The adapters of the model repository, loaded as Triton loads them, with the settings of their config.pbtxt."""
+"""The adapters of the model repository, loaded as Triton loads them."""
 
 import importlib.util
-import json
-import re
+import os
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 from midtoken.installed import find_model_repository
 
@@ -14,20 +14,8 @@ def read_configuration(name: str) -> str:
     return (find_model_repository() / name / "config.pbtxt").read_text()
 
 
-def find_parameters(name: str) -> dict[str, str]:
-    """Returns the settings in a model's config.pbtxt."""
-    row = r'parameters \{ key: "(\w+)", value \{ string_value: "(.*)" \} \}'
-    return dict(re.findall(row, read_configuration(name)))
-
-
-def build_arguments(name: str) -> dict[str, str]:
-    """Returns what Triton passes to `initialize`. The model folder is `m`."""
-    parameters = {key: {"string_value": value} for key, value in (find_parameters(name) | {"model_dir": "m"}).items()}
-    return {"model_config": json.dumps({"parameters": parameters})}
-
-
 def load_adapter(name: str, load: Callable[..., Any]) -> Any:
-    """Returns an initialized adapter, which gets its engine or its service from `load`."""
+    """Returns an initialized adapter, which gets its engine or its service from `load`. Its model folder is `m`."""
     path = find_model_repository() / name / "1" / "model.py"
     spec = importlib.util.spec_from_file_location(f"{name}_model", path)
     assert spec is not None
@@ -35,5 +23,6 @@ def load_adapter(name: str, load: Callable[..., Any]) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     model = module.TritonPythonModel(load)
-    model.initialize(build_arguments(name))
+    with patch.dict(os.environ, {"MIDTOKEN_MODEL_DIR": os.environ.get("MIDTOKEN_MODEL_DIR", "m")}):
+        model.initialize({})
     return model

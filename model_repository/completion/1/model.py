@@ -51,9 +51,9 @@ class TritonPythonModel(Adapter):
         if self._metrics is not None:
             self._metrics.add(observe(end))
 
-    def initialize(self, args: dict[str, str]) -> None:
+    def initialize(self, _args: dict[str, str]) -> None:
         """See `Adapter`; and registers the metrics."""
-        super().initialize(args)
+        super().initialize(_args)
         self._metrics = LateObservations(_Metrics(self.triton.MetricFamily).write, self.log_error)
 
     def close(self) -> None:

@@ -32,7 +32,6 @@ from trie_cache.vocabulary import Vocabulary
 
 _CANONICAL = CoveringSettings()
 _BEAM = CoveringSettings(CoveringKind.BEAM)
-_SINGLE = CoveringSettings(CoveringKind.SINGLE)
 _ALL = CoveringSettings(CoveringKind.ENUMERATE)
 _EVERY_KIND = [CoveringSettings(kind) for kind in CoveringKind]
 _assert_close = partial(np.testing.assert_allclose, rtol=0, atol=1e-9)
@@ -100,7 +99,6 @@ def test_hello_worl_continues_with_d() -> None:
         ),
     )
 
-    assert characters.sample(characters.open(b"Hello, worl", _SINGLE), None, 1) == b"w"
     assert characters.sample(characters.open(b"Hello, worl", _CANONICAL), None, 9) == b"d"
     assert characters.sample(characters.open(b"Hello, worl", _BEAM), None, 9) == b"d"
     probabilities = np.exp(characters.open(b"Hello, worl", _BEAM).next_log_probs)
@@ -151,7 +149,7 @@ def test_the_empty_prefix_has_probability_one(covering: CoveringSettings) -> Non
 _MAX_TOKENS = 64
 _WORDS = ["as", "a1", "s", "'s", "\n", "1", "é", "as\n  ", "sas1"]
 _window_coverings = pytest.mark.parametrize(
-    "covering", [_CANONICAL, _SINGLE, CoveringSettings(CoveringKind.BEAM, width=2)], ids=lambda covering: covering.kind
+    "covering", [_CANONICAL, CoveringSettings(CoveringKind.BEAM, width=2)], ids=lambda covering: covering.kind
 )
 
 
@@ -209,12 +207,8 @@ def test_a_cut_keeps_at_least_the_requested_end_of_the_context(words: list[str],
     kept = cut_context(context, max_bytes)
 
     assert context.endswith(kept)
-    assert min(len(context), max_bytes) <= len(kept) <= max_bytes + max(max_bytes // 8, 3)
+    assert min(len(context), max_bytes) <= len(kept) <= max_bytes + 3
     kept.decode()
-
-
-def test_a_cut_is_at_the_start_of_a_line_if_there_is_one() -> None:
-    assert cut_context(b"a" * 50 + b"\n" + b"b" * 84, 80) == b"b" * 84
 
 
 def test_refusing_a_long_word_takes_little_memory() -> None:

@@ -127,7 +127,7 @@ def test_more_strings_than_there_is_memory_for_their_rows_are_refused(make_model
 
 @pytest.mark.parametrize(
     "settings",
-    [CoveringSettings(), CoveringSettings(CoveringKind.SINGLE), CoveringSettings(CoveringKind.BEAM, 3)],
+    [CoveringSettings(), CoveringSettings(CoveringKind.BEAM, 3)],
     ids=lambda settings: settings.kind,
 )
 def test_a_loaded_model_agrees_with_its_plain_forward_passes(settings: CoveringSettings, make_model: MakeModel) -> None:

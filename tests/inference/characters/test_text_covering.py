@@ -1,4 +1,4 @@
-"""The coverings `canonical` and `single`, compared with the tokenizer's own results for many continuations."""
+"""The covering `canonical`, compared with the tokenizer's own results for many continuations."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -13,7 +13,6 @@ from inference.characters.model import CoveringSettings
 from inference.characters.text_covering import find_canonical_open_paths
 from inference.errors import InvalidRequestError
 from inference.healing.text_encoder import cache_short
-from inference.protocol.characters import CoveringKind
 from tests.support.character_oracles import END, CanonicalStrings, is_text, logsumexp, walk_three_ways
 from tests.support.character_toys import (
     CorpusModel,
@@ -41,7 +40,6 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 _CANONICAL = CoveringSettings(threshold=1.0)  # and nothing else
 _DEFAULT = CoveringSettings()
-_SINGLE = CoveringSettings(CoveringKind.SINGLE)
 _assert_close = partial(np.testing.assert_allclose, rtol=0, atol=1e-9)
 
 _few = settings(max_examples=settings().max_examples // 4)  # eight kinds, each with as many
@@ -111,34 +109,6 @@ def test_canonical_is_exact_for_a_model_that_was_trained_on_canonical_strings(
 
 @kinds
 @_few
-@given(data=_data, text=_cut_bytes())
-def test_single_counts_the_texts_tokens_with_the_last_one_open(kind: str, data: st.DataObject, text: bytes) -> None:
-    toy = _draw_toy(data, kind)
-    model = _draw_model(data, toy)
-    characters = open_toy(toy, model)
-    masses = _find_single_masses(toy, model, _with_dummy_prefix(toy, text))
-
-    for state in (characters.open(text, _SINGLE), characters.open(b"", _SINGLE).advance(text)):
-        possible = np.isfinite(state.next_log_probs)
-        expected = np.where(possible, masses, -np.inf)
-        _assert_close(state.next_log_probs, expected - logsumexp(list(expected)))
-
-
-def _find_single_masses(toy: ToyTokenizer, model: RandomModel, data: bytes) -> npt.NDArray[np.float64]:
-    oracle = CanonicalStrings(toy, model, find_start_ids(toy))
-    whole = data.decode(errors="ignore")
-    ids = tuple(token_id for piece in toy.encoder.split(whole) for token_id in toy.encoder.encode(piece.data))
-    ids += oracle.merge(data[len(whole.encode()) :])
-    paths = [(ids, b"")] + ([(ids[:-1], data[len(toy.join(ids[:-1])) :])] if ids else [])
-    found: list[list[float]] = [[] for _ in range(257)]
-    for path, remaining_bytes in paths:
-        for place, log_prob in oracle.iter_leaving(path, remaining_bytes):
-            found[place].append(log_prob)
-    return np.array([logsumexp(masses) for masses in found])
-
-
-@kinds
-@_few
 @given(data=_data, text=_cut_bytes(), cuts=st.lists(st.integers(0, 16), min_size=1, max_size=3))
 def test_a_text_has_one_probability_however_it_is_divided_and_read(
     kind: str, data: st.DataObject, text: bytes, cuts: list[int]
@@ -146,7 +116,7 @@ def test_a_text_has_one_probability_however_it_is_divided_and_read(
     """At once, byte by byte, from a kept state, or by the chain rule with a part as the context."""
     toy = _draw_toy(data, kind)
     characters = open_toy(toy, _draw_model(data, toy))
-    for covering in (_CANONICAL, _DEFAULT, _SINGLE):
+    for covering in (_CANONICAL, _DEFAULT):
         start = characters.open(b"", covering)
         states = walk_three_ways(start, text, cuts, lambda cut: b"sa1" if is_text(text[:cut]) else b"")
         whole = states[-1]
@@ -222,18 +192,17 @@ def _count(weights: Mapping[str, float], begun: bytes) -> npt.NDArray[np.float64
 
 
 @pytest.mark.parametrize("kind", ["qwen", "llama2"])
-@pytest.mark.parametrize("covering", [_CANONICAL, _SINGLE], ids=["canonical", "single"])
 @_few
 @given(data=_data, words=st.lists(st.sampled_from(["as", "a1", "s", "'s", "\n", "1", "é"]), min_size=1, max_size=60))
 def test_a_moving_window_does_not_change_a_model_that_looks_back_two_tokens(
-    kind: str, covering: CoveringSettings, data: st.DataObject, words: list[str]
+    kind: str, data: st.DataObject, words: list[str]
 ) -> None:
     toy = _draw_toy(data, kind)
     model = _draw_model(data, toy, num_tokens_seen=2)
     text = " ".join(words).encode()
 
-    near = open_toy(toy, model, max_tokens=48).open(b"", covering)
-    far = open_toy(toy, model).open(b"", covering)
+    near = open_toy(toy, model, max_tokens=48).open(b"", _CANONICAL)
+    far = open_toy(toy, model).open(b"", _CANONICAL)
 
     for ours, other in zip(near.walk(text), far.walk(text), strict=True):
         _assert_close(ours.next_log_probs, other.next_log_probs)
@@ -251,23 +220,10 @@ def test_a_word_of_half_the_window_fits(kind: str) -> None:
     assert np.isfinite(state.log_mass)
 
 
-def test_a_string_that_single_drops_and_resumes_is_read_again() -> None:
-    """`ab` and `abcd` are one token, with an empty path before it. `abc` is `ab|c`, with `ab` as the path."""
-    toy = merge_by_hand("gpt2", "a b", "c d", "ab cd")
-    characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
-
-    states = list(characters.open(b"", _SINGLE).walk(b"abcd"))
-
-    for end, state in enumerate(states, 1):
-        opened = characters.open(b"abcd"[:end], _SINGLE)
-        _assert_close(state.next_log_probs, opened.next_log_probs)
-
-
 @pytest.mark.parametrize("kind", ["qwen", "metaspace-split"])
-@pytest.mark.parametrize("covering", [_DEFAULT, _SINGLE], ids=["canonical", "single"])
-def test_the_memory_of_a_long_walk_is_bounded(kind: str, covering: CoveringSettings) -> None:
+def test_the_memory_of_a_long_walk_is_bounded(kind: str) -> None:
     toy = narrow_tokenizer(kind)
-    state = open_toy(toy, RandomModel(toy.trie.num_tokens, num_tokens_seen=2), max_tokens=64).open(b"", covering)
+    state = open_toy(toy, RandomModel(toy.trie.num_tokens, num_tokens_seen=2), max_tokens=64).open(b"")
     held = []
     for _ in range(40):  # 520 bytes; the window has 64 tokens
         state = state.advance(b"as a1 's\n sas")
@@ -277,16 +233,15 @@ def test_the_memory_of_a_long_walk_is_bounded(kind: str, covering: CoveringSetti
     assert max(held[20:]) <= max(held[:20])
 
 
-@pytest.mark.parametrize("covering", [_DEFAULT, _SINGLE], ids=["canonical", "single"])
 @pytest.mark.parametrize("text", [b"a\xff", b"\x80", b"a\xc3(", b"\xed\xa0\x80"])
-def test_bytes_that_are_not_utf8_are_refused(covering: CoveringSettings, text: bytes) -> None:
+def test_bytes_that_are_not_utf8_are_refused(text: bytes) -> None:
     toy = narrow_tokenizer("qwen")
     characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
 
     with pytest.raises(InvalidRequestError, match="not UTF-8"):
-        characters.open(text, covering)
+        characters.open(text)
     with pytest.raises(InvalidRequestError, match="not UTF-8"):
-        characters.open(b"", covering).advance(text)
+        characters.open(b"").advance(text)
 
 
 def test_a_word_that_is_longer_than_the_window_is_refused() -> None:

@@ -22,11 +22,6 @@ def test_long_input_is_quoted_only_in_part(names: list[str], text: str) -> None:
     assert len(str(caught.value)) < 500
 
 
-def test_items_of_an_array_of_bytes_may_be_text() -> None:
-    """Some versions of Triton's libraries return it."""
-    assert request_from_arrays({"prefix": np.array(["é"], np.object_)}).prefix == "é"
-
-
 def test_the_arrays_of_a_heartbeat_have_the_types_of_the_table() -> None:
     for name, array in heartbeat_to_arrays(12.5).items():
         assert array.dtype == HEARTBEAT_ANSWER_TYPES[name][1]

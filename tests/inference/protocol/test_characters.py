@@ -26,32 +26,24 @@ _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _FRACTIONS = st.floats(0, 1)
 _LOGARITHMS = st.floats(-1e300, 0) | st.just(-math.inf)
 _BITS = st.floats(0, 1e300) | st.just(math.inf)
-_COUNTS = st.integers(1, characters.MAX_NEW)
-_SEEDS = st.none() | st.integers(0, 2**63 - 1)
-
-
-_EFFECTIVE: dict[Ask, dict[str, st.SearchStrategy[Any]]] = {
-    Ask.NEXT_BYTE: {"num_members": st.integers(0, characters.MAX_MEMBERS)},
-    Ask.SAMPLE: {"max_bytes": _COUNTS, "seed": _SEEDS},
-    Ask.GREEDY: {"max_bytes": _COUNTS},
-}
 
 
 @st.composite
 def _requests(draw: st.DrawFn) -> CharacterRequest:
-    """Draws requests. Fields without an effect keep their defaults."""
-    ask, covering = draw(st.sampled_from(Ask)), draw(st.sampled_from(CoveringKind))
-    values = dict(_EFFECTIVE.get(ask, {}))
-    if covering is CoveringKind.BEAM:
-        values |= {"width": st.integers(1, characters.MAX_WIDTH)}
-    if covering is CoveringKind.CANONICAL:
-        values |= {"threshold": st.floats(0, 1, exclude_max=True)}
-    values["deadline_ms"] = st.none() | st.integers(1, characters.MAX_DEADLINE_MS)
-    limit = 6 if covering is CoveringKind.ENUMERATE else 1000
-    if covering is CoveringKind.ENUMERATE and ask in (Ask.SAMPLE, Ask.GREEDY):
-        values["max_bytes"] = st.integers(1, 4)
-    text, context = draw(st.binary(min_size=1, max_size=limit)), draw(st.binary(max_size=limit))
-    return CharacterRequest(text, context, ask, covering, **{name: draw(strategy) for name, strategy in values.items()})
+    covering = draw(st.sampled_from(CoveringKind))
+    limit, max_bytes = (6, 4) if covering is CoveringKind.ENUMERATE else (1000, characters.MAX_NEW)
+    return CharacterRequest(
+        draw(st.binary(min_size=1, max_size=limit)),
+        draw(st.binary(max_size=limit)),
+        draw(st.sampled_from(Ask)),
+        covering,
+        width=draw(st.integers(1, characters.MAX_WIDTH)),
+        threshold=draw(st.floats(0, 1)),
+        num_members=draw(st.integers(0, characters.MAX_MEMBERS)),
+        max_bytes=draw(st.integers(1, max_bytes)),
+        seed=draw(st.none() | st.integers(0, 2**63 - 1)),
+        deadline_ms=draw(st.none() | st.integers(1, characters.MAX_DEADLINE_MS)),
+    )
 
 
 _MEMBERS = st.builds(CoveringMember, st.lists(_TEXTS, max_size=4).map(tuple), _TEXTS, _FRACTIONS)
@@ -142,16 +134,14 @@ def _text(*items: bytes) -> Array:
         ),
         (
             {"text": _text(b"a"), "covering": _text(b"all")},
-            "covering must be one of canonical, beam, single, enumerate, not 'all'",
+            "covering must be one of canonical, beam, enumerate, not 'all'",
         ),
         ({"text": _text(b"a"), "ask": _text(b"\xff")}, "ask is not UTF-8: invalid start byte at byte 0"),
-        ({"text": _text(b"a"), "seed": np.array([1])}, "seed has no effect on next_byte, only on sample"),
         (
             {"text": _text(b"a"), "prefix": _text(b"a")},
             "unknown field 'prefix'; known are text, context, ask, covering, width, threshold, num_members, "
             "max_bytes, seed, deadline_ms",
         ),
-        ({"text": _text(b"a"), "width": np.array([8])}, "width has no effect on canonical, only on beam"),
     ],
 )
 def test_an_invalid_array_is_named_in_the_error(arrays: dict[str, Array], text: str) -> None:

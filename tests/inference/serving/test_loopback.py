@@ -31,12 +31,10 @@ def _serve(address: str, port: int = 0, is_stranger: bool = False) -> Iterator[t
         yield listener, listener.getsockname()[1]
 
 
-def test_a_port_in_use_is_named_with_its_user() -> None:
+def test_a_port_in_use_is_named() -> None:
     with _serve("0.0.0.0") as (_, port):
-        expected = f"^port {port} on {ADDRESS} cannot be used: Address already in use; it belongs to the user "
-        with pytest.raises(LaunchError, match=expected):
-            listen(port)
-        for name, why in (("localhost", "Address already in use"), ("[::1]", ".*not known")):
+        used = "Address already in use"
+        for name, why in ((ADDRESS, used), ("localhost", used), ("[::1]", ".*not known")):
             with pytest.raises(LaunchError, match=f"^port {port} on {re.escape(name)} cannot be used: {why}"):
                 listen(port, name)
 
@@ -74,7 +72,7 @@ def test_the_user_of_whatever_would_answer_is_found(listening: str, asked: str, 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])
 async def test_nothing_is_sent_to_another_users_server(address: str) -> None:
     with _serve(address, is_stranger=True) as (stranger, port):
-        with pytest.raises(ServerUnreachableError, match=f"port {port} of {ADDRESS} belongs to the user nobody, so no"):
+        with pytest.raises(ServerUnreachableError, match=f"port {port} of {ADDRESS} belongs to another user, so no"):
             await connect(ADDRESS, port)
         received, _ = stranger.accept()
         with received:
