@@ -138,11 +138,11 @@ async def test_a_cancelled_running_question_ends_and_the_next_one_is_answered(
 
 
 async def test_the_heartbeat_is_answered_while_questions_run_and_wait(any_scripted_server: RunningServer) -> None:
-    question = CharacterRequest(b"a", b"endless", Ask.SAMPLE, deadline_ms=700)
+    question = CharacterRequest(b"a", b"endless", Ask.SAMPLE, deadline_ms=3000)
     async with Client(any_scripted_server.url) as client:
         busy = [asyncio.create_task(client.ask(question)) for _ in range(3)]
-        for _ in range(20):
-            assert 0 <= await client.read_heartbeat_ms(CHARACTERS) < 600
+        for _ in range(10):
+            assert 0 <= await client.read_heartbeat_ms(CHARACTERS) < 2500
             assert not all(task.done() for task in busy)
         refused = await asyncio.gather(*busy, return_exceptions=True)
         assert all("deadline_ms" in str(error) for error in refused)

@@ -172,7 +172,7 @@ async def test_an_editor_gets_ghost_text_without_triton_and_again_after_the_serv
     command = (sys.executable, "-m", "midtoken", "lsp", EMBEDDED, f"--state-dir={tmp_path}")
     editor = await start_editor(Script(command, tmp_path, tmp_path / "model.log"))
     editor.open(_ASKED)
-    await wait_for(lambda: any("completion server ready" in text for text in editor.logged))
+    await wait_for(lambda: any("completion server ready" in text for text in editor.logged), 60)
     assert str((await editor.ghost(1, 15)).insert_text).startswith("value")
     (pid,) = (pid for pid, line in find_processes(tmp_path).items() if "midtoken serve" in line)
     os.kill(pid, signal.SIGKILL)
