@@ -66,6 +66,7 @@ def _read_text(server: RunningServer, body: dict[str, Any]) -> str:
     [
         (b'{"max_tokens": 3}', "invalid request: prefix is missing: the text before the cursor"),
         (b'{"prefix": "a", "max_token": 3}', "invalid request: unknown field 'max_token'; known are prefix, suffix, "),
+        (b'{"prefix": "a", "\xff": 3}', "the names and values of the request's fields must be UTF-8"),
         (b'{"prefix": "a\xff"}', "invalid request: prefix is not UTF-8: invalid start byte at byte 1"),
         (b'{"prefix": "a", "max_tokens": -1}', "invalid request: max_tokens must be between 1 and 4096, not -1"),
         (b'{"prefix": "a", "num_candidates": 0}', "num_candidates must be between 1 and 16, not 0"),
