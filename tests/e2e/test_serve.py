@@ -15,6 +15,7 @@ from inference.errors import LaunchError, ServerError
 from inference.protocol.completion import CompletionRequest
 from inference.serving.client import Client
 from inference.serving.shared_server import lease_server
+from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.installed import find_default_model, find_model_repository
 from tests.support.lsp_editor import Script, StartEditor, wait_for
 from tests.support.servers import (
@@ -98,6 +99,16 @@ async def test_the_server_is_restarted_after_a_stub_was_killed(own_server: Runni
     os.kill(stub, signal.SIGKILL)
     wait_until(lambda: len(set(own_server.find_stubs()) - killed) == len(killed))
     await _wait_for_a_completion(own_server)
+
+
+def test_the_containers_health_check_fails_when_the_process_of_a_model_has_ended(tmp_path: Path) -> None:
+    with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=1000") as server:
+        command = [sys.executable, "-I", "-S", IMPORT_ROOT / "deploy/health_check.py", server.endpoint.http_url]
+        subprocess.run(command, check=True)
+        commands = server.find_processes()
+        (stub,) = (pid for pid in server.find_stubs() if "/completion/1/model.py" in commands[pid])
+        os.kill(stub, signal.SIGKILL)
+        assert subprocess.run(command).returncode != 0
 
 
 async def _wait_for_a_completion(server: RunningServer) -> None:
