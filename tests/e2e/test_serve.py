@@ -103,7 +103,8 @@ async def test_the_server_is_restarted_after_a_stub_was_killed(own_server: Runni
 
 def test_the_containers_health_check_fails_when_the_process_of_a_model_has_ended(tmp_path: Path) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=1000") as server:
-        command = [sys.executable, "-I", "-S", IMPORT_ROOT / "deploy/health_check.py", server.endpoint.http_url]
+        check = str(IMPORT_ROOT / "deploy/health_check.py")
+        command = [sys.executable, "-I", "-S", check, server.endpoint.http_url]
         subprocess.run(command, check=True)
         commands = server.find_processes()
         (stub,) = (pid for pid in server.find_stubs() if "/completion/1/model.py" in commands[pid])
