@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from inference.errors import InvalidRequestError, ServerError
 from inference.protocol.characters import (
     Ask,
     CharacterAnswer,
@@ -85,21 +84,6 @@ async def test_the_client_gets_each_kind_of_answer(any_server: RunningServer) ->
     }
     for ask in Ask:
         assert type(await _ask(any_server, CharacterRequest(b"def main", ask=ask))) is kinds[ask]
-
-
-@pytest.mark.parametrize(
-    ("context", "kind", "text"),
-    [
-        (b"refuse", InvalidRequestError, "the context is refused by the script"),
-        (b"raise", ServerError, "the server failed on this request (RuntimeError); its log says where"),
-    ],
-)
-async def test_each_failure_raises_its_own_error(
-    any_scripted_server: RunningServer, context: bytes, kind: type[Exception], text: str
-) -> None:
-    with pytest.raises(kind) as caught:
-        await _ask(any_scripted_server, CharacterRequest(b"a", context))
-    assert (type(caught.value), str(caught.value)) == (kind, text)
 
 
 def test_the_server_survives_a_connection_dropped_during_an_answer(scripted_server: RunningServer) -> None:

@@ -91,23 +91,3 @@ def test_a_dropped_connection_cancels_on_the_server(scripted_server: RunningServ
     next(events := _post(scripted_server, b'{"prefix": "slow", "suffix": "dropped"}'))
     events.close()
     wait_until(lambda: "cancelled dropped" in scripted_server.events)
-
-
-@pytest.mark.parametrize(
-    ("kind", "body"),
-    [
-        ("application/json", b"[" * 300_000),
-        ("application/json", b'{"prefix": "a", "stop": ' + b"[" * 300_000),
-        ("text/plain", b"[" * 300_000),
-        ("application/x-www-form-urlencoded", b"a=" + b"b" * 9_000_000),
-    ],
-)
-def test_what_would_end_tritonserver_is_refused(scripted_server: RunningServer, kind: str, body: bytes) -> None:
-    processes = scripted_server.find_processes()
-    for url in (scripted_server.endpoint.http_url, scripted_server.endpoint.metrics_url):
-        request = urllib.request.Request(f"{url}/v2/models/completion/generate", body, {"Content-Type": kind})
-        with pytest.raises(urllib.error.HTTPError, match=r"4\d\d") as caught:
-            urllib.request.urlopen(request)
-        caught.value.close()
-    assert list(_post(scripted_server, b'{"prefix": "a"}'))
-    assert scripted_server.find_processes() == processes

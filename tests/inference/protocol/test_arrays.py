@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from inference.errors import EngineUnreachableError, InvalidRequestError, MidtokenError, OverloadedError, ServerError
-from inference.protocol.arrays import HEARTBEAT_ANSWER_TYPES, error_from_text, error_to_response, heartbeat_to_arrays
+from inference.protocol.arrays import error_from_text, error_to_response
 from inference.protocol.completion_arrays import request_from_arrays
 
 
@@ -25,12 +25,6 @@ def test_long_input_is_quoted_only_in_part(names: list[str], text: str) -> None:
 def test_items_of_an_array_of_bytes_may_be_text() -> None:
     """Some versions of Triton's libraries return it."""
     assert request_from_arrays({"prefix": np.array(["é"], np.object_)}).prefix == "é"
-
-
-def test_the_arrays_of_a_heartbeat_have_the_types_of_the_table() -> None:
-    for name, array in heartbeat_to_arrays(12.5).items():
-        assert array.dtype == HEARTBEAT_ANSWER_TYPES[name][1]
-        assert array.shape == (1,)
 
 
 @pytest.mark.parametrize(
