@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,7 @@ _MAX_CHARS = 300_000  # of a document; of a longer one nothing is read
 class _Told:
     """What was read for one document."""
 
-    summary: Summary = Summary()
+    summary: Summary = field(default_factory=Summary)
     related: tuple[RelatedFile, ...] = ()
     uris: tuple[str, ...] = ()  # of the files in `related`
 

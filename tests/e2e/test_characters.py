@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from inference.errors import InvalidRequestError, ServerError
 from inference.protocol.characters import (
     Ask,
     CharacterAnswer,
@@ -86,21 +85,6 @@ async def test_the_client_gets_each_kind_of_answer(any_server: RunningServer) ->
         assert type(await _ask(any_server, CharacterRequest(b"def main", ask=ask))) is kinds[ask]
 
 
-@pytest.mark.parametrize(
-    ("context", "kind", "text"),
-    [
-        (b"refuse", InvalidRequestError, "the context is refused by the script"),
-        (b"raise", ServerError, "the server failed on this request (RuntimeError); its log says where"),
-    ],
-)
-async def test_each_failure_raises_its_own_error(
-    any_scripted_server: RunningServer, context: bytes, kind: type[Exception], text: str
-) -> None:
-    with pytest.raises(kind) as caught:
-        await _ask(any_scripted_server, CharacterRequest(b"a", context))
-    assert (type(caught.value), str(caught.value)) == (kind, text)
-
-
 def test_the_server_survives_a_connection_dropped_during_an_answer(scripted_server: RunningServer) -> None:
     _post(scripted_server, {"text": "a"})
     stubs = scripted_server.find_stubs()
@@ -137,11 +121,11 @@ async def test_a_cancelled_running_question_ends_and_the_next_one_is_answered(
 
 
 async def test_the_heartbeat_is_answered_while_questions_run_and_wait(any_scripted_server: RunningServer) -> None:
-    question = CharacterRequest(b"a", b"endless", Ask.SAMPLE, deadline_ms=700)
+    question = CharacterRequest(b"a", b"endless", Ask.SAMPLE, deadline_ms=3000)
     async with Client(any_scripted_server.url) as client:
         busy = [asyncio.create_task(client.ask(question)) for _ in range(3)]
-        for _ in range(20):
-            assert 0 <= await client.read_heartbeat_ms(CHARACTERS) < 600
+        for _ in range(10):
+            assert 0 <= await client.read_heartbeat_ms(CHARACTERS) < 2500
             assert not all(task.done() for task in busy)
         refused = await asyncio.gather(*busy, return_exceptions=True)
         assert all("deadline_ms" in str(error) for error in refused)

@@ -49,7 +49,7 @@ def test_neovim_completes_with_a_gguf_file_and_with_a_model_of_ollama(
     editor = open_editor(own_lsp.command, NODE, model=model)
     editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
     editor.type("Goreturn Nod")
-    editor.wait_for(lambda: str(editor.ghost)[:1], "e")
+    editor.wait_for(lambda: str(editor.ghost)[:1], "e", 60)
 
 
 def test_neovim_says_why_a_gguf_file_cannot_be_run(
@@ -58,7 +58,7 @@ def test_neovim_says_why_a_gguf_file_cannot_be_run(
     path = tmp_path / "cut.gguf"
     path.write_bytes(gguf.read_bytes()[:100_000])
     editor = open_editor(own_lsp.command, NODE, model=str(path))
-    editor.wait_for(lambda: "cut.gguf has no whole metadata: it is cut off or damaged" in editor.status, True)
+    editor.wait_for(lambda: "cut.gguf has no whole metadata: it is cut off or damaged" in editor.status, True, 60)
 
 
 @_NEEDS_LLAMA_CPP

@@ -48,11 +48,16 @@ def test_the_rest_of_a_word_and_of_a_block_is_inserted_and_the_text_after_the_cu
         terminal.wait_for(shows("node in nodes: …"))  # several lines are one entry
         terminal.type("\t")
         terminal.wait_for(shows("for node in nodes:"))
-        lines = terminal.wait_for(shows(" midtoken"))
-        row = next(row for row, line in enumerate(lines) if " midtoken" in line)
-        column = lines[row].index("midtoken")
-        assert [line[column:].rstrip() for line in lines[row + 2 : row + 4]] == ["node in nodes:", "    walk(node)"]
+        terminal.wait_for(lambda lines: _read_documentation(lines) == ["node in nodes:", "    walk(node)"])
         _save(terminal, file, b"for node in nodes:\n    walk(node)\n")
+
+
+def _read_documentation(lines: list[str]) -> list[str]:
+    """What is shown beside the menu, under our name and an empty line."""
+    for row, line in enumerate(lines):
+        if " midtoken" in line:
+            return [each[line.index("midtoken") :].rstrip() for each in lines[row + 2 : row + 4]]
+    return []
 
 
 def _save(terminal: Terminal, file: Path, wanted: bytes) -> None:

@@ -1,7 +1,6 @@
 """What Neovim tells the user about the plugin: messages, status line, :checkhealth, :help. And what it is told."""
 
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from tests.support.lsp_editor import WriteScript
 from tests.support.neovim_editor import NODE, PLUGIN, Edit, Editor, OpenEditor, run_neovim
+from tests.support.telling_server import build_command
 
 pytestmark = pytest.mark.e2e
 
@@ -26,10 +26,6 @@ def bare(tmp_path: Path) -> Iterator[Editor]:
         yield editor
 
 
-def _command(record: Path) -> list[str]:
-    return [sys.executable, "-m", "tests.support.telling_server", str(record)]
-
-
 @pytest.mark.parametrize(
     "option", ["filetypes = 'python'", "cmd = 'midtoken'", "keys = 'x'", "settings = 3", "model = true", "cmd = {}"]
 )
@@ -38,7 +34,7 @@ def test_a_wrong_value_of_an_option_is_named_in_one_line(bare: Editor, option: s
     bare.lua(f"require('midtoken').setup({{ {option} }})")
     value = value.replace("'", '"')
     wanted = f"midtoken: the option {name} must be a {'list' if name in ('cmd', 'filetypes') else ''}"
-    assert bare.messages.startswith(wanted)
+    bare.wait_for(lambda: bare.messages.startswith(wanted), True)
     assert bare.messages.endswith(f", not {value}")
     assert "\n" not in bare.messages
 
@@ -59,16 +55,18 @@ def test_the_reason_for_no_suggestion_is_shown_once_and_in_the_health_report(
 def test_a_missing_command_and_setup_are_named(bare: Editor) -> None:
     assert "ERROR setup was not called" in _check_health(bare)
     bare.lua("require('midtoken').setup({ cmd = { 'no-such-midtoken', 'lsp' } })")
-    assert "midtoken: there is no command 'no-such-midtoken'" in bare.messages
+    bare.wait_for(lambda: "midtoken: there is no command 'no-such-midtoken'" in bare.messages, True)
     assert "ERROR there is no command 'no-such-midtoken'" in _check_health(bare)
 
 
 def test_the_status_says_what_the_completion_server_and_the_language_server_do(
     open_editor: OpenEditor, write_script: WriteScript
 ) -> None:
-    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}, start_s=1.5).command, NODE)
+    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}, start_s=3).command, NODE)
     editor.wait_for(lambda: editor.status, "midtoken: starting")
     editor.wait_for(lambda: editor.status, "midtoken: ready")
+    # The error is the status until then, long enough for a slow machine to see it.
+    editor.lua("local defer = vim.defer_fn; vim.defer_fn = function(run, ms) return defer(run, 4 * ms) end")
     editor.lua("for _, pid in ipairs(vim.api.nvim_get_proc_children(vim.fn.getpid())) do vim.uv.kill(pid, 9) end")
     editor.wait_for(
         lambda: editor.status.startswith("midtoken: error (the language server ended (signal 9) and is started again)"),
@@ -87,9 +85,10 @@ def test_a_language_server_that_always_ends_is_started_six_times(status: int, tm
         editor.lua("require('midtoken').setup(...)", {"cmd": ["sh", "-c", f"echo x >> '{starts}'; exit {status}"]})
         editor.nvim.command(f"edit {tmp_path / 'file.py'}")
         editor.wait_for(lambda: f"status {status}" in editor.status and "its log may say why" in editor.status, True)
+        # That it is started again, and that it is not.
+        editor.wait_for(lambda: editor.messages.count("midtoken: "), 2)
         time.sleep(0.5)
-        assert starts.read_text().count("x") == 6
-        assert editor.messages.count("midtoken: ") == 2  # that it is started again, and that it is not
+        assert (starts.read_text().count("x"), editor.messages.count("midtoken: ")) == (6, 2)
 
 
 def test_a_file_of_another_name_or_language_goes_on_with_suggestions(
@@ -105,7 +104,7 @@ def test_a_file_of_another_name_or_language_goes_on_with_suggestions(
     editor.lua("vim.bo.filetype = 'rust'; vim.uv.sleep(500); vim.bo.filetype = 'python'")
     editor.type("iNod")
     editor.wait_for_ghost("e")
-    assert editor.status == "midtoken: ready"
+    editor.wait_for(lambda: editor.status, "midtoken: ready")
     editor.type_and_wait("<Esc>cc<Esc>")
     editor.nvim.command("file other.py")
     editor.type("iNod")
@@ -114,7 +113,7 @@ def test_a_file_of_another_name_or_language_goes_on_with_suggestions(
 
 
 def test_the_status_is_what_the_language_server_tells(open_editor: OpenEditor, tmp_path: Path) -> None:
-    editor = open_editor(_command(tmp_path / "record"), ["", ""])
+    editor = open_editor(build_command(tmp_path / "record"), ["", ""])
     buffer = editor.nvim.current.buffer
     for uri, state, status in [
         ("null", "starting", "starting"),
@@ -137,7 +136,7 @@ def test_text_that_was_typed_before_the_server_was_ready_gets_its_suggestion(
     open_editor: OpenEditor, tmp_path: Path
 ) -> None:
     ready = 'status {"uri": null, "state": "ready", "code": "ready", "message": "", "after_s": 2}'
-    editor = open_editor(_command(tmp_path / "record"), ["silent", ready, ""])
+    editor = open_editor(build_command(tmp_path / "record"), ["silent", ready, ""])
     editor.type("Gif")
     editor.wait_for((tmp_path / "record").exists, True)
     editor.wait_for_ghost("(one 😀)")
@@ -145,7 +144,7 @@ def test_text_that_was_typed_before_the_server_was_ready_gets_its_suggestion(
 
 def test_several_suggestions_are_asked_for_when_the_next_one_is_wanted(open_editor: OpenEditor, tmp_path: Path) -> None:
     record = tmp_path / "record"
-    editor = open_editor(_command(record), ["f"])
+    editor = open_editor(build_command(record), ["f"])
     editor.type("A")
     editor.wait_for_ghost("(one 😀)")
     assert "invoked" not in record.read_text()
@@ -165,7 +164,7 @@ def test_several_suggestions_are_asked_for_when_the_next_one_is_wanted(open_edit
 
 def test_a_key_asks_by_hand_where_nothing_is_shown(open_editor: OpenEditor, tmp_path: Path) -> None:
     record = tmp_path / "record"
-    editor = open_editor(_command(record), ["unlikely", "f"])
+    editor = open_editor(build_command(record), ["unlikely", "f"])
     editor.type("GA")
     editor.wait_for(lambda: record.exists() and record.read_text(), "automatic\n")
     editor.type("<M-a>")
@@ -211,7 +210,7 @@ def test_an_older_neovim_is_told_what_it_needs_and_nothing_is_changed(bare: Edit
     find = "return vim.inspect({ vim.api.nvim_get_commands({}), vim.api.nvim_get_autocmds({}) })"
     before = bare.lua(find)
     bare.lua("require('midtoken').setup()")
-    assert "midtoken: Neovim 0.10 or later is needed" in bare.messages
+    bare.wait_for(lambda: "midtoken: Neovim 0.10 or later is needed" in bare.messages, True)
     assert bare.lua(find) == before
     assert "ERROR this Neovim is too old" in _check_health(bare)
 
@@ -264,10 +263,10 @@ def test_a_snooze_shows_nothing_in_any_project_and_the_status_says_how_long(
     editor.type("iNod")
     time.sleep(0.5)
     assert (editor.ghost, script.count("started")) == (None, num_started)
-    assert "snoozed" in editor.status
+    editor.wait_for(lambda: "snoozed" in editor.status, True)
     editor.type("<Cmd>Midtoken wake<CR>")
     editor.wait_for_ghost("e")
-    assert editor.status == "midtoken: ready"
+    editor.wait_for(lambda: editor.status, "midtoken: ready")
 
 
 def test_suggestions_are_switched_off_where_a_command_says(open_editor: OpenEditor, write_script: WriteScript) -> None:

@@ -15,6 +15,7 @@ from inference.errors import LaunchError, ServerError
 from inference.protocol.completion import CompletionRequest
 from inference.serving.client import Client
 from inference.serving.shared_server import lease_server
+from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.installed import find_default_model, find_model_repository
 from tests.support.lsp_editor import Script, StartEditor, wait_for
 from tests.support.servers import (
@@ -100,6 +101,17 @@ async def test_the_server_is_restarted_after_a_stub_was_killed(own_server: Runni
     await _wait_for_a_completion(own_server)
 
 
+def test_the_containers_health_check_fails_when_the_process_of_a_model_has_ended(tmp_path: Path) -> None:
+    with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=1000") as server:
+        check = str(IMPORT_ROOT / "deploy/health_check.py")
+        command = [sys.executable, "-I", "-S", check, server.endpoint.http_url]
+        subprocess.run(command, check=True)
+        commands = server.find_processes()
+        (stub,) = (pid for pid in server.find_stubs() if "/completion/1/model.py" in commands[pid])
+        os.kill(stub, signal.SIGKILL)
+        assert subprocess.run(command).returncode != 0
+
+
 async def _wait_for_a_completion(server: RunningServer) -> None:
     async with Client(server.url) as client, asyncio.timeout(60):
         while True:
@@ -172,7 +184,7 @@ async def test_an_editor_gets_ghost_text_without_triton_and_again_after_the_serv
     command = (sys.executable, "-m", "midtoken", "lsp", EMBEDDED, f"--state-dir={tmp_path}")
     editor = await start_editor(Script(command, tmp_path, tmp_path / "model.log"))
     editor.open(_ASKED)
-    await wait_for(lambda: any("completion server ready" in text for text in editor.logged))
+    await wait_for(lambda: any("completion server ready" in text for text in editor.logged), 60)
     assert str((await editor.ghost(1, 15)).insert_text).startswith("value")
     (pid,) = (pid for pid, line in find_processes(tmp_path).items() if "midtoken serve" in line)
     os.kill(pid, signal.SIGKILL)

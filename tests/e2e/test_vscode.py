@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.lsp_editor import Script, WriteScript
 from tests.support.servers import RunningServer, find_processes
+from tests.support.telling_server import build_command
 from tests.support.vscode import MISSING, VsCode, install_extension, open_vscode, write_command
 
 pytestmark = [
@@ -99,7 +100,7 @@ def test_without_a_command_one_message_says_what_to_do(window: VsCode) -> None:
     assert "there is no command midtoken" in window.notifications[0]
     window.type("Nod")
     window.save()
-    assert len(window.notifications) == 1
+    assert len(window.notifications) <= 1  # VS Code hides it after a while
 
 
 def test_an_error_of_the_server_is_shown_once_and_stays_in_the_status(use: Use, write_script: WriteScript) -> None:
@@ -107,7 +108,7 @@ def test_an_error_of_the_server_is_shown_once_and_stays_in_the_status(use: Use, 
     editor.wait_for(lambda: editor.notifications, ["midtoken: no tritonserver found"])
     editor.type("Nod")
     editor.save()
-    assert len(editor.notifications) <= 1  # VS Code hides it after a while
+    assert len(editor.notifications) <= 1
 
 
 def test_the_status_says_that_all_is_well(use: Use, write_script: WriteScript) -> None:
@@ -233,14 +234,10 @@ def test_no_log_contains_text_of_the_file(use: Use, write_script: WriteScript) -
     assert "answer" not in written
 
 
-def _tell(record: Path) -> list[str]:
-    return [sys.executable, "-m", "tests.support.telling_server", str(record)]
-
-
 def test_the_status_of_a_file_is_what_the_language_server_tells(use: Use, tmp_path: Path) -> None:
     tell = 'status {{"uri": {}, "state": "{}", "code": "x", "message": "this file is excluded"}}\n'
     off = "midtoken: off for this file: this file is excluded"
-    editor = use(_tell(tmp_path / "record"), tell.format('"here"', "off"), off)
+    editor = use(build_command(tmp_path / "record"), tell.format('"here"', "off"), off)
     editor.file.write_text(tell.format('"here"', "ready"))  # VS Code reads it again
     editor.wait_for(lambda: editor.status, "midtoken: ready")
     editor.file.write_text(tell.format("null", "error"))
@@ -248,7 +245,7 @@ def test_the_status_of_a_file_is_what_the_language_server_tells(use: Use, tmp_pa
 
 
 def test_text_that_was_typed_before_the_server_was_ready_gets_its_suggestion(use: Use, tmp_path: Path) -> None:
-    editor = use(_tell(tmp_path / "record"), "silent\n")
+    editor = use(build_command(tmp_path / "record"), "silent\n")
     ready = 'status {"uri": null, "state": "ready", "code": "x", "message": "", "after_s": 4}'
     editor.type(ready + "\nif")
     editor.wait_for_ghost("(one 😀)")
@@ -279,7 +276,7 @@ def test_the_healing_at_the_cursor_is_explained_from_the_text_in_the_editor(
     editor.type("x = '😀'; y = Nod")  # not saved; the cursor is after a character of two UTF-16 code units
     editor.run("midtoken: Explain Healing at the Cursor")
     editor.wait_for(lambda: all(healing in editor.terminal for healing in ("exact", "greedy", "single", "none")), True)
-    assert "e(1)'" in editor.terminal  # the panel shows the end of the page
+    editor.wait_for(lambda: "e(1)'" in editor.terminal, True)  # the panel shows the end of the page
 
 
 def test_a_file_of_another_language_is_off_and_can_be_switched_on(

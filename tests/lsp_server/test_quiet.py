@@ -34,9 +34,10 @@ async def test_a_snooze_sends_nothing_unless_a_person_asks_and_ends_by_itself(bo
     await both.start_with("x")
     await _run(both, "snooze", 2)
     await wait_for(lambda: _find_last_report(both) == (None, "off", "snoozed", "snoozed for 2 minutes"))
+    num_prefetches = len(both.backend.prefetches)  # a slow machine begins one before the snooze
     await asyncio.sleep(0.4)  # longer than a cursor must rest
     assert await _is_hidden(both)
-    assert (both.backend.streams, both.backend.prefetches) == ([], [])
+    assert (both.backend.streams, len(both.backend.prefetches)) == ([], num_prefetches)
     asked = both.editor.ask(0, 1, is_invoked=True)
     (await both.find_stream()).finish("z")
     (await both.find_stream(1)).finish()
@@ -78,12 +79,13 @@ async def test_where_suggestions_are_turned_off_nothing_is_sent(kind: str, both:
     names = {"document": "this file", "language": "python files", "folder": "the folder project"}
     off = (URI, "off", "turned_off", f"you turned suggestions off in {names[kind]}")
     await wait_for(lambda: _find_last_report(both) == off)
+    num_prefetches = len(both.backend.prefetches)
     assert await _is_hidden(both, is_invoked=True)
     assert f"Turn suggestions on in {names[kind]}" in await _list_titles(both)
     both.editor.close()
     both.editor.open("y")
     assert await _is_hidden(both)
-    assert (both.backend.streams, both.backend.prefetches) == ([], [])
+    assert (both.backend.streams, len(both.backend.prefetches)) == ([], num_prefetches)
     await _run(both, "toggle", kind)
     assert (await both.ask_and_finish(0, 1, "z")).items != []
 

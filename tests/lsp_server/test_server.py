@@ -58,13 +58,6 @@ async def test_reconnecting_waits_for_the_retry_interval(opened: InProcess) -> N
     assert (len(opened.models), opened.editor.shown) == (1, ["midtoken: no server answers"])
 
 
-async def test_what_is_closed_can_be_closed_again(opened: InProcess) -> None:
-    opened.server.close("file:///never/opened.py")
-    for _ in range(2):
-        await opened.server.close_all()
-    assert opened.backend.is_closed
-
-
 async def test_a_document_that_was_closed_meanwhile_is_neither_checked_nor_reported(opened: InProcess) -> None:
     documents = opened.server.documents
     document = documents.by_uri[URI]

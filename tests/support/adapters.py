@@ -1,11 +1,13 @@
-"""The adapters of the model repository, loaded as Triton loads them."""
+"""The adapters of the model repository, loaded as the embedded server loads them, and the answers that they send."""
 
 import importlib.util
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
+from inference.config import EngineConfig
+from inference.errors import MidtokenError
+from inference.protocol.arrays import Array
 from midtoken.installed import find_model_repository
 
 
@@ -14,8 +16,8 @@ def read_configuration(name: str) -> str:
     return (find_model_repository() / name / "config.pbtxt").read_text()
 
 
-def load_adapter(name: str, load: Callable[..., Any]) -> Any:
-    """Returns an initialized adapter, which gets its engine or its service from `load`. Its model folder is `m`."""
+def load_adapter(name: str, load: Callable[..., Any], model_dir: Path = Path("m")) -> Any:
+    """Returns a loaded adapter, which gets its engine or its service from `load`."""
     path = find_model_repository() / name / "1" / "model.py"
     spec = importlib.util.spec_from_file_location(f"{name}_model", path)
     assert spec is not None
@@ -23,6 +25,26 @@ def load_adapter(name: str, load: Callable[..., Any]) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     model = module.TritonPythonModel(load)
-    with patch.dict(os.environ, {"MIDTOKEN_MODEL_DIR": os.environ.get("MIDTOKEN_MODEL_DIR", "m")}):
-        model.initialize({})
+    model.load(EngineConfig(model_dir))
     return model
+
+
+class RecordedReply:
+    """The answer to one request."""
+
+    def __init__(self) -> None:
+        self.parts: list[Mapping[str, Array]] = []
+        self.error: MidtokenError | None = None
+        self.num_ends = 0
+        self.cancelled = False
+
+    def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
+        self.parts.append(arrays)
+        self.num_ends += is_last
+
+    def fail(self, error: MidtokenError) -> None:
+        self.error = error
+        self.num_ends += 1
+
+    def is_cancelled(self) -> bool:
+        return self.cancelled

@@ -3,13 +3,10 @@
 import asyncio
 import threading
 import time
-from collections.abc import Mapping
-from types import ModuleType, SimpleNamespace
 from typing import Protocol
 
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
-from inference.protocol.arrays import Array
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 
 
@@ -96,105 +93,6 @@ class ScriptedEngine:
 _STATS = CompletionStats(
     queue_ms=1.5, first_chunk_ms=2.5, total_ms=3.5, num_tokens=2, num_forwards=2, num_context_tokens=10,
 )  # fmt: skip
-
-
-class FakeTriton(ModuleType):
-    """A fake of `triton_python_backend_utils`, with the part that our models use."""
-
-    TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
-
-    def __init__(self) -> None:
-        super().__init__("triton_python_backend_utils")
-        self.log = ""
-        self.metrics: dict[
-            tuple[str, str | None], list[float]
-        ] = {}  # (name, outcome) -> the values that were added or observed
-        self.Logger = SimpleNamespace(log_info=self._write, log_error=self._write)
-        self.MetricFamily = _MetricFamilies(self.metrics)
-        self.TritonError = _TritonError
-        self.Tensor = lambda name, array: (name, array)
-
-    def InferenceResponse(  # noqa: N802 - Triton's name
-        self, output_tensors: list[tuple[str, Array]] | None = None, error: "_TritonError | None" = None
-    ) -> SimpleNamespace:
-        """A response. `send` sets its flags."""
-        described = error and (error.message, error.code)
-        return SimpleNamespace(arrays=dict(output_tensors or []), error=described, flags=0)
-
-    def get_input_tensor_by_name(self, request: "FakeRequest", name: str) -> SimpleNamespace | None:
-        """Returns the input, or None if the request does not have it."""
-        return SimpleNamespace(as_numpy=lambda: request.arrays[name]) if name in request.arrays else None
-
-    def _write(self, line: str) -> None:
-        self.log += line + "\n"
-
-
-class FakeRequest:
-    """A request as Triton passes it to a model."""
-
-    def __init__(self, arrays: Mapping[str, Array]) -> None:
-        self.arrays = arrays
-        self.sender = FakeSender()
-        self.raw_parameters = b"{}"
-
-    def get_response_sender(self) -> "FakeSender":
-        """Returns the request's one sender."""
-        return self.sender
-
-    def parameters(self) -> str:
-        """Returns the parameters as JSON. Raises UnicodeDecodeError for bytes that are not UTF-8, as Triton does."""
-        return self.raw_parameters.decode()
-
-
-class FakeSender:
-    """Records what is sent."""
-
-    def __init__(self) -> None:
-        self.responses: list[SimpleNamespace] = []
-        self.cancelled = False
-
-    def send(self, response: SimpleNamespace, flags: int = 0) -> None:
-        """Records a response. Unlike Triton, it also accepts responses after FINAL."""
-        response.flags = flags
-        self.responses.append(response)
-
-    def is_cancelled(self) -> bool:
-        """What the test says."""
-        return self.cancelled
-
-
-class _TritonError:
-    INVALID_ARG, UNAVAILABLE, INTERNAL = "INVALID_ARG", "UNAVAILABLE", "INTERNAL"
-
-    def __init__(self, message: str, code: str = INTERNAL) -> None:
-        self.message = message
-        self.code = code
-
-
-class _MetricFamilies:
-    COUNTER, HISTOGRAM = "counter", "histogram"
-
-    def __init__(self, metrics: dict[tuple[str, str | None], list[float]]) -> None:
-        self.has_overlapped = False  # True once two threads used a metric at the same time, which crashes Triton 2.51
-        self._metrics = metrics
-        self._busy = threading.Lock()
-
-    def __call__(self, name: str, description: str, kind: str) -> SimpleNamespace:
-        assert description
-
-        def make_metric(labels: dict[str, str], buckets: list[float] | None = None) -> SimpleNamespace:
-            assert bool(buckets) == (kind == self.HISTOGRAM)
-            seen = self._metrics.setdefault((name, labels.get("outcome")), [])
-
-            def add(value: float) -> None:
-                self.has_overlapped |= self._busy.locked()
-                with self._busy:
-                    time.sleep(0.001)  # Triton also lets other threads run here
-                    seen.append(value)
-
-            return SimpleNamespace(**{"observe" if buckets else "increment": add})
-
-        return SimpleNamespace(Metric=make_metric)
 
 
 class FakeServer:

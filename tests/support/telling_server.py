@@ -16,6 +16,11 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 
+def build_command(record: Path) -> list[str]:
+    """The command line that starts it."""
+    return [sys.executable, "-m", "tests.support.telling_server", str(record)]
+
+
 def main() -> None:
     server, record = LanguageServer("telling", "1"), Path(sys.argv[1])
     told: list[str] = []  # the lines

@@ -4,12 +4,9 @@ import codecs
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
-import transformers
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -18,59 +15,16 @@ from inference.engine.stopping import build_extent_rule
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing
 from tests.inference.conftest import MakeModel
 from tests.support.engine_bench import UNBOUNDED, Bench, open_bench
+from tests.support.engine_oracle import EngineOracle
 from tests.support.sinks import complete, submit
-from tests.support.toys import FIM_NAMES, KINDS, ToyTokenizer, build_prompts, texts
+from tests.support.toys import FIM_NAMES, KINDS, ToyTokenizer, texts
 
 _NODE = "class Node:\n    def next(self) -> Nod"
 _LONG = "".join(f"name_{index} = {index}\n" for index in range(90)) + "nam"
 
 
-@cache
-def _plain_model(folder: Path) -> transformers.PreTrainedModel:
-    return transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float64, attn_implementation="eager"
-    ).eval()
-
-
-def _complete_slowly(toy: ToyTokenizer, plain: transformers.PreTrainedModel, request: CompletionRequest) -> str:
-    """The best token of the best path, from a plain pass of transformers for each; then its `generate`."""
-    prompt = build_prompts(toy).build(request, 1024)
-    tree = prompt.covering.tree.with_chain(prompt.context_ids)
-    is_text = torch.tensor([bool(token) for token in toy.vocabulary.token_bytes])
-    is_text[sorted(toy.vocabulary.special_ids)] = True
-
-    def score(ids: Sequence[int]) -> torch.Tensor:
-        with torch.inference_mode():
-            logits = plain(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1]
-        return torch.log_softmax(logits.masked_fill(~is_text, -torch.inf), dim=-1)
-
-    best: tuple[float, list[int]] = (-torch.inf, [])
-    for crossing in prompt.covering.crossings:
-        path = [tree.branch_ids[branch] for branch in tree.find_path(crossing.node)]
-        log_prob = sum(
-            float(score([*prompt.context_ids, *path[:index]])[token_id]) for index, token_id in enumerate(path)
-        )
-        row = score([*prompt.context_ids, *path])
-        for token_id, token in enumerate(toy.vocabulary.token_bytes):
-            leaves = (
-                token.startswith(crossing.remaining_bytes) and token != crossing.remaining_bytes
-                if crossing.remaining_bytes
-                else bool(is_text[token_id])
-            )
-            if leaves and log_prob + float(row[token_id]) > best[0]:
-                best = (log_prob + float(row[token_id]), [*path, token_id])
-    ids = torch.tensor([[*prompt.context_ids, *best[1]]])
-    if best[1][-1] not in toy.vocabulary.special_ids:
-        ids = plain.generate(
-            ids,
-            max_new_tokens=request.max_tokens - 1,
-            do_sample=False,
-            bad_words_ids=[[row] for row in range(toy.num_rows) if not is_text[row]],  # no tokenizer could decode them
-            eos_token_id=sorted(toy.vocabulary.special_ids),
-            pad_token_id=0,
-        )
-    said = toy.join(ids[0, len(prompt.context_ids) :].tolist())[len(prompt.healed) :]
-    text = codecs.getincrementaldecoder("utf-8")("replace").decode(said)
+def _complete_slowly(kind: str, folder: Path, request: CompletionRequest) -> str:
+    *_, (text, _) = [("", 0.0), *EngineOracle(kind, folder).iter_texts(request)]
     return text[: build_extent_rule(request.extent, request.prefix, "").find_end(text)]
 
 
@@ -91,7 +45,7 @@ def test_an_answer_is_the_best_member_of_the_covering_and_then_what_transformers
     with open_bench(folder, kind) as bench:
         sink = complete(bench.engine, request)
 
-    expected, loops = _complete_slowly(bench.toy, _plain_model(folder), request), LoopRule(prefix)
+    expected, loops = _complete_slowly(kind, folder, request), LoopRule(prefix)
     end = loops.add(expected)
     assert sink.text == expected[: loops.find_end_at_limit() if end is None else end]
 
@@ -103,7 +57,7 @@ def test_a_long_context_is_read_in_pieces_with_the_same_answer(make_model: MakeM
     with open_bench(folder, "qwen") as bench:
         sink = complete(bench.engine, request)
 
-    assert sink.text == _complete_slowly(bench.toy, _plain_model(folder), request)
+    assert sink.text == _complete_slowly("qwen", folder, request)
     assert sink.stats.num_context_tokens > 512
     assert (sink.stats.num_healing_forwards, sink.stats.num_forwards > 3) == (1, True)
 

@@ -1,64 +1,21 @@
 """The probabilities that an answer tells, against those of all token strings that spell what was typed."""
 
-import codecs
 import math
 from collections.abc import Iterator
 
 import pytest
-import torch
 
 from inference.engine.answer import Answer, Limits
 from inference.engine.stopping import LineRule
 from inference.protocol.completion import Chunks, CompletionRequest, Extent, FinishReason
 from tests.inference.conftest import MakeModel
-from tests.support.decoder_folders import DecoderOracle
 from tests.support.engine_bench import open_bench
-from tests.support.samplers import find_log_probs, may_follow
+from tests.support.engine_oracle import EngineOracle
 from tests.support.sinks import CollectingSink, complete
-from tests.support.toys import KINDS, build_prompts, toy_tokenizer
+from tests.support.toys import KINDS
 
 _PREFIXES = ("class Node:\n    def next(self) -> Nod", "x = text.expandt", "import tex", "    return s", "é", "\n  ")
 _NUM_TOKENS = 6
-
-
-class _Oracle:
-    """Naive form: each string of the covering is run through the model alone, and the best one is continued."""
-
-    def __init__(self, kind: str, make_model: MakeModel) -> None:
-        self._toy, self._model = toy_tokenizer(kind), DecoderOracle(make_model(kind))
-
-    def iter_ends(self, prefix: str) -> Iterator[tuple[int, float]]:
-        """Where the tokens after the prefix end, in characters, with the share of the chosen string up to there."""
-        prompt = build_prompts(self._toy).build(CompletionRequest(prefix), 256)
-        tree, members = prompt.covering.tree, dict[tuple[int, ...], float]()
-        for crossing in prompt.covering.crossings:
-            path = tuple(tree.branch_ids[branch] for branch in tree.find_path(crossing.node))
-            rows = [self._find_log_probs((*prompt.context_ids, *path[:at])) for at in range(len(path) + 1)]
-            before = math.fsum(row[token] for row, token in zip(rows, path, strict=False))
-            members |= {
-                (*path, token): before + log_prob
-                for token, log_prob in enumerate(rows[-1])
-                if may_follow(self._toy, token, crossing)
-            }
-        chosen = max(members, key=lambda member: members[member])
-        log_prob = members[chosen] - math.log(math.fsum(map(math.exp, members.values())))
-        yield from self._continue(prompt.context_ids, chosen, log_prob, len(prompt.healed))
-
-    def _continue(
-        self, context: tuple[int, ...], ids: tuple[int, ...], log_prob: float, num_healed: int
-    ) -> Iterator[tuple[int, float]]:
-        decoder, num_chars, data = codecs.getincrementaldecoder("utf-8")("replace"), 0, self._toy.join(ids)[num_healed:]
-        for _ in range(_NUM_TOKENS):
-            if ids[-1] in self._toy.vocabulary.special_ids:
-                return
-            num_chars += len(decoder.decode(data))
-            yield num_chars, log_prob
-            row = self._find_log_probs((*context, *ids))
-            ids = (*ids, max(range(len(row)), key=lambda token: row[token]))
-            log_prob, data = log_prob + row[ids[-1]], self._toy.join(ids[-1:])
-
-    def _find_log_probs(self, ids: tuple[int, ...]) -> list[float]:
-        return find_log_probs(self._toy, torch.from_numpy(self._model.forward(ids))).tolist()
 
 
 def _list_ends(sink: CollectingSink) -> list[tuple[int, float]]:
@@ -70,12 +27,12 @@ def _list_ends(sink: CollectingSink) -> list[tuple[int, float]]:
     return ends
 
 
-def _drop_repeated(ends: Iterator[tuple[int, float]]) -> dict[int, float]:
+def _drop_repeated(texts: Iterator[tuple[str, float]]) -> dict[int, float]:
     """A token that adds no whole character changes nothing."""
     kept = dict[int, float]()
-    for num_chars, log_prob in ends:
-        if num_chars:
-            kept.setdefault(num_chars, log_prob)
+    for text, log_prob in texts:
+        if text:
+            kept.setdefault(len(text), log_prob)
     return kept
 
 
@@ -84,14 +41,14 @@ def _drop_repeated(ends: Iterator[tuple[int, float]]) -> dict[int, float]:
 def test_a_text_has_the_share_of_its_tokens_among_all_strings_that_spell_what_was_typed(
     kind: str, chunks: Chunks, make_model: MakeModel
 ) -> None:
-    oracle = _Oracle(kind, make_model)
+    oracle = EngineOracle(kind, make_model(kind))
     with open_bench(make_model(kind), kind) as bench:
         for prefix in _PREFIXES:
             request = CompletionRequest(prefix, max_tokens=_NUM_TOKENS, extent=Extent.UNLIMITED, chunks=chunks)
 
             told = dict(_list_ends(complete(bench.engine, request)))
 
-            expected = _drop_repeated(oracle.iter_ends(prefix))
+            expected = _drop_repeated(oracle.iter_texts(request))
             shared = [end for end in told if end in expected]
             assert len(shared) >= min(len(expected), len(told)) - 1  # a text that loops may end inside of a token
             assert [told[end] for end in shared] == pytest.approx([expected[end] for end in shared], abs=1e-4)

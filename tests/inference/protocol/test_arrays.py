@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from inference.errors import EngineUnreachableError, InvalidRequestError, MidtokenError, OverloadedError, ServerError
-from inference.protocol.arrays import HEARTBEAT_ANSWER_TYPES, error_from_text, error_to_response, heartbeat_to_arrays
+from inference.protocol.arrays import error_from_text, error_to_response
 from inference.protocol.completion_arrays import request_from_arrays
 
 
@@ -20,12 +20,6 @@ def test_long_input_is_quoted_only_in_part(names: list[str], text: str) -> None:
         request_from_arrays({"prefix": value} | dict.fromkeys(names, value))
 
     assert len(str(caught.value)) < 500
-
-
-def test_the_arrays_of_a_heartbeat_have_the_types_of_the_table() -> None:
-    for name, array in heartbeat_to_arrays(12.5).items():
-        assert array.dtype == HEARTBEAT_ANSWER_TYPES[name][1]
-        assert array.shape == (1,)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ async def test_it_completes_and_is_healthy(server: EmbeddedServer) -> None:
 @pytest.mark.parametrize(
     ("model", "name", "text"),
     [
-        ("other", "prefix", "the server failed on this request (KeyError)"),
+        ("other", "prefix", "unknown model 'other'; known are completion, characters"),
         ("completion", "prefixes", "unknown field 'prefixes'; known are prefix, suffix, "),
     ],
 )

@@ -314,9 +314,11 @@ class NeovimReplay:
 
     def _compare_mirror(self) -> None:
         """Compares the text that the language server has with the buffer."""
+        self._editor.wait_for(self._read_mirror, self._model.text.decode())
+
+    def _read_mirror(self) -> str:
         text = json.loads(self._record.read_text().splitlines()[-1])
-        mirror = (text or "").replace("\r\n", "\n").removesuffix("\n")
-        assert mirror == self._model.text.decode(), f"the language server has {mirror!r}"
+        return (text or "").replace("\r\n", "\n").removesuffix("\n")
 
     def _compare_lines(self, state: dict[str, Any]) -> None:
         text = "\n".join(state["lines"])
