@@ -132,11 +132,9 @@ class MidtokenServer(TextServer):
         """Notes that a document was saved."""
         self._prefetcher.expect_again()
 
-    def lose_text(self, uri: str | None) -> None:
-        """Marks the text of a document as unknown after an edit that cannot be read; of all documents without a URI."""
-        if uri is not None and uri not in self.sessions:  # the message was to open it
-            self.open(types.TextDocumentItem(uri, "", 0, ""))
-        for session in list(self.sessions.values()) if uri is None else [self.sessions[uri]]:
+    def lose_text(self) -> None:
+        """Marks the text of all documents as unknown after an edit that cannot be read: it may be of any."""
+        for session in self.sessions.values():
             try:
                 session.lose_text()
             except OutOfStepError as error:
@@ -182,7 +180,7 @@ class MidtokenServer(TextServer):
             for uri in list(self.sessions):
                 self.close(uri)
             self.usage.write()
-            self.documents.guard.close()
+            self.documents.guard.rulings.close()
             await self._starter.close()
 
     async def settle(self) -> None:

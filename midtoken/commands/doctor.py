@@ -121,7 +121,7 @@ async def _describe_server(connection: Connection, took_s: float) -> str:
 
 
 async def _check_completion(connection: Connection, is_default: bool) -> Check:
-    request = Guard().clear(CompletionRequest(_PREFIX, max_tokens=8, extent=Extent.SINGLE_LINE))
+    request = Guard().clear(CompletionRequest(_PREFIX, max_tokens=8, extent=Extent.SINGLE_LINE), ())
     started_at = time.perf_counter()
     chunks = [chunk async for chunk in connection.stream(request)]
     text = "".join(chunk.text for chunk in chunks)

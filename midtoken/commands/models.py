@@ -145,7 +145,7 @@ def _judge(line_ms: float) -> str:
 async def _ask(connection: Connection, guard: Guard, tenant: str, text: str, max_tokens: int) -> _Answer:
     request = CompletionRequest(text, extent=Extent.BLOCK, tenant=tenant, document="sample", max_tokens=max_tokens)
     started_s, first_s, texts = time.perf_counter(), None, list[str]()
-    async for chunk in connection.stream(guard.clear(request)):
+    async for chunk in connection.stream(guard.clear(request, ())):
         first_s = first_s or time.perf_counter()
         texts.append(chunk.text)
     ended_s, stats = time.perf_counter(), chunk.stats or CompletionStats()

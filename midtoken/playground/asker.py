@@ -151,11 +151,11 @@ class Asker:
             explain=healing is Healing.EXACT,
             tenant=f"{self._page}-{healing}",
         )
-        return await read_answer(backend.stream(self._guard.clear(request)))
+        return await read_answer(backend.stream(self._guard.clear(request, ())))
 
     async def _ask_next_byte(self, question: Question, backend: Backend) -> None:
         started_s = time.perf_counter()
         request = replace(split_line(question.prefix), num_members=_NUM_TOKENIZATIONS)
-        answer = check_kind(await backend.ask(self._guard.clear(request)), NextByte)
+        answer = check_kind(await backend.ask(self._guard.clear(request, ())), NextByte)
         took_ms = 1e3 * (time.perf_counter() - started_s)
         await self._send(question.number, draw_next_byte(question, answer, took_ms))
