@@ -6,7 +6,6 @@ seconds for an edit in a very long line.
 
 import copy
 import io
-import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,15 +20,12 @@ from lsprotocol.types import (
     TextDocumentContentChangeWholeDocument,
     TextDocumentItem,
 )
-from lsprotocol.validators import INTEGER_MIN_VALUE
 
 from lsp_server.errors import EditorError, OutOfStepError, TooLargeError
 
 Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
 
 MAX_CHARS = 10_000_000  # of a document with suggestions
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +105,9 @@ class Document:
     def apply(self, version: int, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification in order, each to the result of the one before.
 
-        Edits with an older version than the current one are ignored: they belong to a text that no longer exists. An
-        equal version is applied: Neovim sends an undo of several edits under one version. Raises OutOfStepError for
-        the first edit that cannot be applied; the next ones are ignored until a change contains the whole text.
+        Raises OutOfStepError for the first edit that cannot be applied; the next ones are ignored until a change
+        contains the whole text.
         """
-        if version < self.version:
-            _log.warning("ignored edits of version %d: the current version is %d", version, self.version)
-            return
         self.version = version
         self.last_edit = None
         self.was_pasted = False
@@ -146,7 +138,6 @@ class Document:
         if self.problem is None:
             error = OutOfStepError(f"{problem}; there are no suggestions for this document until it is opened again")
             self.problem = error
-            self.version = INTEGER_MIN_VALUE
             raise error
 
     def split_at(self, position: Position) -> tuple[int, str, str]:

@@ -25,7 +25,7 @@ from lsp_server.protocol import MidtokenProtocol, TextServer, build_strict_conve
 from lsp_server.quiet import Quiet
 from lsp_server.request_builder import RequestBuilder
 from lsp_server.session import Session
-from lsp_server.settings import SECTION, Settings, SettingsSources
+from lsp_server.settings import SECTION, SettingsSources
 from lsp_server.status import Status, Window
 from lsp_server.usage import UsageFile
 
@@ -72,11 +72,6 @@ class MidtokenServer(TextServer):
         self._closing = asyncio.Lock()
         self._settings_sources = SettingsSources()
         self._are_settings_known = False
-
-    @property
-    def settings(self) -> Settings:
-        """The user's settings."""
-        return self.documents.settings
 
     def initialize(self, params: types.InitializeParams) -> None:
         """Sets the position encoding that pygls negotiated, the editor's process, and the first settings."""
@@ -214,7 +209,7 @@ class MidtokenServer(TextServer):
             return SUPERSEDED
         if found is not None:
             return found
-        request = build_editor_request(session.document, position, self.settings, is_invoked)
+        request = build_editor_request(session.document, position, self.documents.settings, is_invoked)
         found = None if is_invoked else self._find_disturbance(request)
         if found is not None:
             return found
@@ -244,7 +239,7 @@ class MidtokenServer(TextServer):
         self._prefetcher.expect(Expectation(request.document, types.Range(start, end), insertion.text))
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
-        backend = await connect(self.settings.model, on_download)
+        backend = await connect(self.documents.settings.model, on_download)
         self.documents.note_connected(backend.languages)
         self._prefetcher.expect_again()
         return backend

@@ -1,8 +1,7 @@
 """The policy on documents: which of them are excluded, and by what rule. Nothing of an excluded one is sent."""
 
 import posixpath
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from lsp_server.privacy.credentials import find_credential_rule
@@ -36,10 +35,10 @@ class Policy:
     It looks at files and runs Git, so it may take as long as they do. `Rulings` calls it in a thread.
     """
 
-    def __init__(self, environment: Mapping[str, str], now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         """`environment`: that of the process, for Git."""
         self._files = RuleFiles()
-        self._git = GitRules(environment, now_s)
+        self._git = GitRules(environment)
         self._read_names = lru_cache(2)(_NameRules)
 
     def find_exclusion(self, uri: str, exclude: Sequence[str] = (), folder_uris: Sequence[str] = ()) -> str | None:

@@ -14,13 +14,11 @@ ignore files of the repository are read here; the user's own (`core.excludesFile
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lsp_server.privacy.paths import Disk, to_system_path
 from lsp_server.privacy.patterns import Rule, RuleList, UnreadableRulesError, find_rule, list_folders
 
-_PAUSE_S = 30.0  # in which a repository is not asked about again, when Git did not answer in time
 _OPTIONS = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false", "--no-optional-locks")
 _CHECK = ("check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
 
@@ -32,18 +30,14 @@ class _NoGitError(Exception):
 class GitRules:
     """Finds the rules by which Git ignores paths. That may take `time_limit_s` for each repository."""
 
-    def __init__(
-        self, environment: Mapping[str, str], now_s: Callable[[], float] = time.monotonic, time_limit_s: float = 2.0
-    ) -> None:
+    def __init__(self, environment: Mapping[str, str], time_limit_s: float = 2.0) -> None:
         """`environment`: that of the process. What it says of one repository is ignored."""
         self._environment = {
             name: value
             for name, value in environment.items()
             if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")
         } | {"LC_ALL": "C"}
-        self._now_s = now_s
         self._time_limit_s = time_limit_s
-        self._silent_until_s: dict[str, float] = {}  # repositories for which Git did not answer in time
 
     def find_reasons(self, paths: Iterable[str], disk: Disk) -> dict[str, str]:
         """Returns for those absolute paths that Git ignores which rule says so, and where it does not say, why not."""
@@ -89,8 +83,6 @@ class GitRules:
 
     def _run(self, top: str, data: bytes) -> bytes | None:
         """Returns what Git says; None outside a repository. Raises UnreadableRulesError, _NoGitError."""
-        if self._now_s() < self._silent_until_s.get(top, 0.0):
-            raise _build_error("it does not answer in time")
         try:
             done = subprocess.run(
                 ["git", *_OPTIONS, "-C", to_system_path(top), *_CHECK],
@@ -105,7 +97,6 @@ class GitRules:
         except OSError as error:
             raise _build_error(f"it cannot be run: {error.strerror}") from None
         except subprocess.TimeoutExpired:
-            self._silent_until_s[top] = self._now_s() + _PAUSE_S
             raise _build_error("it does not answer in time") from None
         problem = done.stderr
         if b"not a git repository" in problem:

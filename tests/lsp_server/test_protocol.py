@@ -83,7 +83,7 @@ async def test_a_second_initialize_is_refused_and_changes_nothing(both: InProces
     assert (await both.exchange("initialize", params))["error"]["code"] == -32600
     assert _find_text(both) == "text"
     assert both.server.encoding == "utf-8"
-    assert both.server.settings.max_tokens == 64
+    assert both.server.documents.settings.max_tokens == 64
 
 
 async def test_after_shutdown_requests_are_refused_and_notifications_dropped(both: InProcess) -> None:
