@@ -88,6 +88,7 @@ class Document:
         self.anchor_line = 0
         # None before the first edit, and after edits of the whole text or of several places.
         self.last_edit: Edit | None = None
+        self.last_change: Edit | None = None  # the last one of several, too
         self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
         self._encoding = encoding
         self._lines: list[str] = [""]
@@ -117,6 +118,7 @@ class Document:
                 self._replace_all(change.text)
             elif self.problem is None:
                 self._replace(change.range, change.text)
+        self.last_change = self.last_edit
         if len(changes) > 1:
             self.last_edit = None
 
