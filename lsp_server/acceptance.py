@@ -67,7 +67,7 @@ class _Offer:
 
     def follow(self, document: Document, is_typed: bool) -> "tuple[_Offer | None, Counts]":
         """Returns what is left after an edit, None if nothing, and what the edit counts as."""
-        change = document.last_change
+        change = document.last_edit
         if change is None or change.line < self.line:
             return None, Counts()
         written = clean("".join(document.lines[self.line : change.line]) + change.before)

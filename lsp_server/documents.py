@@ -86,9 +86,8 @@ class Document:
         # The number of the line at which the sent prefix starts (lsp_server.context), counted with those of the cells
         # above. Edits above the line change the number, so that it stays the same line of the text.
         self.anchor_line = 0
-        # None before the first edit, and after edits of the whole text or of several places.
+        # The last one of a notification; None before the first edit, and after one of the whole text.
         self.last_edit: Edit | None = None
-        self.last_change: Edit | None = None  # the last one of several, too
         self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
         self._encoding = encoding
         self._lines: list[str] = [""]
@@ -118,9 +117,6 @@ class Document:
                 self._replace_all(change.text)
             elif self.problem is None:
                 self._replace(change.range, change.text)
-        self.last_change = self.last_edit
-        if len(changes) > 1:
-            self.last_edit = None
 
     def imagine(self, span: Range, text: str) -> tuple["Document", Position]:
         """Returns a copy in which `text` has replaced `span`, and the place after it. Raises like `lines`."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 from lsprotocol import types
@@ -53,7 +53,7 @@ class MidtokenServer(TextServer):
         """
         super().__init__(
             "midtoken",
-            find_version("midtoken") or "0",
+            version("midtoken"),
             protocol_cls=MidtokenProtocol,
             converter_factory=build_strict_converter,
             notebook_document_sync=_NOTEBOOKS,
@@ -248,10 +248,3 @@ class MidtokenServer(TextServer):
         read = self._settings_sources.read()
         self.usage.is_on = read.settings.stats
         self.documents.configure(read, self._are_settings_known)
-
-
-def find_version(package: str) -> str | None:
-    """Returns the version of an installed package."""
-    with contextlib.suppress(PackageNotFoundError):
-        return version(package)
-    return None

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 from lsprotocol.types import PositionEncodingKind, TextDocumentItem
@@ -29,7 +30,6 @@ from lsp_server.documents import Document
 from lsp_server.no_suggestion import find_document_reason
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
-from lsp_server.server import find_version
 from lsp_server.settings import Settings
 from midtoken.connection import Connection
 from midtoken.models import fetch_model
@@ -67,7 +67,7 @@ wrong = partial(Check, Mark.WRONG)  # why there are no completions
 
 def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Check:
     """Checks the version of the interpreter."""
-    what = f"midtoken {find_version('midtoken')}, Python {platform.python_version()}, {sys.executable}"
+    what = f"midtoken {version('midtoken')}, Python {platform.python_version()}, {sys.executable}"
     if (3, 10) <= found <= (3, 14):
         return good(what)
     return note(what, "Only Python 3.10 to 3.14 are tested; use one of them if something fails.")
