@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import NoReturn
 
 from pygls.io_ import StdoutWriter
@@ -31,14 +32,11 @@ def open_descriptor(descriptor: int) -> asyncio.StreamReader:
 
 
 def _read(descriptor: int, stream: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        while data := os.read(descriptor, _NUM_BYTES):
-            loop.call_soon_threadsafe(stream.feed_data, data)
+    with suppress(RuntimeError):  # the loop is closed, so nobody reads
+        with suppress(OSError):  # what cannot be read has ended
+            while data := os.read(descriptor, _NUM_BYTES):
+                loop.call_soon_threadsafe(stream.feed_data, data)
         loop.call_soon_threadsafe(stream.feed_eof)
-    except RuntimeError:  # the loop is closed, so nobody reads
-        return
-    except OSError as error:
-        loop.call_soon_threadsafe(stream.set_exception, error)
 
 
 MAX_BODY_BYTES = 64 * 2**20
@@ -83,8 +81,6 @@ async def read_body(reader: asyncio.StreamReader) -> bytes | None:
         raise BrokenInputError("the input ended inside a message") from None
     except asyncio.LimitOverrunError:
         raise BrokenInputError("a header is too long") from None
-    except OSError as error:
-        raise BrokenInputError(f"the input cannot be read: {error.strerror}") from None
 
 
 def serve_stdio(server: MidtokenServer) -> NoReturn:
