@@ -6,11 +6,11 @@ from itertools import takewhile
 
 from inference.brackets import CLOSER_OF, QUOTES
 from inference.likely_text import is_word
+from lsp_server.context import clean
 from lsp_server.documents import Change, Document, Place
 from lsp_server.filters import Insertion
 from lsp_server.usage import Counts, UsageFile
 
-_MAX_LINE_CHARS = 10_000  # in a longer line, nothing is counted: each key would compare all of it
 _PAIRS = {*(opener + closer for opener, closer in CLOSER_OF.items()), *(2 * quote for quote in QUOTES)}
 
 
@@ -33,12 +33,12 @@ class AcceptanceCounter:
 
     def show(self, place: Place, insertions: Sequence[Insertion]) -> None:
         """To be called with what the editor is given to show."""
-        number, before, after = self._document.split_at(place.position)
+        number, before, _ = self._document.split_at(place.position)
         self.lines = frozenset(before + each.text for each in insertions)
-        offer = _Offer(number, len(self._document.lines), before, after.rstrip("\r\n"), tuple(insertions))
+        offer = _Offer(number, before, tuple(each.text for each in insertions))
         if self._shown is None or not offer.continues(self._shown):
             self._count(Counts(shown=1))
-        self._shown = offer if len(before) + len(after) <= _MAX_LINE_CHARS else None
+        self._shown = offer
 
     def follow(self, changes: Sequence[Change]) -> None:
         """To be called when the edits of a notification were applied."""
@@ -54,66 +54,43 @@ class AcceptanceCounter:
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A suggestion, or what is left of it, and the text around it."""
+    """A suggestion, or what is left of it."""
 
     line: int
-    num_lines: int  # of the document
     before: str  # the line up to the cursor
-    after: str  # and after it
-    insertions: tuple[Insertion, ...]  # the editor shows one of them
+    texts: tuple[str, ...]  # the editor shows one of them
 
     def continues(self, other: "_Offer") -> bool:
         """Whether it is the same suggestion, of which some was typed, or more is known."""
-        one, two = (each.before + each.insertions[0].text for each in (self, other))
+        one, two = (each.before + each.texts[0] for each in (self, other))
         return self.line == other.line and (one.startswith(two) or two.startswith(one))
 
     def follow(self, document: Document, is_typed: bool) -> "tuple[_Offer | None, Counts]":
         """Returns what is left after an edit, None if nothing, and what the edit counts as."""
-        text = self._find_text(document)
-        if text is None or text == self.before + self.after:
-            return self if text else None, Counts()
-        for insertion in self.insertions:
-            part = self._find_part(text, insertion)
-            if part is not None:
-                counts = Counts() if is_typed else _count_accepted(part, insertion.text)
-                return self._move(text, part, len(document.lines)), counts
-        return None, Counts(wrong_chars=self._count_wrong(text))
+        change = document.last_edit
+        if change is None or change.line < self.line:
+            return None, Counts()
+        written = clean("".join(document.lines[self.line : change.line]) + change.before)
+        if change.text in _PAIRS:
+            written = written[:-1]  # without the closer that an editor adds to an opener
+        if not written.startswith(self.before):
+            return None, Counts()
+        part = written[len(self.before) :]
+        for text in self.texts:
+            if text.startswith(part) or part.startswith(text):
+                return self._move(part), Counts() if is_typed else _count_accepted(part, text)
+        is_here = self.before.startswith(written.removesuffix(clean(change.text)))
+        return None, Counts(wrong_chars=self._count_wrong(part)) if is_here else Counts()
 
-    def _find_text(self, document: Document) -> str | None:
-        """Returns the line as it is now, with lines that were inserted after it; None if it begins otherwise."""
-        end = self.line + 1 + len(document.lines) - self.num_lines
-        text = "".join(document.lines[self.line : end]).replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
-        return text if text.startswith(self.before) else None
-
-    def _find_part(self, text: str, insertion: Insertion) -> str | None:
-        """Returns what the text now has of an insertion; None if something else was inserted."""
-        for after in (self.after[len(insertion.replaced_after) :], self.after):
-            part = self._cut_out(text, after)
-            if part and (insertion.text.startswith(part) or part.startswith(insertion.text)):
-                return part
-        return None
-
-    def _cut_out(self, text: str, after: str) -> str:
-        """Returns what was inserted in front of `after`, without the closer that an editor adds to an opener."""
-        inserted = text[len(self.before) : len(text) - len(after)] if text.endswith(after) else ""
-        return inserted[:1] if inserted in _PAIRS else inserted
-
-    def _move(self, text: str, part: str, num_lines: int) -> "_Offer | None":
+    def _move(self, part: str) -> "_Offer | None":
         """Returns what is left after `part`."""
-        before, after = self.before + part, text[len(self.before + part) :]
-        more = after.removesuffix(self.after) if after.endswith(self.after) else None
-        left = tuple(
-            Insertion(each.text[len(part) :], "" if more is None else more + each.replaced_after)
-            for each in self.insertions
-            if each.text.startswith(part) and each.text != part
-        )
-        before = before.rpartition("\n")[2]
-        return _Offer(self.line + part.count("\n"), num_lines, before, after, left) if left else None
+        before = (self.before + part).rpartition("\n")[2]
+        left = tuple(text[len(part) :] for text in self.texts if text.startswith(part) and text != part)
+        return _Offer(self.line + part.count("\n"), before, left) if left else None
 
-    def _count_wrong(self, text: str) -> int:
-        inserted, shown = self._cut_out(text, self.after), self.insertions[0].text
-        agreed = takewhile(lambda pair: pair[0] == pair[1], zip(inserted, shown, strict=False))
-        return len(shown) - len(list(agreed)) if inserted else 0
+    def _count_wrong(self, part: str) -> int:
+        agreed = takewhile(lambda pair: pair[0] == pair[1], zip(part, self.texts[0], strict=False))
+        return len(self.texts[0]) - len(list(agreed))
 
 
 def _count_accepted(part: str, shown: str) -> Counts:

@@ -39,7 +39,7 @@ def add_commands(server: MidtokenServer) -> None:
     @server.command("midtoken.stats")
     def _show_statistics(*_: Any) -> str:
         """Returns a text for the user: what was counted in the last days, by all editors."""
-        if not server.settings.stats:
+        if not server.documents.settings.stats:
             return "The setting stats is false, so nothing is counted here.\n"
         server.usage.write()
         return usage.describe(server.usage.read())

@@ -6,7 +6,6 @@ seconds for an edit in a very long line.
 
 import copy
 import io
-import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,15 +20,12 @@ from lsprotocol.types import (
     TextDocumentContentChangeWholeDocument,
     TextDocumentItem,
 )
-from lsprotocol.validators import INTEGER_MIN_VALUE
 
 from lsp_server.errors import EditorError, OutOfStepError, TooLargeError
 
 Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
 
 MAX_CHARS = 10_000_000  # of a document with suggestions
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +86,7 @@ class Document:
         # The number of the line at which the sent prefix starts (lsp_server.context), counted with those of the cells
         # above. Edits above the line change the number, so that it stays the same line of the text.
         self.anchor_line = 0
-        # None before the first edit, and after edits of the whole text or of several places.
+        # The last one of a notification; None before the first edit, and after one of the whole text.
         self.last_edit: Edit | None = None
         self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
         self._encoding = encoding
@@ -109,13 +105,9 @@ class Document:
     def apply(self, version: int, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification in order, each to the result of the one before.
 
-        Edits with an older version than the current one are ignored: they belong to a text that no longer exists. An
-        equal version is applied: Neovim sends an undo of several edits under one version. Raises OutOfStepError for
-        the first edit that cannot be applied; the next ones are ignored until a change contains the whole text.
+        Raises OutOfStepError for the first edit that cannot be applied; the next ones are ignored until a change
+        contains the whole text.
         """
-        if version < self.version:
-            _log.warning("ignored edits of version %d: the current version is %d", version, self.version)
-            return
         self.version = version
         self.last_edit = None
         self.was_pasted = False
@@ -125,8 +117,6 @@ class Document:
                 self._replace_all(change.text)
             elif self.problem is None:
                 self._replace(change.range, change.text)
-        if len(changes) > 1:
-            self.last_edit = None
 
     def imagine(self, span: Range, text: str) -> tuple["Document", Position]:
         """Returns a copy in which `text` has replaced `span`, and the place after it. Raises like `lines`."""
@@ -146,7 +136,6 @@ class Document:
         if self.problem is None:
             error = OutOfStepError(f"{problem}; there are no suggestions for this document until it is opened again")
             self.problem = error
-            self.version = INTEGER_MIN_VALUE
             raise error
 
     def split_at(self, position: Position) -> tuple[int, str, str]:

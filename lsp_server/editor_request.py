@@ -28,16 +28,6 @@ class EditorRequest:
         """The text around the cursor. What is sent may differ (`lsp_server.request_builder`)."""
         return self.excerpt.context
 
-    @property
-    def prefix(self) -> str:
-        """The text before the cursor."""
-        return self.context.prefix
-
-    @property
-    def suffix(self) -> str:
-        """The text after the cursor."""
-        return self.context.suffix
-
 
 def build_editor_request(
     document: Document, position: Position, settings: Settings, is_invoked: bool = False

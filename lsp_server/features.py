@@ -49,9 +49,9 @@ def _add_lifecycle(server: MidtokenServer) -> None:
     def _initialize(params: types.InitializeParams) -> None:
         server.initialize(params)
         if _draws_ghost_text(params.capabilities):
-            _add_inline_completion(server, writes_lf=_is(params, "Neovim"))
+            _add_inline_completion(server, writes_lf=_is_neovim(params))
         else:
-            _add_completion_menu(server, _reads_markdown(params))
+            _add_completion_menu(server)
 
     @server.feature(types.INITIALIZED)
     async def _initialized(_: types.InitializedParams) -> None:
@@ -100,13 +100,13 @@ def _add_inline_completion(server: MidtokenServer, writes_lf: bool) -> None:
         return _to_inline_list(found, place, params.context.selected_completion_info)
 
 
-def _add_completion_menu(server: MidtokenServer, reads_markdown: bool) -> None:
+def _add_completion_menu(server: MidtokenServer) -> None:
     """For clients without inline completion. The others would show each suggestion twice."""
     options = types.CompletionOptions(trigger_characters=_TRIGGER_CHARACTERS)
 
     @server.feature(types.TEXT_DOCUMENT_COMPLETION, options)
     async def _completion(params: types.CompletionParams) -> types.CompletionList:
-        return _to_menu(await server.suggest(params.text_document.uri, params.position), reads_markdown)
+        return _to_menu(await server.suggest(params.text_document.uri, params.position))
 
 
 def _to_inline_list(
@@ -124,11 +124,11 @@ def _to_inline_list(
     return types.InlineCompletionList(items)
 
 
-def _to_menu(found: Suggestion | NoSuggestion, reads_markdown: bool) -> types.CompletionList:
+def _to_menu(found: Suggestion | NoSuggestion) -> types.CompletionList:
     """Marks the list as incomplete, so that the editor requests a new one after the next letter."""
     if isinstance(found, NoSuggestion):
         return types.CompletionList(is_incomplete=True, items=[])
-    items = [completion_item(each, found.context, found.place, reads_markdown) for each in found.insertions]
+    items = [completion_item(each, found.context, found.place) for each in found.insertions]
     return types.CompletionList(is_incomplete=True, items=items)
 
 
@@ -137,15 +137,8 @@ def _draws_ghost_text(capabilities: types.ClientCapabilities) -> bool:
     return document is not None and document.inline_completion is not None
 
 
-def _reads_markdown(params: types.InitializeParams) -> bool:
-    """Helix does not say so, and takes plain text for Markdown too."""
-    document = params.capabilities.text_document
-    item = document.completion.completion_item if document and document.completion else None
-    return _is(params, "helix") or types.MarkupKind.Markdown in ((item and item.documentation_format) or ())
-
-
-def _is(params: types.InitializeParams, name: str) -> bool:
-    return params.client_info is not None and params.client_info.name == name
+def _is_neovim(params: types.InitializeParams) -> bool:
+    return params.client_info is not None and params.client_info.name == "Neovim"
 
 
 # Implementation-dependent (LSP, "$ Notifications"): servers that do not know it ignore it.

@@ -31,15 +31,6 @@ def cut_at_placeholder(text: str, context: Context) -> str:
     return text.partition(PLACEHOLDER)[0].rstrip(QUOTES)
 
 
-def drop_repeated_below(text: str, context: Context) -> str:
-    """Drops a suggestion with which the cursor's line equals the lines right below, indentation included."""
-    if context.line_after.strip():
-        return text
-    completed = context.line_before + text.rstrip()
-    below = "\n".join(line.rstrip() for line in context.suffix.split("\n") if line.strip())
-    return "" if below == completed or below.startswith(completed + "\n") else text
-
-
 def drop_repeated_above(text: str, context: Context) -> str:
     """Drops a suggestion with which the cursor's line and those after it equal the lines right above.
 
@@ -72,7 +63,6 @@ _FILTERS: tuple[Callable[[str, Context], str], ...] = (
     cut_at_unsafe,
     cut_at_placeholder,
     match_indentation,
-    drop_repeated_below,
     drop_repeated_above,
 )
 

@@ -23,8 +23,8 @@ def match_indentation(text: str, context: Context) -> str:
 
     A line that is deeper than the one above, which opens a block, gets one level of the file more. A line that is less
     deep gets the indentation of the line that it returns to. If there is no such line, or a block is missing, the text
-    ends before it. Inside brackets and docstrings, the columns by which a line is deeper are kept; other texts of
-    several lines stay as they are. On a blank line, `text` may begin with blanks. They are those that are missing up to
+    ends before it. Inside brackets and texts of several lines, the columns by which a line is deeper are kept. On a
+    blank line, `text` may begin with blanks. They are those that are missing up to
     a level of the file.
     """
     is_bare = "\n" not in text and not text[:1].isspace()
@@ -95,9 +95,7 @@ class _Writer:
     def __init__(self, unit: str, levels: list[_Level], open_quotes: str | None) -> None:
         self._unit = unit
         self._open_quotes = open_quotes  # of the text of several lines in which the next line begins
-        self._is_docstring = True  # that text; what begins above the cursor's line is taken for one
         self._levels = levels  # those of the blocks around the line, the outermost first
-        self._stray: _Level | None = None  # that of the line above, if it is deeper without a reason
         self._is_continued = False  # the line above, by its backslash
         self._opens_block = False
         self._needs_block = False
@@ -105,9 +103,6 @@ class _Writer:
 
     def write(self, line: str) -> str | None:
         """Returns the line as the file would write it; None if it returns to a level that the file does not have."""
-        if self._open_quotes is not None and not self._is_docstring:
-            self.note_end(line)
-            return line
         if not line.strip():
             return ""
         blanks = _read_blanks(line)
@@ -121,16 +116,12 @@ class _Writer:
         if self._depth > 0 or self._open_quotes is not None:
             return self._align(columns)
         if columns > self._levels[-1].columns:
-            if not self._opens_block:
-                written = self._align(columns)
-                self._stray = None if self._is_continued else _Level(columns, written)
-                return written
-            if self._stray is not None and self._stray.columns < columns:
-                self._levels.append(self._stray)  # the block is that line's
-            self._levels.append(_Level(columns, self._levels[-1].written + self._unit))
+            if self._is_continued:
+                return self._align(columns)
+            written = self._levels[-1].written + self._unit if self._opens_block else self._align(columns)
+            self._levels.append(_Level(columns, written))
         elif self._needs_block:
             return None
-        self._stray = None
         while self._levels[-1].columns > columns:
             self._levels.pop()
             if not self._levels:
@@ -138,7 +129,7 @@ class _Writer:
         return self._levels[-1].written if self._levels[-1].columns == columns else None
 
     def _align(self, columns: int) -> str:
-        """The indentation of a line in brackets or a docstring, or of one that is deeper without a reason."""
+        """The indentation of a line in brackets or a text, or of one that is deeper without a reason."""
         base = next((level for level in reversed(self._levels) if level.columns <= columns), _Level(0, ""))
         deeper = columns - base.columns
         if self._unit == "\t":
@@ -148,8 +139,6 @@ class _Writer:
     def note_end(self, line: str) -> None:
         """Notes what is open at the end of a line, for the next one."""
         was_open, self._open_quotes = self._open_quotes, find_open_quotes(line, self._open_quotes)
-        if was_open is None:
-            self._is_docstring = line.lstrip().startswith(('"""', "'''"))
         is_code = was_open is None and self._open_quotes is None
         self._is_continued = is_code and line.endswith("\\")
         self._opens_block = is_code and line.partition("#")[0].rstrip().endswith(_OPENERS)

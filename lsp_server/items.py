@@ -58,12 +58,10 @@ def extend_selected(
     return item if item.range == selected.range and str(item.insert_text).startswith(selected.text) else None
 
 
-def completion_item(
-    insertion: Insertion, context: Context, place: Place, reads_markdown: bool = False
-) -> CompletionItem:
+def completion_item(insertion: Insertion, context: Context, place: Place) -> CompletionItem:
     """Returns the item for `textDocument/completion`, such that clients show it first and do not filter it out.
 
-    `reads_markdown`: the client does, so the preview is a block of code.
+    The preview of several lines is a block of code in Markdown, which almost all clients can show.
     """
     word = _find_word(context.line_before)
     text = word + insertion.text
@@ -72,7 +70,7 @@ def completion_item(
         label=first_line.replace("\t", " ") + (" …" if more else ""),  # Helix would draw a tab over other text
         kind=CompletionItemKind.Text,
         detail="midtoken",
-        documentation=_preview(text, reads_markdown) if more else None,
+        documentation=_preview(text) if more else None,
         sort_text="\1",  # before all others; Emacs refuses a message with \0
         filter_text=text.partition("\n")[0] or word,  # clients compare its beginning with the typed text
         insert_text_format=InsertTextFormat.PlainText,
@@ -81,9 +79,7 @@ def completion_item(
     )
 
 
-def _preview(text: str, reads_markdown: bool) -> str | MarkupContent:
-    if not reads_markdown:
-        return text
+def _preview(text: str) -> MarkupContent:
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return MarkupContent(MarkupKind.Markdown, f"{fence}\n{text}\n{fence}")
 

@@ -9,13 +9,17 @@ from lsprotocol.types import Range
 
 from inference.errors import MidtokenError
 from lsp_server.backend import BackendStarter
-from lsp_server.battery import Battery
 from lsp_server.context import cut_excerpt
 from lsp_server.documents import Document
 from lsp_server.editor_request import EditorRequest, build_editor_request
 from lsp_server.no_suggestion import NoSuggestion
 from lsp_server.open_documents import OpenDocuments
 from lsp_server.request_builder import Purpose, RequestBuilder
+
+try:
+    import psutil
+except ImportError:  # an installation without the extra `local`
+    psutil = None
 
 _PAUSE_S = 0.15  # keys that follow each other are mostly closer
 CURSOR_REST_S = 0.05  # the cursor is moved on much sooner while a key is held
@@ -34,7 +38,6 @@ class Prefetcher:
     """Prefetches one place at a time: the one that was expected last, after a short time without any event."""
 
     def __init__(self, documents: OpenDocuments, builder: RequestBuilder, starter: BackendStarter) -> None:
-        self.battery = Battery()
         self._documents = documents
         self._builder = builder
         self._starter = starter
@@ -65,7 +68,7 @@ class Prefetcher:
 
     def _may_prefetch(self) -> bool:
         settings = self._documents.settings
-        is_saving = self._documents.quiet.minutes_left or self.battery.is_below(settings.prefetch_min_battery)
+        is_saving = self._documents.quiet.minutes_left or _is_battery_below(settings.prefetch_min_battery)
         return settings.prefetch and not is_saving
 
     async def _prefetch(self, expected: Expectation) -> None:
@@ -87,3 +90,10 @@ class Prefetcher:
         request = build_editor_request(imagined, position, settings)
         is_imagined = expected.text != "" or expected.span.start != expected.span.end
         return replace(request, document=document, is_imagined=is_imagined)
+
+
+def _is_battery_below(percent: int) -> bool:
+    """True if the machine runs on a battery with less charge than this. False where the system does not tell."""
+    read = getattr(psutil, "sensors_battery", None)  # not on all systems
+    battery = None if read is None else read()
+    return battery is not None and battery.power_plugged is False and battery.percent < percent

@@ -3,7 +3,7 @@
 import contextvars
 import json
 import logging
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from cattrs import Converter
@@ -17,7 +17,7 @@ from pygls.exceptions import (
     JsonRpcServerNotInitialized,
 )
 from pygls.lsp.server import LanguageServer
-from pygls.protocol import JsonRPCResponseMessage, LanguageServerProtocol, default_converter
+from pygls.protocol import LanguageServerProtocol, default_converter
 
 _SYNCHRONIZATION = (
     *(types.TEXT_DOCUMENT_DID_OPEN, types.TEXT_DOCUMENT_DID_CHANGE),
@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 class TextServer(LanguageServer):
     """A server that keeps the text of documents itself."""
 
-    def lose_text(self, uri: str | None) -> None:
-        """Is called for an edit that cannot be read. Without a URI it may concern any document."""
+    def lose_text(self) -> None:
+        """Is called for an edit that cannot be read."""
         raise NotImplementedError
 
 
@@ -71,7 +71,7 @@ class MidtokenProtocol(LanguageServerProtocol):
             message = None
         if not isinstance(message, dict):
             _log.warning("midtoken: received a message that is not a JSON object")
-            self._server.lose_text(None)
+            self._server.lose_text()
         elif "method" not in message:
             self._receive_response(message)
         elif message["method"] == types.EXIT and "id" not in message:
@@ -99,22 +99,16 @@ class MidtokenProtocol(LanguageServerProtocol):
         if "id" in message:
             self._send_response(message["id"], error=error.to_response_error())
         elif method in _SYNCHRONIZATION and isinstance(error, JsonRpcInvalidParams):
-            self._server.lose_text(_find_uri(message.get("params")))
+            self._server.lose_text()
 
     def _receive_response(self, message: dict[str, Any]) -> None:
+        """Hands on the result as JSON: only workspace/configuration has one, and LSP defines no form for it."""
         response_id = message.get("id")
         if self._is_shut_down or not isinstance(response_id, int | str):  # a shutdown cancels the server's requests
             return
-        form = types.ResponseErrorMessage if "error" in message else self._result_types.pop(response_id, None)
-        try:
-            # JSON-RPC demands `result`, but Lua cannot send null.
-            response = self._converter.structure({"result": None} | message, form or JsonRPCResponseMessage)
-        except Exception as error:
-            _log.warning("midtoken: cannot read a response (%s)", type(error).__name__)
-            unreadable = JsonRpcInternalError("the response cannot be read").to_response_error()
-            self._handle_response(response_id, error=unreadable)
-            return
-        self._handle_response(response_id, getattr(response, "result", None), getattr(response, "error", None))
+        self._result_types.pop(response_id, None)
+        failed = JsonRpcInternalError("the editor answered with an error").to_response_error()
+        self._handle_response(response_id, message.get("result"), failed if "error" in message else None)
 
     def _check_state(self, method: str) -> None:
         """Raises JsonRpcException for what may not be sent before `initialize`, after it or after `shutdown`."""
@@ -140,14 +134,6 @@ class MidtokenProtocol(LanguageServerProtocol):
         except Exception as error:  # cattrs and its hooks raise many kinds
             _log.warning("midtoken: cannot read a message %s (%s)", method, type(error).__name__)
             raise JsonRpcInvalidParams(f"the parameters of {method} do not have the form that LSP defines") from None
-
-    @lru_cache  # noqa: B019 (pygls declares it so; there is one protocol a process)
-    def get_result_type(self, method: str) -> type[Any] | None:
-        """Returns the type of a request's result; None, which means any JSON, for workspace/configuration.
-
-        Some clients answer that request with null or an object. pygls would reject such an answer.
-        """
-        return None if method == types.WORKSPACE_CONFIGURATION else super().get_result_type(method)
 
 
 @cache  # a new one would compile a function for each form of message again
@@ -176,10 +162,3 @@ def _read_number(value: Any, kind: type[int]) -> int:
 def _with_settings(params: Any) -> dict[str, Any]:
     """Some editors send no `settings` when they have none. It then is null."""
     return {"settings": params.get("settings") if isinstance(params, dict) else None}
-
-
-def _find_uri(params: Any) -> str | None:
-    """Returns the URI of the document in parameters that have another form than LSP defines, if they have one."""
-    document = params.get("textDocument") if isinstance(params, dict) else None
-    uri = document.get("uri") if isinstance(document, dict) else None
-    return uri if isinstance(uri, str) else None

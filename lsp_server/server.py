@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 from lsprotocol import types
@@ -25,7 +25,7 @@ from lsp_server.protocol import MidtokenProtocol, TextServer, build_strict_conve
 from lsp_server.quiet import Quiet
 from lsp_server.request_builder import RequestBuilder
 from lsp_server.session import Session
-from lsp_server.settings import SECTION, Settings, SettingsSources
+from lsp_server.settings import SECTION, SettingsSources
 from lsp_server.status import Status, Window
 from lsp_server.usage import UsageFile
 
@@ -53,7 +53,7 @@ class MidtokenServer(TextServer):
         """
         super().__init__(
             "midtoken",
-            find_version("midtoken") or "0",
+            version("midtoken"),
             protocol_cls=MidtokenProtocol,
             converter_factory=build_strict_converter,
             notebook_document_sync=_NOTEBOOKS,
@@ -72,11 +72,6 @@ class MidtokenServer(TextServer):
         self._closing = asyncio.Lock()
         self._settings_sources = SettingsSources()
         self._are_settings_known = False
-
-    @property
-    def settings(self) -> Settings:
-        """The user's settings."""
-        return self.documents.settings
 
     def initialize(self, params: types.InitializeParams) -> None:
         """Sets the position encoding that pygls negotiated, the editor's process, and the first settings."""
@@ -132,11 +127,9 @@ class MidtokenServer(TextServer):
         """Notes that a document was saved."""
         self._prefetcher.expect_again()
 
-    def lose_text(self, uri: str | None) -> None:
-        """Marks the text of a document as unknown after an edit that cannot be read; of all documents without a URI."""
-        if uri is not None and uri not in self.sessions:  # the message was to open it
-            self.open(types.TextDocumentItem(uri, "", 0, ""))
-        for session in list(self.sessions.values()) if uri is None else [self.sessions[uri]]:
+    def lose_text(self) -> None:
+        """Marks the text of all documents as unknown after an edit that cannot be read: it may be of any."""
+        for session in self.sessions.values():
             try:
                 session.lose_text()
             except OutOfStepError as error:
@@ -182,7 +175,7 @@ class MidtokenServer(TextServer):
             for uri in list(self.sessions):
                 self.close(uri)
             self.usage.write()
-            self.documents.guard.close()
+            self.documents.guard.rulings.close()
             await self._starter.close()
 
     async def settle(self) -> None:
@@ -216,7 +209,7 @@ class MidtokenServer(TextServer):
             return SUPERSEDED
         if found is not None:
             return found
-        request = build_editor_request(session.document, position, self.settings, is_invoked)
+        request = build_editor_request(session.document, position, self.documents.settings, is_invoked)
         found = None if is_invoked else self._find_disturbance(request)
         if found is not None:
             return found
@@ -246,7 +239,7 @@ class MidtokenServer(TextServer):
         self._prefetcher.expect(Expectation(request.document, types.Range(start, end), insertion.text))
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
-        backend = await connect(self.settings.model, on_download)
+        backend = await connect(self.documents.settings.model, on_download)
         self.documents.note_connected(backend.languages)
         self._prefetcher.expect_again()
         return backend
@@ -255,10 +248,3 @@ class MidtokenServer(TextServer):
         read = self._settings_sources.read()
         self.usage.is_on = read.settings.stats
         self.documents.configure(read, self._are_settings_known)
-
-
-def find_version(package: str) -> str | None:
-    """Returns the version of an installed package."""
-    with contextlib.suppress(PackageNotFoundError):
-        return version(package)
-    return None

@@ -60,18 +60,18 @@ class Generation:
             return NoText.MISMATCH
         if self.finish_reason is FinishReason.UNLIKELY and request.confidence < self.request.confidence:
             return NoText.MISMATCH
-        prefix, suffix = self.request.prefix, self.request.suffix
-        if not request.prefix.startswith(prefix) or not _differ_by_closers(request.suffix, suffix):
+        prefix, suffix = self.request.context.prefix, self.request.context.suffix
+        if not request.context.prefix.startswith(prefix) or not _differ_by_closers(request.context.suffix, suffix):
             return NoText.MISMATCH
-        if self.finish_reason is FinishReason.SUFFIX and len(request.suffix) < len(suffix):
+        if self.finish_reason is FinishReason.SUFFIX and len(request.context.suffix) < len(suffix):
             return NoText.MISMATCH  # closers were deleted, which the text lacks
-        typed = request.prefix[len(prefix) :]
-        if not self.text.startswith(typed):
-            is_behind = not self.is_finished and self.text != "" and typed.startswith(self.text)
+        typed = request.context.prefix[len(prefix) :]
+        if not self.likely.text.startswith(typed):
+            is_behind = not self.is_finished and self.likely.text != "" and typed.startswith(self.likely.text)
             return NoText.PENDING if is_behind else NoText.MISMATCH
         likely_end = self.likely.count_likely(len(typed), request.confidence)
-        remaining = self.text[len(typed) : max(likely_end, self.num_shown)]
-        if self.is_finished or likely_end < len(self.text):  # what is still to come is less likely
+        remaining = self.likely.text[len(typed) : max(likely_end, self.num_shown)]
+        if self.is_finished or likely_end < len(self.likely.text):  # what is still to come is less likely
             all_accepted = typed != "" and not remaining.strip()  # the next text needs a new generation
             return NoText.MISMATCH if all_accepted else remaining
         whole_lines = remaining.rpartition("\n")[0]
@@ -81,18 +81,15 @@ class Generation:
         """Does the same as `find_text`, and keeps the text visible as long as the typed text agrees with it."""
         text = self.find_text(request)
         if isinstance(text, str):
-            self.num_shown = max(self.num_shown, len(request.prefix) - len(self.request.prefix) + len(text))
+            self.num_shown = max(
+                self.num_shown, len(request.context.prefix) - len(self.request.context.prefix) + len(text)
+            )
         return text
-
-    @property
-    def text(self) -> str:
-        """What has arrived."""
-        return self.likely.text
 
     @property
     def says_nothing(self) -> bool:
         """True if it ended before it had any text. It answers its own request, and no later one."""
-        return self.finish_reason in _CUTS and not self.text.strip()
+        return self.finish_reason in _CUTS and not self.likely.text.strip()
 
     @property
     def is_dead(self) -> bool:
@@ -153,10 +150,8 @@ class Session:
     def edit(self, version: int, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification, and supersedes the waiting request. Raises EditorError."""
         self._note_edit()
-        last_edit = self.document.last_edit
         self.document.apply(version, changes)
-        if self.document.last_edit is not last_edit:  # an edit of an older version is ignored
-            self.document.was_pasted = is_paste(self.document.last_edit, self.acceptance.lines)
+        self.document.was_pasted = is_paste(self.document.last_edit, self.acceptance.lines)
         self.acceptance.follow(changes)
 
     def lose_text(self) -> None:

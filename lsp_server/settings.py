@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from inference.protocol.completion import MAX_NEW_TOKENS, Extent, Healing
@@ -49,24 +49,17 @@ class SettingsSources:
 
     A source overrides those above it, but what protects adds up: each pattern of `exclude` counts, and `redactSecrets`
     is false only where no source says true. The settings are computed from all sources each time, so a setting that the
-    editor's configuration no longer has returns to its default. initializationOptions are sent only once. They are what
-    the configuration was then, so they no longer override a setting that the configuration has had since.
+    editor's configuration no longer has returns to that of initializationOptions or to its default.
     """
 
     initialization_options: Any = None  # our settings, or an object with them under "midtoken"
     pushed: Any = None  # by workspace/didChangeConfiguration: an object with the sections of all servers
     pulled: Any = None  # by workspace/configuration: same form as initialization_options
-    _configured: set[str] = field(default_factory=set)  # the names of settings that were ever pushed or pulled
 
     def read(self) -> ReadSettings:
         """Returns the settings, and the problems of all sources. Never raises."""
         options, pulled = _find_section(self.initialization_options), _find_section(self.pulled)
         pushed = self.pushed.get(SECTION) if isinstance(self.pushed, Mapping) else None
-        for values in (pushed, pulled):
-            if isinstance(values, Mapping):
-                self._configured |= values.keys()
-        if isinstance(options, Mapping):
-            options = {name: value for name, value in options.items() if name not in self._configured - _ADDED_UP}
         sources = (options, pushed, pulled)
         settings, problems, refusals = Settings(), dict[str, None](), list[str]()
         for values in sources:
@@ -191,4 +184,3 @@ _SETTINGS: Mapping[str, _Setting] = {
 }
 _SIZES = {"maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes"}
 _LIMITS = {"enabled", "prefetch", "exclude", "redactSecrets", "languages", *_SIZES}
-_ADDED_UP = {"exclude", "redactSecrets"}

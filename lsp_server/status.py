@@ -100,7 +100,6 @@ class Status:
     def __init__(self, window: Window) -> None:
         self._window = window
         self._shown_errors: set[str] = set()
-        self._problems: frozenset[str] = frozenset()
         self._is_failing = False
         self._is_downloading = False
         self._general = StatusReport(None, State.READY, "ready", "")  # what was told last of all documents
@@ -156,11 +155,9 @@ class Status:
         self._fail(error, find_reason(error))
 
     def configured(self, problems: Sequence[str]) -> None:
-        """The settings were read. A problem is shown unless the last call had it too."""
+        """The settings were read."""
         for problem in problems:
-            if problem not in self._problems:
-                self._window.show(problem, types.MessageType.Error)
-        self._problems = frozenset(problems)
+            self._show_error(problem)
 
     def checked(self, uri: str, found: NoSuggestion | None) -> None:
         """It was found whether a document gets suggestions; None: it does. Nothing is told if that was so before."""
@@ -204,8 +201,13 @@ class Status:
         text = " ".join(str(error).split()) or type(error).__name__
         is_general = not isinstance(error, EditorError)  # otherwise only one document has no suggestions
         self._is_failing = self._is_failing or is_general
-        if text not in self._shown_errors:
+        if self._show_error(text) and is_general:
+            self._report(StatusReport(None, State.ERROR, reason, text))
+
+    def _show_error(self, text: str) -> bool:
+        """Returns whether it was shown now, and not before."""
+        is_new = text not in self._shown_errors
+        if is_new:
             self._shown_errors.add(text)
             self._window.show(text, types.MessageType.Error)
-            if is_general:
-                self._report(StatusReport(None, State.ERROR, reason, text))
+        return is_new

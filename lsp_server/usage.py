@@ -4,12 +4,13 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, fields
 from datetime import date, timedelta
 from operator import add
 from pathlib import Path
+from typing import TypeVar
 
 from inference.errors import LaunchError
 from inference.serving.private_files import find_user_folder, make_private_folder, open_private
@@ -32,6 +33,7 @@ class Counts:
         return Counts(*map(add, astuple(self), astuple(other)))
 
 
+_Key = TypeVar("_Key")
 Usage = Mapping[tuple[date, str], Counts]  # by day and language
 
 _WRITE_S = 60.0
@@ -89,11 +91,8 @@ class UsageFile:
         Lines that were damaged do not count.
         """
         first = self._find_day() - timedelta(num_days - 1)
-        found: dict[tuple[date, str], Counts] = {}
-        for key, counts in self._read_lines():
-            if key[0] >= first and language in (None, key[1]):
-                found[key] = found.get(key, Counts()) + counts
-        return dict(sorted(found.items()))
+        lines = [line for line in self._read_lines() if line[0][0] >= first and language in (None, line[0][1])]
+        return dict(sorted(_add_up(lines).items()))
 
     def delete(self) -> None:
         """Deletes the file. Raises OSError."""
@@ -112,6 +111,13 @@ class UsageFile:
                     yield (date.fromisoformat(entry["day"]), language), counts
 
 
+def _add_up(counts: Iterable[tuple[_Key, Counts]]) -> dict[_Key, Counts]:
+    sums: dict[_Key, Counts] = {}
+    for key, each in counts:
+        sums[key] = sums.get(key, Counts()) + each
+    return sums
+
+
 def _to_line(item: tuple[tuple[date, str], Counts]) -> str:
     (day, language), counts = item
     numbers = {name: number for name, number in asdict(counts).items() if number}
@@ -124,7 +130,7 @@ def describe(usage: Usage) -> str:
         return "No suggestions were counted in these days.\n"
     rows: list[tuple[str, ...]] = [_TITLES]
     for heading in (lambda key: key[1], lambda key: str(key[0]), lambda _: "all"):
-        sums = _sum_by(usage, heading)
+        sums = _add_up((heading(key), counts) for key, counts in usage.items())
         rows += [(name, *(f"{number:,}" for number in astuple(counts))) for name, counts in sums.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "".join(_pad(row, widths) for row in rows)
@@ -133,10 +139,3 @@ def describe(usage: Usage) -> str:
 def _pad(row: tuple[str, ...], widths: list[int]) -> str:
     numbers = (number.rjust(width) for number, width in zip(row[1:], widths[1:], strict=True))
     return "   ".join((row[0].ljust(widths[0]), *numbers)) + "\n"
-
-
-def _sum_by(usage: Usage, heading: Callable[[tuple[date, str]], str]) -> dict[str, Counts]:
-    found: dict[str, Counts] = {}
-    for key, counts in usage.items():
-        found[heading(key)] = found.get(heading(key), Counts()) + counts
-    return found

@@ -10,8 +10,9 @@ included.
    differ.
 3. Brackets decide otherwise: in `f(g(▏)` a completion `x)` closes a bracket that the suffix leaves open. The completion
    is not cut if the text around the cursor has fewer open or surplus brackets with the whole of it.
-4. If the model read the suffix and chose to end the text itself, lines that equal the next one stay, and a rest that
-   closes brackets or quotes is only cut if fewer of them are open or surplus without it.
+4. If the model read the suffix and chose to end the text itself, lines that equal the next one stay, except at the
+   beginning of the completion, and a rest that closes brackets or quotes is only cut if fewer of them are open or
+   surplus without it.
 
 Blank lines and white space at the end of lines, and so carriage returns, do not count in comparisons.
 """
@@ -157,7 +158,7 @@ class SuffixRule:
     def _is_needed(self, text: str, at: int, ending: Ending) -> bool:
         """True if `text[at:]` is not the suffix, but stands before it."""
         is_chosen = ending is Ending.CHOSEN
-        if is_chosen and not self.remaining_line:
+        if is_chosen and not self.remaining_line and at > 0:
             return True
         before = self._find_near(text[:at])
         if is_chosen and self._closes_or_opens:

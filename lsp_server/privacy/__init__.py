@@ -1,6 +1,7 @@
 """What may leave the process: which documents are excluded, and which parts of the others are replaced.
 
-guard          the gate that all text passes before it is sent; the policy runs in a thread of it
+guard          the gate that all text passes before it is sent
+rulings        what the policy says of each document at this moment; it is asked in threads
 exclusion      the policy: why a document is excluded
 paths          the paths of a document, each with one symbolic link less
 credentials    names of files that hold credentials

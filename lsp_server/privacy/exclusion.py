@@ -1,13 +1,12 @@
 """The policy on documents: which of them are excluded, and by what rule. Nothing of an excluded one is sent."""
 
 import posixpath
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from lsp_server.privacy.credentials import find_credential_rule
 from lsp_server.privacy.git_rules import GitRules
-from lsp_server.privacy.paths import Disk, LinkLoopError, find_real_path, iter_spellings, read_uri
+from lsp_server.privacy.paths import Disk, find_real_path, iter_spellings, read_uri
 from lsp_server.privacy.patterns import (
     Patterns,
     Rule,
@@ -33,13 +32,13 @@ class Policy:
     document's folder and all its parents, and Git's rules. Each can only exclude: none of them includes what another
     one excludes. All paths of the document count, as it was opened and with symbolic links followed.
 
-    It looks at files and runs Git, so it may take as long as they do. `Guard` calls it in a thread.
+    It looks at files and runs Git, so it may take as long as they do. `Rulings` calls it in a thread.
     """
 
-    def __init__(self, environment: Mapping[str, str], now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         """`environment`: that of the process, for Git."""
         self._files = RuleFiles()
-        self._git = GitRules(environment, now_s)
+        self._git = GitRules(environment)
         self._read_names = lru_cache(2)(_NameRules)
 
     def find_exclusion(self, uri: str, exclude: Sequence[str] = (), folder_uris: Sequence[str] = ()) -> str | None:
@@ -84,8 +83,6 @@ def _find_reason_or_paths(uri: str, language_id: str, names: "_NameRules", disk:
         return next(filter(None, (_find_own_reason(each, names, disk) for each in spellings)), spellings)
     except UnreadableRulesError as error:
         return str(error)
-    except LinkLoopError:
-        return "its path is a loop of symbolic links"
     except OSError as error:
         return f"its path cannot be followed: {error.strerror}"
 

@@ -9,18 +9,16 @@ program and does not read the index, and the file system monitor is switched off
 another user needs no entry in `safe.directory`.
 
 Git knows nothing of what is behind a symbolic link. There, and where Git is not installed or has no work tree, the
-ignore files are read here.
+ignore files of the repository are read here; the user's own (`core.excludesFile`) is not.
 """
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lsp_server.privacy.paths import Disk, to_system_path
 from lsp_server.privacy.patterns import Rule, RuleList, UnreadableRulesError, find_rule, list_folders
 
-_PAUSE_S = 30.0  # in which a repository is not asked about again, when Git did not answer in time
 _OPTIONS = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false", "--no-optional-locks")
 _CHECK = ("check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
 
@@ -32,18 +30,14 @@ class _NoGitError(Exception):
 class GitRules:
     """Finds the rules by which Git ignores paths. That may take `time_limit_s` for each repository."""
 
-    def __init__(
-        self, environment: Mapping[str, str], now_s: Callable[[], float] = time.monotonic, time_limit_s: float = 2.0
-    ) -> None:
+    def __init__(self, environment: Mapping[str, str], time_limit_s: float = 2.0) -> None:
         """`environment`: that of the process. What it says of one repository is ignored."""
         self._environment = {
             name: value
             for name, value in environment.items()
             if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")
         } | {"LC_ALL": "C"}
-        self._now_s = now_s
         self._time_limit_s = time_limit_s
-        self._silent_until_s: dict[str, float] = {}  # repositories for which Git did not answer in time
 
     def find_reasons(self, paths: Iterable[str], disk: Disk) -> dict[str, str]:
         """Returns for those absolute paths that Git ignores which rule says so, and where it does not say, why not."""
@@ -66,16 +60,15 @@ class GitRules:
         try:
             found = self._check(top, list(dict.fromkeys(links.values())))
             behind = [path for path, link in links.items() if link != path]
-            user_file = self._find_user_file(top) if behind else None
         except _NoGitError:
-            found, behind, user_file = {}, list(paths), self._default_user_file
-        own = {path: self._find_own_rule(path, top, user_file, disk) for path in behind}
+            found, behind = {}, list(paths)
+        own = {path: _find_own_rule(path, top, disk) for path in behind}
         return {path: rule for path in paths if (rule := own.get(path) or found.get(links[path])) is not None}
 
     def _check(self, top: str, paths: Sequence[str]) -> dict[str, Rule]:
         """Asks Git. None of the paths is behind a symbolic link."""
         asked = b"".join(b"." + os.fsencode(path[len(top.rstrip("/")) :]) + b"\0" for path in paths)
-        said = self._run(top, _CHECK, asked)
+        said = self._run(top, asked)
         if said is None:
             return {}
         fields = said.split(b"\0")
@@ -88,32 +81,11 @@ class GitRules:
             if source and not text.startswith(b"!")
         }
 
-    def _find_own_rule(self, path: str, top: str, user_file: str | None, disk: Disk) -> Rule | None:
-        others = [os.path.join(top, ".git", "info", "exclude"), *([user_file] if user_file else [])]
-
-        def find_lists(folder: str) -> Sequence[RuleList]:
-            own = [(os.path.join(each, ".gitignore"), each) for each in list_folders(folder, top)]
-            return [disk.read_rules(file, each) for file, each in own + [(file, top) for file in others]]
-
-        return find_rule(path, top, find_lists)
-
-    def _find_user_file(self, top: str) -> str | None:
-        said = self._run(top, ("config", "--type=path", "--get", "core.excludesFile"), b"") or b""
-        return os.path.join(top, os.fsdecode(said.removesuffix(b"\n"))) if said else self._default_user_file
-
-    @property
-    def _default_user_file(self) -> str | None:
-        home = self._environment.get("HOME") or self._environment.get("USERPROFILE", "")
-        folder = self._environment.get("XDG_CONFIG_HOME") or (home and os.path.join(home, ".config"))
-        return os.path.join(folder, "git", "ignore") if folder else None
-
-    def _run(self, top: str, arguments: Sequence[str], data: bytes) -> bytes | None:
+    def _run(self, top: str, data: bytes) -> bytes | None:
         """Returns what Git says; None outside a repository. Raises UnreadableRulesError, _NoGitError."""
-        if self._now_s() < self._silent_until_s.get(top, 0.0):
-            raise _build_error("it does not answer in time")
         try:
             done = subprocess.run(
-                ["git", *_OPTIONS, "-C", to_system_path(top), *arguments],
+                ["git", *_OPTIONS, "-C", to_system_path(top), *_CHECK],
                 cwd="/",
                 env=self._environment,
                 input=data,
@@ -125,7 +97,6 @@ class GitRules:
         except OSError as error:
             raise _build_error(f"it cannot be run: {error.strerror}") from None
         except subprocess.TimeoutExpired:
-            self._silent_until_s[top] = self._now_s() + _PAUSE_S
             raise _build_error("it does not answer in time") from None
         problem = done.stderr
         if b"not a git repository" in problem:
@@ -135,6 +106,15 @@ class GitRules:
         if problem or done.returncode not in (0, 1):  # Git only warns of ignore files that it cannot read
             raise _build_error(problem.decode("utf-8", "replace") or f"exit status {done.returncode}")
         return done.stdout
+
+
+def _find_own_rule(path: str, top: str, disk: Disk) -> Rule | None:
+    def find_lists(folder: str) -> Sequence[RuleList]:
+        own = [(os.path.join(each, ".gitignore"), each) for each in list_folders(folder, top)]
+        own.append((os.path.join(top, ".git", "info", "exclude"), top))
+        return [disk.read_rules(file, each) for file, each in own]
+
+    return find_rule(path, top, find_lists)
 
 
 def _build_error(reason: str) -> UnreadableRulesError:

@@ -3,6 +3,7 @@
 A path on a drive of Windows is written as in a URI, `/c:/folder/file`; `to_system_path` makes of it what `os` takes.
 """
 
+import errno
 import os
 import posixpath
 import re
@@ -96,12 +97,8 @@ def _find_status(path: str) -> os.stat_result | None:
 _MAX_LINKS = 40  # as Linux
 
 
-class LinkLoopError(Exception):
-    """The path leads through more symbolic links than the system follows."""
-
-
 def iter_spellings(path: str, disk: Disk) -> Iterator[str]:
-    """Yields absolute paths. The file need not exist. Raises LinkLoopError, or OSError for a link that is unreadable.
+    """Yields absolute paths. The file need not exist. Raises OSError for a link that is unreadable, and for a loop.
 
     All of them count: a link may lead into an excluded folder and out of it again.
     """
@@ -114,7 +111,7 @@ def iter_spellings(path: str, disk: Disk) -> Iterator[str]:
         if followed is None:
             return
         path = followed
-    raise LinkLoopError
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def _follow_first_link(path: str, disk: Disk) -> str | None:

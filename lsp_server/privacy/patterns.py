@@ -155,22 +155,12 @@ class RuleFiles:
 
 
 def _load_patterns(path: str, _stamp: tuple[int, ...]) -> Patterns:
+    with open(path, encoding="latin-1", newline="") as file:
+        lines = file.read().removeprefix(_BYTE_ORDER_MARK).split("\n")
     try:
-        return Patterns(_read_text(path).removeprefix(_BYTE_ORDER_MARK).split("\n"))
+        return Patterns(lines)
     except ValueError:
         raise UnreadableRulesError(f"`{path}` cannot be read: a line is too long for a pattern") from None
-
-
-def _read_text(path: str) -> str:
-    """What was a file a moment ago may be a pipe now, and to open that or to read it may take for ever."""
-    with open(
-        path,
-        encoding="latin-1",
-        newline="",
-        opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)),  # Windows has no such pipes
-    ) as file:
-        _check(path, os.fstat(file.fileno()))
-        return file.read()
 
 
 def _check(path: str, status: os.stat_result) -> None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 from lsprotocol.types import PositionEncodingKind, TextDocumentItem
@@ -24,7 +25,6 @@ from lsp_server.documents import Document
 from lsp_server.no_suggestion import find_document_reason
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
-from lsp_server.server import find_version
 from lsp_server.settings import Settings
 from midtoken.answer import read_answer
 from midtoken.connection import Connection, open_connection
@@ -83,7 +83,7 @@ def describe_model(options: argparse.Namespace) -> Iterator[Check]:
 
 
 async def _check_completion(connection: Connection, is_default: bool) -> Check:
-    request = Guard().clear(CompletionRequest(_PREFIX, max_tokens=8, extent=Extent.SINGLE_LINE))
+    request = Guard().clear(CompletionRequest(_PREFIX, max_tokens=8, extent=Extent.SINGLE_LINE), ())
     answer = await read_answer(connection.stream(request))
     what = (
         f"a completion in the middle of a token: `return Nod` is completed with `{answer.text}` after "
@@ -152,7 +152,7 @@ async def _report(options: argparse.Namespace) -> int:
 
 
 async def _check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
-    yield good(f"midtoken {find_version('midtoken')}, Python {platform.python_version()}, {sys.executable}")
+    yield good(f"midtoken {version('midtoken')}, Python {platform.python_version()}, {sys.executable}")
     async for check in check_server(options):
         yield check
     if options.file is not None:

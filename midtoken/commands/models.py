@@ -137,4 +137,4 @@ def _judge(line_ms: float) -> str:
 
 async def _ask(connection: Connection, guard: Guard, tenant: str, text: str, max_tokens: int) -> Answer:
     request = CompletionRequest(text, extent=Extent.BLOCK, tenant=tenant, document="sample", max_tokens=max_tokens)
-    return await read_answer(connection.stream(guard.clear(request)))
+    return await read_answer(connection.stream(guard.clear(request, ())))

@@ -299,7 +299,7 @@ class _Front:
         asked = read(fields, client, session)
         completion = asked.completion
         near = replace(completion, prefix=_cut_far(completion.prefix), suffix=completion.suffix[:_NEAR_CHARS])
-        return replace(asked, completion=near), self._guard.clear(near)
+        return replace(asked, completion=near), self._guard.clear(near, ())
 
     async def _generate(
         self, cleared: Cleared[CompletionRequest], or_one_of: CompletionRequest | None
@@ -312,7 +312,7 @@ class _Front:
         except InvalidRequestError:
             if or_one_of is None or or_one_of.num_candidates == 1:
                 raise
-            one = await asyncio.to_thread(self._guard.clear, replace(or_one_of, num_candidates=1))
+            one = await asyncio.to_thread(self._guard.clear, replace(or_one_of, num_candidates=1), ())
             async with aclosing(self._generate(one, None)) as chunks:
                 async for chunk in chunks:
                     yield chunk

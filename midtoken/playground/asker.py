@@ -68,4 +68,4 @@ class Asker:
             explain=healing is Healing.EXACT,
             tenant=f"{self._page}-{healing}",
         )
-        return await read_answer(self._backend.stream(self._guard.clear(request)))
+        return await read_answer(self._backend.stream(self._guard.clear(request, ())))

@@ -123,12 +123,6 @@ def test_changes_of_one_notification_are_applied_in_order() -> None:
     assert "".join(document.lines) == "a\nbc"
 
 
-def test_an_older_version_is_ignored() -> None:
-    document = open_document("new", version=5)
-    document.apply(4, [edit(0, 0, 0, 3, "old")])
-    assert ("".join(document.lines), document.version) == ("new", 5)
-
-
 @given(st.text("a\n\ré😀", max_size=12), st.sampled_from([UTF8, UTF16, UTF32]), st.integers(0, 9), st.integers(0, 9))
 @example("a😀b", UTF16, 0, 2)
 @example("a", UTF16, 2**31 - 1, 2**31 - 1)

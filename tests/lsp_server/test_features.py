@@ -169,10 +169,10 @@ def _refuse() -> Any:
 
 @pytest.mark.parametrize(
     ("answer", "max_tokens"),
-    [(lambda: [None], 64), (lambda: None, 64), (dict, 64), (_refuse, 9)],
+    [(lambda: [None], 5), (lambda: None, 5), (dict, 5), (_refuse, 9)],
     ids=["[null]", "null", "{}", "error"],
 )
-async def test_a_pulled_setting_that_is_deleted_returns_to_its_default_and_an_error_changes_nothing(
+async def test_a_pulled_setting_that_is_deleted_returns_to_the_first_and_an_error_changes_nothing(
     both: InProcess, answer: Any, max_tokens: int
 ) -> None:
     both.editor.settings = {"maxTokens": 9}

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lsp_server.context import Context
-from lsp_server.filters import Insertion, cut_at_placeholder, drop_repeated_above, drop_repeated_below, fit
+from lsp_server.filters import Insertion, cut_at_placeholder, drop_repeated_above, fit
 
 
 @pytest.mark.parametrize(
@@ -39,15 +39,11 @@ from lsp_server.filters import Insertion, cut_at_placeholder, drop_repeated_abov
         ('f("|")', "x", "x"),
         ("if a:\n    |\n    b = 2\n", "a = 1\n    b = 2", "a = 1\n    b = 2"),  # the engine knows where to end
         ("{\n    {\n    |\n}\n", "}", "}"),  # the next line is indented differently
-        ("def f():\n    |\n    return 1\n", "return 1", None),
-        ("def f():\n    retu|\n    return 1\n", "rn 1", None),
-        ("def f():\n    retu|\n    return 10\n", "rn 1", "rn 1"),
         ("a = [|]\n", "1,\n    2,\n", "1,"),  # several lines in the middle of a line are cut
         ("if a:|\n", "\n    b()\n", "\n    b()"),
         # Each filter is applied.
         ("x = |\n", 'key = "REDACTED"', "key ="),
         ("if a:\n\tb()\nif c:|\n", "\n    d()", "\n\td()"),
-        ("|\nx = 1\n", "x = 1", None),
         ("x = 1\n|\n", "x = 1", None),
         # An apostrophe or a quote in a string in three quotes closes nothing.
         ("    '''|'''", "Don't.", "Don't."),
@@ -252,14 +248,6 @@ def test_the_right_text_is_not_cut(line: str, cut: int, tail: str) -> None:
 )
 def test_lines_right_above_are_not_repeated(around: str, text: str, left: str) -> None:
     assert drop_repeated_above(text, Context(*around.split("|"))) == left
-
-
-@pytest.mark.parametrize(
-    ("around", "text", "is_dropped"),
-    [("|\nx = 1\n", "x = 1", True), ("x|\n\nx = 1\n", " = 1", True), ("|\nx = 10\n", "x = 1", False)],
-)
-def test_lines_right_below_are_not_repeated(around: str, text: str, is_dropped: bool) -> None:
-    assert (drop_repeated_below(text, Context(*around.split("|"))) == "") == is_dropped
 
 
 @pytest.mark.parametrize(

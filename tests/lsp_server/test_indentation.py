@@ -85,8 +85,8 @@ _LOOP = "    for x in y:\n        if x:\n            f(x)\n    return 1"
         (_FOUR, "if x and \\\n  y:\n    f(x)\n    g(x)"),
         # In other languages, a line after a colon may be as deep.
         ("switch (x) {\n  case 1:\n    f();\n  ", "case 2:\n  case 3:\n    g();"),
-        # Texts of several lines are no code.
-        (_FOUR + "x = ", '"""\n  abc:\n  def\n \n"""\ny = 1'),
+        # Lines of texts keep their columns.
+        (_FOUR + "x = ", '"""\n  abc:\n  def\n\n"""\ny = 1'),
         (_FOUR + "if x:\n    y = ", '"""\nabc\n"""\n    z = 1'),
         (_FOUR + "def g():\n    ", '"""Do it.\n\n    if a:\n    b\n    """\n    return 1'),
         (_FOUR + 'def g():\n    """Do it.\n\n    Then', ' that:\n    a\n  b\n    """\n    return 1'),

@@ -104,7 +104,6 @@ _OFFERED = "def f(x):\n    return x\n    # and more than forty chars"
     [
         ("value", [], {(0, 3): Reason.INSIDE_WORD, (0, 5): None, (0, 0): None}),
         ("one\nvalue", [(1, 2, "x")], {(1, 3): None, (1, 4): Reason.INSIDE_WORD, (0, 2): Reason.INSIDE_WORD}),
-        ("value", [(0, 2, "x", "y")], {(0, 1): None}),  # of several edits, any may be at the cursor
         ("", [(0, 0, "x = 1\ny = 2")], {(1, 5): Reason.PASTED}),
         ("", [(0, 0, "a" * 41)], {(0, 41): Reason.PASTED}),
         ("", [(0, 0, "a" * 41), (0, 41, "z")], {(0, 42): None}),

@@ -171,7 +171,7 @@ def test_no_part_of_a_secret_in_a_declaration_is_sent(form: str) -> None:
     ]
     assert sum("value_of" in prefix for _, prefix in added) > len(added) / 2
     for each, prefix in added:
-        sent = Guard().clear(CompletionRequest(prefix)).value.prefix
+        sent = Guard().clear(CompletionRequest(prefix), ()).value.prefix
         assert count_secret_bytes([sent], each.secret.split("\n"), min_chars=6) == 0, each.form
 
 

@@ -159,12 +159,12 @@ def test_each_source_can_set_a_setting(sources: SettingsSources, settings: Setti
 
 
 @pytest.mark.parametrize("removed", [None, {}, [], {"maxTokens": None}])
-def test_a_setting_removed_from_the_pulled_ones_returns_to_the_pushed_one_or_its_default(removed: object) -> None:
+def test_a_setting_removed_from_the_pulled_ones_returns_to_the_pushed_one_or_the_first(removed: object) -> None:
     pushed = {"midtoken": {"deadlineMs": 2}}
-    sources = SettingsSources({"maxTokens": 3, "extent": "block"}, pushed, {"maxTokens": 3, "deadlineMs": 3})
-    assert sources.read().settings == Settings(extent=Extent.BLOCK, max_tokens=3, deadline_ms=3)
+    sources = SettingsSources({"maxTokens": 3, "extent": "block"}, pushed, {"maxTokens": 4, "deadlineMs": 3})
+    assert sources.read().settings == Settings(extent=Extent.BLOCK, max_tokens=4, deadline_ms=3)
     sources.pulled = removed
-    assert sources.read().settings == Settings(extent=Extent.BLOCK, deadline_ms=2)
+    assert sources.read().settings == Settings(extent=Extent.BLOCK, max_tokens=3, deadline_ms=2)
 
 
 def test_what_is_wrong_is_reported_once() -> None:

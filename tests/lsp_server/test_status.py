@@ -27,11 +27,11 @@ async def test_an_error_is_shown_once_until_a_completion_succeeds_and_the_state_
     assert told == [ready, failed, failed, ready, failed]
 
 
-async def test_a_problem_of_the_settings_is_shown_when_it_is_new(both: InProcess) -> None:
+async def test_a_problem_of_the_settings_is_shown_once(both: InProcess) -> None:
     await both.start(build_capabilities(answers_configuration=False))
     for names in ("a", "ab", "b", "", "b"):
         both.editor.push_settings({"midtoken": dict.fromkeys(names, 1)})
     await both.editor.client.shutdown_async(None)
     assert [text.split(";")[0] for text in both.editor.shown] == [
-        f"midtoken: unknown setting '{name}'" for name in "abb"
+        f"midtoken: unknown setting '{name}'" for name in "ab"
     ]

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from lsp_server.errors import BrokenInputError
 from lsp_server.stdio import MAX_BODY_BYTES, open_descriptor, read_body, serve_messages
 from tests.support.lsp_in_process import InProcess, run_in_process
 
@@ -54,7 +53,7 @@ async def test_exit_status_is_zero_only_after_shutdown(data: bytes, status: int,
     "data",
     [
         b"Content-Length: 2\r\n\r\n{}",
-        b"content-length: 2\r\nContent-Type: application/vscode-jsonrpc; charset=utf-8\r\n\r\n{}",
+        b"content-length:2\r\nContent-Type: application/vscode-jsonrpc; charset=utf-8\r\n\r\n{}",
         b"\r\n\r\nContent-Length: 2\r\n\r\n{}",  # empty lines after the body before
     ],
 )
@@ -69,9 +68,7 @@ _NO_LENGTH = "a message has no Content-Length of at most 67108864 bytes"
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"Content-Length:2\r\n\r\n{}", "a line of a header is not"),
-        (b"Content-Length: 2\n\n{}", "a line of a header is not"),
-        (b'{"jsonrpc": "2.0"}\n', "a line of a header is not"),
+        (b"Content-Length: 2\n\n{}", "the input ended inside a message"),
         (b"Content-Type: x\r\n\r\n{}", _NO_LENGTH),
         (b"Content-Length: two\r\n\r\n{}", _NO_LENGTH),
         (b"Content-Length: -2\r\n\r\n{}", _NO_LENGTH),
@@ -79,10 +76,9 @@ _NO_LENGTH = "a message has no Content-Length of at most 67108864 bytes"
         (b"Content-Length: %d\r\n\r\n{}" % (MAX_BODY_BYTES + 1), _NO_LENGTH),
         (b"Content-Length: " + b"9" * 10_000 + b"\r\n\r\n{}", _NO_LENGTH),
         (b"Content-Length: 2\r\n\r\n{", "the input ended inside a message"),
-        (b"Content-Length: 2", "a line of a header is not"),
-        (b"Content-Length: 2\r\n", "a line of a header is not"),
-        (b"X: 1\r\n" * 100_000 + b"Content-Length: 2\r\n\r\n{}", "a line of a header is not"),
-        (b"x" * 100_000, "a line of a header is too long"),
+        (b"Content-Length: 2", "the input ended inside a message"),
+        (b"X: 1\r\n" * 100_000 + b"Content-Length: 2\r\n\r\n{}", "a header is too long"),
+        (b"x" * 100_000, "a header is too long"),
     ],
 )
 async def test_input_that_is_not_lsp_is_logged_and_ends_the_server(
@@ -96,11 +92,10 @@ async def test_input_that_is_not_lsp_is_logged_and_ends_the_server(
     assert record.getMessage().endswith("; the language server ends")
 
 
-async def test_input_that_cannot_be_read_ends_the_server() -> None:
+async def test_input_that_cannot_be_read_has_ended() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
-    with pytest.raises(BrokenInputError, match="the input cannot be read: Bad file descriptor"):
-        await read_body(open_descriptor(write_end))  # not open for reading
+    assert await read_body(open_descriptor(write_end)) is None  # not open for reading
     os.close(write_end)
 
 

@@ -132,7 +132,7 @@ async def test_a_connection_sends_only_what_is_cleared() -> None:
 
 
 def test_nothing_is_added_to_what_is_cleared_and_only_the_guard_clears() -> None:
-    cleared = Guard().clear(CompletionRequest("a"))
+    cleared = Guard().clear(CompletionRequest("a"), ())
     with pytest.raises(AttributeError):
         cleared.value = CompletionRequest("b")  # type: ignore[misc]
     with pytest.raises(TypeError):

@@ -17,7 +17,7 @@ from pygls.protocol import default_converter
 
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
-from lsp_server.privacy import guard
+from lsp_server.privacy import rulings
 from lsp_server.server import MidtokenServer
 from lsp_server.stdio import serve_messages
 from tests.support.lsp_editor import WITHIN_S, LspEditor, build_capabilities, wait_for
@@ -34,7 +34,7 @@ class InProcess:
         self.models: list[str | None] = []  # with which it was connected, one for each attempt
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
         self.server: MidtokenServer = build_server(self._connect, languages, is_remote=is_remote)
-        self.server.documents.guard._wait_s = WITHIN_S
+        self.server.documents.guard.rulings._wait_s = WITHIN_S
         self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))
         self.written: list[bytes] = []  # by the server
 
@@ -99,7 +99,7 @@ async def run_in_process(languages: tuple[str, ...] | None = None, is_remote: bo
     `languages`: those that the model knows; None: any. `is_remote`: text may go to another machine.
     """
     # On a busy machine, to look at a file may take longer than a person waits.
-    with patch.object(guard, "_PROMPT_S", WITHIN_S):
+    with patch.object(rulings, "_PROMPT_S", WITHIN_S):
         both = InProcess(languages, is_remote)
         to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
         server, editor = both.server.protocol, both.editor.client.protocol

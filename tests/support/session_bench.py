@@ -28,7 +28,9 @@ class _Builder(RequestBuilder):
         pass
 
     async def build(self, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
-        return clear(adapt(CompletionRequest(request.prefix, request.suffix), purpose, request.confidence))
+        return clear(
+            adapt(CompletionRequest(request.context.prefix, request.context.suffix), purpose, request.confidence)
+        )
 
 
 class Bench:

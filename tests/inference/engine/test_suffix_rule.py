@@ -64,6 +64,9 @@ def _build(around: str) -> SuffixRule:
         (CHOSEN, "f(|, x)", "a, g(b, x)", "a, g(b, x)"),
         (CHOSEN, "f.re|()", "ad()", "ad"),
         (CHOSEN, "def f():\n    |\n    return x\n", "if a:\n    return x", "if a:\n    return x"),
+        (CHOSEN, "x|\n\nx = 1\ny = 2\n", " = 1", ""),  # nothing but the lines below
+        (CHOSEN, "|\nx = 1\ny = 2\n", "x = 1\ny = 3", "x = 1\ny = 3"),
+        (CHOSEN, "{\n  {\n  |\n  }\n", "}", "}"),
         # It is not finished: it ends once that is certain.
         (OPEN, "print(|)", "name)", "name)"),  # it may go on
         (OPEN, "print(|)", "name)\n", "name"),

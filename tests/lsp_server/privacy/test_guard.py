@@ -1,11 +1,6 @@
-"""When the policy is asked about documents, and that nothing is sent while its answer is not known."""
+"""What a request may say, whatever it was built of."""
 
-import asyncio
 import dataclasses
-import os
-import threading
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,130 +8,9 @@ import pytest
 from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest
 from lsp_server.errors import InSecretError
-from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from lsp_server.privacy.redaction import PLACEHOLDER
-from lsp_server.settings import Settings
-from tests.support.lsp_editor import WITHIN_S, wait_for
 from tests.support.secret_forms import SECRETS
-
-_UNKNOWN = "whether a rule excludes it is not known yet"
-
-
-class _SlowPolicy(Policy):
-    """A policy whose answers wait until the test allows them. It excludes what is in `excluded`."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-        self.excluded: set[str] = set()
-        self.may_answer = threading.Event()
-        self.asked: list[list[str]] = []
-
-    def find_exclusions(self, languages: Mapping[str, str], *_: Sequence[str]) -> dict[str, str | None]:
-        self.asked.append(list(languages))
-        found = {uri: "a rule" if uri in self.excluded else None for uri in languages}
-        self.may_answer.wait(20)
-        return found
-
-
-class _Bench:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.policy = _SlowPolicy()
-        self.guard = Guard(self.policy, lambda: self.now_s, wait_s=0.01)
-        self.guard.configure(Settings(), [])
-
-    async def ask(self, uri: str = "a") -> str | None:
-        await self.guard.ask({uri: ""})
-        return self.guard.find_exclusion(uri)
-
-    async def ask_until_known(self, uri: str = "a") -> str | None:
-        self.policy.may_answer.set()
-        await self.guard.ask({uri: ""})
-        while self.guard._own.asking is not None:
-            await asyncio.sleep(0)
-        return self.guard.find_exclusion(uri)
-
-
-@pytest.fixture
-async def bench() -> _Bench:
-    return _Bench()
-
-
-async def test_an_answer_is_valid_for_a_second_and_asked_again_after_half_of_it(bench: _Bench) -> None:
-    await bench.ask_until_known()
-    bench.policy.may_answer.clear()
-    bench.policy.excluded.add("a")
-    for bench.now_s, exclusion, num_asked in ((0.4, None, 1), (0.9, None, 2), (1.1, _UNKNOWN, 2)):
-        assert await bench.ask() == exclusion
-        await wait_for(lambda num_asked=num_asked: len(bench.policy.asked) == num_asked)  # type: ignore[misc]
-    assert await bench.ask_until_known() == "a rule"
-
-
-async def test_what_is_excluded_stays_so_until_the_policy_says_otherwise(bench: _Bench) -> None:
-    bench.policy.excluded.add("a")
-    assert await bench.ask_until_known() == "a rule"
-    bench.policy.may_answer.clear()
-    bench.policy.excluded.clear()
-    bench.now_s = 9.0
-    assert await bench.ask() == "a rule"
-    assert await bench.ask_until_known() is None
-
-
-async def test_documents_that_are_asked_about_meanwhile_are_asked_about_together(bench: _Bench) -> None:
-    for uri in "abcb":
-        await bench.ask(uri)
-    assert await bench.ask_until_known("c") is None
-    assert bench.policy.asked == [["a"], ["b", "c"]]
-
-
-async def test_an_answer_by_older_settings_does_not_count(bench: _Bench) -> None:
-    await bench.ask()
-    bench.guard.configure(Settings(exclude=("a*",)), [])
-    bench.policy.excluded.add("a")
-    assert await bench.ask_until_known() == "a rule"
-    assert len(bench.policy.asked) == 2
-
-
-async def test_a_document_waits_for_no_others(bench: _Bench) -> None:
-    await bench.guard.ask_about_others(dict.fromkeys("bcd", ""))
-    assert await bench.ask() == _UNKNOWN
-    assert bench.policy.asked == [["b", "c", "d"], ["a"]]  # the first is not answered yet
-
-
-async def test_after_a_wait_in_vain_nobody_waits_until_the_policy_has_answered_in_time(bench: _Bench) -> None:
-    assert await bench.ask() == _UNKNOWN
-    async with asyncio.timeout(0):  # fails at anything that waits
-        for _ in range(100):
-            assert await bench.ask() == _UNKNOWN
-    assert await bench.ask_until_known() is None
-    bench.guard._wait_s = WITHIN_S
-    assert await bench.ask("b") is None
-
-
-async def test_who_waits_until_it_is_known_waits_for_the_settings_too(bench: _Bench) -> None:
-    guard = Guard(bench.policy)
-    bench.policy.may_answer.set()
-    waiting = asyncio.create_task(guard.wait_until_known({"a": ""}))
-    await asyncio.sleep(0.05)
-    assert (waiting.done(), guard.find_exclusion("a")) == (False, _UNKNOWN)
-    guard.configure(Settings(), [])
-    await asyncio.wait_for(waiting, 20)
-    assert guard.find_exclusion("a") is None
-
-
-async def test_changed_rules_count_within_a_second(tmp_path: Path) -> None:
-    now_s = [0.0]
-    guard = Guard(Policy({"PATH": os.environ["PATH"]}), lambda: now_s[0], wait_s=20)
-    guard.configure(Settings(), [])
-    uri, rules = (tmp_path / "a.py").as_uri(), tmp_path.resolve() / ".midtokenignore"
-    seen = []
-    for text in ("b.py\n", "a.py\n"):
-        rules.write_text(text)
-        now_s[0] += 1.0
-        await guard.ask({uri: ""})
-        seen.append(guard.find_exclusion(uri))
-    assert seen == [None, "`.midtokenignore` line 1: `a.py`"]
 
 
 @pytest.mark.parametrize("kind", [CompletionRequest, CharacterRequest])
@@ -150,14 +24,14 @@ def test_each_text_of_a_request_is_cleared_and_each_other_field_stays(kind: type
     texts = {name: values[type] for name, type in types.items() if type in values}
     assert len(texts) == {CompletionRequest: 5, CharacterRequest: 2}[kind]
     request = kind(**{**({"text": b""} if kind is CharacterRequest else {}), **texts})
-    cleared = Guard().clear(request).value
+    cleared = Guard().clear(request, ()).value
     assert secret not in repr(cleared)
     assert {name for name in types if getattr(request, name) != getattr(cleared, name)} == texts.keys()
 
 
 def test_a_request_whose_cursor_is_in_a_secret_is_refused() -> None:
     with pytest.raises(InSecretError):
-        Guard().clear(CompletionRequest(f"key = '{SECRETS[0].secret}", suffix="'\n"))
+        Guard().clear(CompletionRequest(f"key = '{SECRETS[0].secret}", suffix="'\n"), ())
 
 
 @pytest.mark.parametrize("stop", ["•", '•"\n', "x•", "\n\n"])
@@ -165,7 +39,7 @@ def test_a_stop_string_does_not_say_what_was_replaced_in_its_prompt(stop: str) -
     secret = "qZ7kL" + "mw2Xp0v"
     for prefix, suffix in ((f'password = "{secret}"\nx', ""), ("x", f'\npassword = "{secret}"\n')):
         request = CompletionRequest(prefix, suffix=suffix, stop=(stop.replace("•", secret), secret[:9]))
-        assert Guard().clear(request).value.stop == (stop.replace("•", PLACEHOLDER), PLACEHOLDER)
+        assert Guard().clear(request, ()).value.stop == (stop.replace("•", PLACEHOLDER), PLACEHOLDER)
 
 
 @pytest.mark.parametrize("stop", ['= "•', '•"\n', "•"])
@@ -174,4 +48,4 @@ def test_a_stop_string_does_not_say_a_part_of_what_was_replaced(stop: str, part:
     secret = "qZ7kL" + "mw2Xp0v"
     request = CompletionRequest(text := f'password = "{secret}"\nx', stop=(stop.replace("•", secret[part]),))
     if request.stop[0] in text:
-        assert Guard().clear(request).value.stop == (stop.replace("•", PLACEHOLDER),)
+        assert Guard().clear(request, ()).value.stop == (stop.replace("•", PLACEHOLDER),)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from lsp_server.privacy.paths import Disk, LinkLoopError, UriPath, iter_spellings, read_uri
+from lsp_server.privacy.paths import Disk, UriPath, iter_spellings, read_uri
 from lsp_server.privacy.patterns import RuleFiles
 
 
@@ -54,5 +54,5 @@ def test_a_file_that_does_not_exist_has_the_path_it_will_have(folder: Path) -> N
 def test_a_loop_of_links_is_an_error(folder: Path) -> None:
     (folder / "a").symlink_to("b")
     (folder / "b").symlink_to("a")
-    with pytest.raises(LinkLoopError):
+    with pytest.raises(OSError, match="Too many levels"):
         _list(f"{folder}/a/x.py")

@@ -1,6 +1,7 @@
 """What reaches the completion server of excluded files and of secrets, and what the editor is told: nothing of them."""
 
 import asyncio
+import builtins
 import os
 import subprocess
 import threading
@@ -76,8 +77,9 @@ async def test_the_thread_of_the_keys_looks_at_no_file_and_starts_no_process(
 
         monkeypatch.setattr(owner, name, recorded)
 
-    for name in ("stat", "lstat", "readlink", "open"):
+    for name in ("stat", "lstat", "readlink"):
         record(os, name)
+    record(builtins, "open")
     record(subprocess, "Popen")
     await both.start(build_capabilities("utf-32"), None, "editor", tmp_path / "case")
     looked.clear()  # what was for the start
