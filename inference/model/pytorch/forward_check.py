@@ -20,7 +20,7 @@ import torch
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
-from inference.model.pytorch.pool import TorchSequenceCache, build_lone_segment
+from inference.model.pytorch.kv_cache import TorchSequenceCache, build_lone_segment
 from inference.model.pytorch.runner import Runner
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, AttentionCall
 

@@ -28,8 +28,8 @@ from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, Sampling
 from inference.model.numpy_sampler import NumpySampler
-from inference.model.path_weights import check_numbers, find_needed, find_row, sum_masses, weigh_nodes
-from inference.model.pytorch.device import can_run_kernels, refusing_when_out_of_memory
+from inference.model.path_weights import find_needed, find_row, sum_masses, weigh_nodes
+from inference.model.pytorch.device import refusing_when_out_of_memory
 from inference.model.pytorch.scoring import (
     Draw,
     Edge,
@@ -83,21 +83,18 @@ class TorchSampler:
         return rows
 
     def copy_logits(self, rows: Sequence[torch.Tensor]) -> npt.NDArray[np.float32]:
-        """The logits of some rows on the host, [num_rows, vocab_size]. Raises ModelError as `choose`."""
-        return check_numbers(torch.stack(list(rows)).float().cpu().numpy())
+        """The logits of some rows on the host, [num_rows, vocab_size]."""
+        found: npt.NDArray[np.float32] = torch.stack(list(rows)).float().cpu().numpy()
+        return found
 
     @torch.inference_mode()
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
-        """One result for each request, whose rows are tensors of `build_rows`.
-
-        Raises ModelError if logits are infinite or NaN: a choice among them would be arbitrary.
-        """
+        """One result for each request, whose rows are tensors of `build_rows`."""
         results = iter(self._choose_scored([request for request in requests if not _needs_order(request)]))
         return [self._choose_ordered(request) if _needs_order(request) else next(results) for request in requests]
 
     def _choose_ordered(self, request: SampleRequest) -> SampleResult:
         logits = torch.stack([row for row in request.rows if row is not None]).float()
-        check_numbers(logits.logsumexp(dim=1).cpu().numpy())
         copies = iter(self._host.build_rows(logits))
         rows = [None if row is None else next(copies) for row in request.rows]
         sources = request.random_sources
@@ -117,7 +114,6 @@ class TorchSampler:
             questions.rows, questions.questions, questions.draws, questions.edges, device=self._ranks.device
         )
         scores = find_scores(self._scorer, batch)
-        check_numbers(scores.log_totals)
         for each in scored:
             each.take_answers(scores)
         drawn = [each.find_drawn(scores) for each in scored]
@@ -316,7 +312,7 @@ def build_sampler(device: torch.device, dtype: torch.dtype, vocabulary: Vocabula
 
     Raises ModelError if the device's kernels cannot be used or give other answers than NumPy, and OverloadedError.
     """
-    if not can_run_kernels(device, dtype):
+    if device.type != "cuda" or dtype == torch.float64:  # for torch, ROCm is cuda too
         return HostSampler(vocabulary, trie)
     ranks = TokenRanks(vocabulary, trie, device)
     try:

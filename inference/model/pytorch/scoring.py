@@ -1,6 +1,6 @@
 """What a choice must know of rows of logits, and how it is computed. Nothing is chosen here.
 
-The questions of one choice are packed: one copy takes them to the device, and one brings all answers to the host.
+The questions of one choice are packed, and one copy brings all answers to the host.
 The kernels of `choice_kernel` answer them on a GPU.
 
 A draw has two steps. Gumbel noise for every token of the vocabulary would cost more than to read it:
@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from inference.model.pytorch.device import copy_together
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -92,7 +91,7 @@ class PackedQuestion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Questions about some rows. Tensors are on the device; all of int64 were copied there together."""
+    """Questions about some rows. Tensors are on the device."""
 
     rows: tuple[torch.Tensor, ...]  # each [vocab_size], contiguous, of one type
     questions: tuple[RowQuestion, ...]
@@ -142,7 +141,7 @@ def build_batch(
     addresses = [row.data_ptr() for row in rows]
     arrays = [np.array(values, np.int64) for values in (addresses, packed, more_ids)]
     arrays += [np.array(values, np.int64).reshape(-1, width) for values, width in ((draws, 4), (edges, 2))]
-    return Batch(tuple(rows), tuple(questions), *copy_together(arrays, device))
+    return Batch(tuple(rows), tuple(questions), *(torch.from_numpy(array).to(device) for array in arrays))
 
 
 def find_scores(scorer: Scorer, batch: Batch) -> RowScores:

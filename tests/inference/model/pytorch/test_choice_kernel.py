@@ -84,15 +84,6 @@ def test_draws_follow_the_weights_of_the_allowed_tokens() -> None:
 
 
 @interpreted
-def test_a_logit_that_is_no_number_makes_the_total_no_number() -> None:
-    """The sampler refuses such rows."""
-    case = build_case(torch.bfloat16)
-    case.rows[1][13] = torch.nan
-    case.rows[0][40] = torch.inf
-    assert not torch.from_numpy(find_scores(_build_scorer(case.ranks), case.batch).log_totals).isfinite().any()
-
-
-@interpreted
 def test_the_same_seed_offset_and_stream_draw_the_same_and_others_differ() -> None:
     """The greatest score is an exact draw of a question only if the scores of all questions are independent."""
     case = build_case(torch.float32)
