@@ -93,12 +93,6 @@ def test_a_row_of_a_larger_pass_does_not_keep_the_memory_of_the_pass() -> None:
     assert row.untyped_storage().nbytes() == row.nbytes
 
 
-def test_the_only_row_of_a_pass_is_not_copied() -> None:
-    logits = _make_logits(1)
-
-    assert _build_sampler().build_rows(logits)[0].data_ptr() == logits.data_ptr()
-
-
 @pytest.mark.parametrize("sampling", [Sampling(5.0, 1.0), Sampling(5.0, 0.95)])
 def test_a_draw_that_waits_for_a_branch_is_the_one_made_without_waiting(sampling: Sampling) -> None:
     sampler = _build_sampler()
