@@ -14,9 +14,9 @@ from inference.model.pytorch.scoring import (
     Scorer,
     TokenRanks,
     build_batch,
-    find_scores,
+    compute_scores,
 )
-from tests.support.samplers import compute_scores
+from tests.support.samplers import expect_scores
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -103,7 +103,7 @@ def _questions(draw: st.DrawFn, trie: Trie, ranks: TokenRanks) -> RowQuestion:
 
 def assert_right(case: ChoiceCase, scorer: Scorer) -> None:
     """Checks all answers of a scorer against NumPy's."""
-    answers, expected = find_scores(scorer, case.batch), compute_scores(case.batch, case.ranks)
+    answers, expected = compute_scores(scorer, case.batch), expect_scores(case.batch, case.ranks)
     for name in ("log_totals", "log_masses"):
         np.testing.assert_allclose(getattr(answers, name), getattr(expected, name), rtol=1e-6, atol=1e-4)
     for name in ("best_logits", "best_ids", "edge_logits"):

@@ -19,7 +19,7 @@ GREEDY = Sampling(temperature=0.0, top_p=1.0)
 both_samplers = pytest.mark.parametrize("name", SAMPLERS)
 
 
-def compute_scores(batch: Batch, ranks: TokenRanks) -> RowScores:
+def expect_scores(batch: Batch, ranks: TokenRanks) -> RowScores:
     """The answers by NumPy in float64."""
     of_ids = ranks.ranks.cpu().numpy()[: ranks.num_logits]
     rows = torch.stack(batch.rows).double().cpu().numpy()
@@ -43,7 +43,7 @@ class NumpyScorer:
         self._ranks = ranks
 
     def __call__(self, batch: Batch) -> torch.Tensor:
-        return torch.from_numpy(np.concatenate(dataclasses.astuple(compute_scores(batch, self._ranks))))
+        return torch.from_numpy(np.concatenate(dataclasses.astuple(expect_scores(batch, self._ranks))))
 
 
 def build_sampler(name: str, toy: ToyTokenizer) -> Sampler:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 
 from inference.errors import MidtokenError, ModelError
-from inference.model.language_model import Part, RandomSource, SampleRequest, SampleResult
+from inference.model.language_model import Part, SampleRequest, SampleResult
 from inference.model.pytorch.attention import SegmentAttention
 from inference.model.pytorch.device import refusing_when_out_of_memory
 from inference.model.pytorch.kv_cache import Segment, TorchSequenceCache, build_lone_segment
@@ -141,10 +141,6 @@ class TorchModel:
     def new_cache(self, num_tokens: int = 256) -> TorchSequenceCache:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
         return self.runner.new_cache(num_tokens)
-
-    def new_random_source(self, seed: int | None) -> RandomSource:
-        """See `LanguageModel`."""
-        return self._sampler.new_random_source(seed)
 
     def forward(self, parts: Sequence[Part]) -> list[list[Any]]:
         """Forwards all parts. Returns the rows of each part that wants them.

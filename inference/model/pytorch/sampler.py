@@ -34,7 +34,7 @@ from inference.model.pytorch.scoring import (
     Scorer,
     TokenRanks,
     build_batch,
-    find_scores,
+    compute_scores,
 )
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
@@ -50,10 +50,6 @@ class TorchSampler:
         self._trie = trie
         self._ranks = ranks
         self._scorer = scorer
-
-    def new_random_source(self, seed: int | None) -> np.random.Generator:
-        """A generator for one candidate. `None` seeds it from the system."""
-        return self._host.new_random_source(seed)
 
     @torch.inference_mode()
     def build_rows(self, logits: torch.Tensor) -> list[torch.Tensor]:
@@ -83,7 +79,7 @@ class TorchSampler:
         questions = _Questions()
         scored = [self._ask(request, questions) for request in requests]
         batch = build_batch(questions.rows, questions.questions, questions.edges, device=self._ranks.device)
-        scores = find_scores(self._scorer, batch)
+        scores = compute_scores(self._scorer, batch)
         return [each.build_result(scores) for each in scored]
 
     def _ask(self, request: SampleRequest, questions: "_Questions") -> "_ScoredRequest":

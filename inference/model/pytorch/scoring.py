@@ -118,7 +118,7 @@ def build_batch(
     return Batch(tuple(rows), tuple(questions), *(torch.from_numpy(array).to(device) for array in arrays))
 
 
-def find_scores(scorer: Scorer, batch: Batch) -> RowScores:
+def compute_scores(scorer: Scorer, batch: Batch) -> RowScores:
     """The answers to a batch, copied to the host."""
     answers: _Floats = scorer(batch).cpu().numpy().astype(np.float64)
     ends = len(batch.questions) * np.arange(1, 5)
