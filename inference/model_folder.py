@@ -49,12 +49,12 @@ def read_text(path: Path) -> str:
         raise ModelError(f"cannot read {path}: {error}") from None
 
 
-def read_object(path: Path, **options: Any) -> dict[str, Any]:
-    """The object in a JSON file; empty if there is no such file. `options`: of json.loads. Raises ModelError."""
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty if there is no such file. Raises ModelError."""
     if not path.exists() and not path.is_symlink():  # a link that leads nowhere is not "no file"
         return {}
     try:
-        content = json.loads(read_text(path), **options)
+        content = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise ModelError(f"cannot read {path}: {error}") from None
     if not isinstance(content, dict):

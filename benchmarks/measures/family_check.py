@@ -20,7 +20,7 @@ from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LoadedModel, Part
-from inference.model.pytorch.pool import TorchSequenceCache
+from inference.model.pytorch.kv_cache import TorchSequenceCache
 from inference.model.pytorch.runner import Runner, TorchModel
 
 Load = Callable[[EngineConfig], LoadedModel[TorchModel]]

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from inference.engine.candidate import Candidate
 from inference.engine.drafts import Draft, Drafter
 from inference.engine.job import Job
 from inference.engine.stopping import LineRule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Choice, LogitRow, Part, RandomSource, SampleRequest, Sampling
+from inference.model.language_model import Choice, LogitRow, Part, SampleRequest, Sampling
 from inference.model.token_sequence import TokenSequence
 
 
@@ -18,7 +20,7 @@ class Decoder:
         self,
         job: Job,
         sequence: TokenSequence,
-        random_sources: tuple[RandomSource | None, ...],
+        random_sources: tuple[np.random.Generator | None, ...],
         drafter: Drafter | None = None,
         candidate: Candidate | None = None,
     ) -> None:

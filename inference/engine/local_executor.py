@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
+import numpy as np
+
 from inference.config import EngineConfig
 from inference.engine.decoder import Decoder
 from inference.engine.drafts import Drafter
@@ -65,7 +67,7 @@ class LocalExecutor:
 
     def begin(self, job: Job) -> None:
         seeds, is_greedy = job.list_seeds(), job.request.temperature == 0.0
-        sources = tuple(None if is_greedy else self.model.new_random_source(seed) for seed in seeds)
+        sources = tuple(None if is_greedy else np.random.default_rng(seed) for seed in seeds)
         sequence = self._prefix_cache.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens)
         first = Decoder(job, sequence, sources, self._drafter)
         self._decoders[job] = [first]

@@ -34,7 +34,7 @@ class FolderFile:
 def read_folder_file(folder: Path) -> FolderFile:
     """The file in a model folder. Raises ModelError if it is wrong."""
     path = folder / FILE_NAME
-    values = check_keys(path, "the file", read_object(path, object_pairs_hook=_build_object), _KEYS)
+    values = check_keys(path, "the file", read_object(path), _KEYS)
     dtype, context_tokens = values.get("dtype"), values.get("context_tokens")
     fill_in, languages = values.get("fill_in", {}), values.get("languages", [])
     refuse(
@@ -67,13 +67,3 @@ def check_keys(path: Path, name: str, value: Any, known: tuple[str, ...]) -> dic
         },
     )
     return value
-
-
-def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object. Raises ValueError if it names a key twice."""
-    built: dict[str, object] = {}
-    for name, value in pairs:
-        if name in built:
-            raise ValueError(f"the key {quote(name)} occurs twice in one object")
-        built[name] = value
-    return built

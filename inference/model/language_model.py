@@ -17,8 +17,6 @@ from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree
 from inference.platforms import Self
 
-RandomSource = object  # each implementation of LanguageModel has its own type
-
 
 class LogitRow(Protocol):
     """The next-token logits after one node. Each implementation of LanguageModel has its own type."""
@@ -131,7 +129,7 @@ class SampleRequest:
     crossings: tuple[Crossing, ...]
     rows: Sequence[Any]  # for the chain's end, then for each branch: its LogitRow, or None if it is missing
     sampling: Sampling
-    random_sources: tuple[RandomSource | None, ...] = (None,)  # one for each choice
+    random_sources: tuple[np.random.Generator | None, ...] = (None,)  # one for each choice
     wants_scores: bool = False
 
     @property
@@ -181,9 +179,6 @@ class LanguageModel(Protocol):
 
         Raises OverloadedError if there is no memory for it.
         """
-
-    def new_random_source(self, seed: int | None) -> RandomSource:
-        """A random source for one candidate. `None` seeds it from the system."""
 
     def forward(self, parts: Sequence[Part]) -> list[list[Any]]:  # of LogitRow
         """Forwards all parts. Returns the rows of each part that wants them.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.healing.covering import Crossing, Rule, find_allowed
-from inference.model.language_model import Choice, CrossingScores, RandomSource, SampleRequest, SampleResult
+from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult
 from inference.model.path_weights import NodeWeights, find_needed, find_row, log_sum_exp, sum_masses, weigh_nodes
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
@@ -77,10 +77,6 @@ class NumpySampler:
         self._hot_prefixes = HotPrefixCache(trie)
         # The rows of the head that are no tokens.
         self._padding = np.setdiff1d(np.flatnonzero(trie.rank == trie.num_tokens), sorted(vocabulary.special_ids))
-
-    def new_random_source(self, seed: int | None) -> np.random.Generator:
-        """A generator for one candidate. `None` seeds it from the system."""
-        return np.random.default_rng(seed)
 
     def build_rows(self, logits: _Logits) -> list[NumpyRow]:
         """A row for each line of `logits`, [num_rows, vocab_size]; it may be overwritten. Rows own their memory."""
@@ -177,8 +173,8 @@ def _accumulate(scores: npt.NDArray[np.float64], top_p: float) -> npt.NDArray[np
     return np.cumsum(probs)
 
 
-def _draw_one(totals: npt.NDArray[np.float64], source: RandomSource | None) -> int:
-    assert isinstance(source, np.random.Generator), "NumpySampler.new_random_source made it"
+def _draw_one(totals: npt.NDArray[np.float64], source: np.random.Generator | None) -> int:
+    assert source is not None, "samples have a source each"
     return int(np.searchsorted(totals, source.random() * totals[-1], side="right"))
 
 
@@ -187,10 +183,6 @@ class NumpyModel:
 
     def __init__(self, sampler: NumpySampler) -> None:
         self._sampler = sampler
-
-    def new_random_source(self, seed: int | None) -> np.random.Generator:
-        """See `LanguageModel`."""
-        return self._sampler.new_random_source(seed)
 
     def copy_logits(self, rows: Sequence[NumpyRow]) -> _Logits:
         """See `LanguageModel`."""

@@ -1,6 +1,5 @@
 """Questions about small random rows, and what a scorer must answer."""
 
-import dataclasses
 import random
 from dataclasses import dataclass
 
@@ -10,15 +9,14 @@ from hypothesis import strategies as st
 
 from inference.model.pytorch.scoring import (
     Batch,
-    Draw,
     Edge,
     RowQuestion,
     Scorer,
     TokenRanks,
     build_batch,
-    find_scores,
+    compute_scores,
 )
-from tests.support.samplers import assert_follows, compute_scores
+from tests.support.samplers import expect_scores
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -33,13 +31,12 @@ class ChoiceCase:
     ranks: TokenRanks
     rows: list[torch.Tensor]
     questions: list[RowQuestion]
-    draws: list[Draw]
     edges: list[Edge]
 
     @property
     def batch(self) -> Batch:
         """The questions, packed."""
-        return build_batch(self.rows, self.questions, self.draws, self.edges, device=self.ranks.device)
+        return build_batch(self.rows, self.questions, self.edges, device=self.ranks.device)
 
 
 def make_vocabulary(num_logits: int, seed: int = 0, num_gaps: int = 5) -> tuple[Vocabulary, Trie]:
@@ -67,7 +64,7 @@ def build_case(dtype: torch.dtype, num_logits: int = 60, chunk_size: int = 16) -
     vocabulary, trie = make_vocabulary(num_logits)
     ranks = TokenRanks(vocabulary, trie, torch.device("cpu"), chunk_size)
     questions = [RowQuestion(0, ranks.all_tokens), RowQuestion(1, Interval(3, trie.num_tokens // 2))]
-    return ChoiceCase(trie, ranks, make_rows(2, num_logits, dtype, 1.5), questions, [], [])
+    return ChoiceCase(trie, ranks, make_rows(2, num_logits, dtype, 1.5), questions, [])
 
 
 @st.composite
@@ -80,22 +77,17 @@ def choice_cases(draw: st.DrawFn, dtypes: tuple[torch.dtype, ...]) -> ChoiceCase
     ranks = TokenRanks(vocabulary, trie, torch.device("cpu"), chunk_size)
     rows = make_rows(2, num_logits, draw(st.sampled_from(dtypes)), draw(st.sampled_from([0.0, 0.3, 4.0, 1e4])), seed)
     questions = draw(st.lists(_questions(trie, ranks), min_size=1, max_size=4))
-    draws = [
-        Draw(index, draw(st.integers(0, 2**63 - 1)), 0, index)
-        for index, question in enumerate(questions)
-        if question.inverse_temperature
-    ]
     edges = draw(st.lists(st.builds(Edge, st.integers(0, 1), st.integers(0, num_logits - 1)), max_size=3))
-    return ChoiceCase(trie, ranks, rows, questions, draws, edges)
+    return ChoiceCase(trie, ranks, rows, questions, edges)
 
 
 @st.composite
 def _questions(draw: st.DrawFn, trie: Trie, ranks: TokenRanks) -> RowQuestion:
     num_text = trie.num_tokens
-    row, scale = draw(st.integers(0, 1)), draw(st.sampled_from([0.0, 0.0, 0.5, 1.0, 3.0]))
+    row = draw(st.integers(0, 1))
     lo = draw(st.integers(0, num_text))
     spelled = bytes(draw(st.lists(st.sampled_from(b"abc"), max_size=4)))
-    question = draw(
+    question: RowQuestion = draw(
         st.sampled_from([
             RowQuestion(row, ranks.all_tokens),
             RowQuestion(row, Interval(0, num_text)),
@@ -106,31 +98,13 @@ def _questions(draw: st.DrawFn, trie: Trie, ranks: TokenRanks) -> RowQuestion:
             RowQuestion(row, trie.find_interval(spelled), trie.find_ancestors(spelled)),
         ])
     )  # fmt: skip
-    return question._replace(inverse_temperature=scale)
-
-
-def make_draws(case: ChoiceCase, num_draws: int, temperature: float, seed: int = 1) -> ChoiceCase:
-    """The same case with a draw for each offset at each question."""
-    questions = [question._replace(inverse_temperature=1 / temperature) for question in case.questions]
-    draws = [Draw(index, seed, offset, index) for index in range(len(questions)) for offset in range(num_draws)]
-    return dataclasses.replace(case, questions=questions, draws=draws)
+    return question
 
 
 def assert_right(case: ChoiceCase, scorer: Scorer) -> None:
-    """Checks all answers of a scorer against NumPy's; draws are tokens that may be drawn."""
-    answers, (expected, weights) = find_scores(scorer, case.batch), compute_scores(case.batch, case.ranks)
+    """Checks all answers of a scorer against NumPy's."""
+    answers, expected = compute_scores(scorer, case.batch), expect_scores(case.batch, case.ranks)
     for name in ("log_totals", "log_masses"):
         np.testing.assert_allclose(getattr(answers, name), getattr(expected, name), rtol=1e-6, atol=1e-4)
     for name in ("best_logits", "best_ids", "edge_logits"):
         np.testing.assert_array_equal(getattr(answers, name), getattr(expected, name))
-    is_possible = expected.drawn_ids >= 0
-    chosen = weights[[draw.question for draw in case.draws], answers.drawn_ids]
-    assert (np.where(is_possible, chosen > -np.inf, answers.drawn_ids == -1)).all()
-    assert np.array_equal(np.isfinite(answers.draw_scores), is_possible)
-
-
-def assert_draws_follow_weights(case: ChoiceCase, scorer: Scorer) -> None:
-    """Tests all draws of the case's only question."""
-    drawn_ids, (_, [weights]) = find_scores(scorer, case.batch).drawn_ids, compute_scores(case.batch, case.ranks)
-    expected = np.exp(weights - np.logaddexp.reduce(weights)) * len(case.draws)
-    assert_follows(np.bincount(drawn_ids, minlength=len(weights)), expected)

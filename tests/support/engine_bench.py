@@ -7,10 +7,10 @@ from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import pytest
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from inference.config import EngineConfig
 from inference.engine.assembly import start_engine
@@ -21,10 +21,10 @@ from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import ChunkSink
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
+from inference.model.pytorch.kv_cache import StoredRow, TorchSequenceCache
 from inference.model.pytorch.loader import load_torch_runner
-from inference.model.pytorch.pool import StoredToken, TorchSequenceCache
 from inference.model.pytorch.runner import Runner, TorchModel
-from inference.model.pytorch.sampler import build_sampler
+from inference.model.pytorch.sampler import HostSampler
 from inference.protocol.completion import CompletionRequest, Extent
 from tests.support.scripted_model import ScriptedModel
 from tests.support.sinks import CollectingSink, submit
@@ -53,15 +53,15 @@ class WatchedCache(TorchSequenceCache):
         super().keep(tree)
         self.token_ids += tree.chain_ids
 
-    def copy_branches(self, tree: TokenTree) -> list[StoredToken]:
+    def copy_branches(self, tree: TokenTree) -> list[StoredRow]:
         self.owner.before_cache("copy_branches")
         return self._name(super().copy_branches(tree), tree.branch_ids)
 
-    def copy_tokens(self, start: int) -> list[StoredToken]:
+    def copy_tokens(self, start: int) -> list[StoredRow]:
         self.owner.before_cache("copy_tokens")
         return self._name(super().copy_tokens(start), self.token_ids[start:])
 
-    def append(self, rows: Sequence[StoredToken]) -> None:
+    def append(self, rows: Sequence[StoredRow]) -> None:
         self.owner.before_cache("append")
         super().append(rows)
         self.token_ids += [self.owner.stored_ids[row] for row in rows]
@@ -70,7 +70,7 @@ class WatchedCache(TorchSequenceCache):
         super().cut(num_tokens)
         del self.token_ids[num_tokens:]
 
-    def _name(self, rows: list[StoredToken], token_ids: Sequence[int]) -> list[StoredToken]:
+    def _name(self, rows: list[StoredRow], token_ids: Sequence[int]) -> list[StoredRow]:
         self.owner.stored_ids.update(zip(rows, token_ids, strict=True))
         return rows
 
@@ -81,13 +81,13 @@ class WatchedRunner(Runner):
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model, torch.device("cpu"))
         self.caches: list[WatchedCache] = []  # in the order in which requests started that remember nothing
-        self.stored_ids: WeakKeyDictionary[StoredToken, int] = WeakKeyDictionary()
+        self.stored_ids = WeakTensorKeyDictionary()
         self.batch_sizes: list[int] = []
         self.before_forward: Callable[[], None] = lambda: None
         self.before_cache: Callable[[str], None] = lambda _: None  # before a method of a cache that needs memory
 
     def new_cache(self, num_tokens: int = 256) -> TorchSequenceCache:
-        cache = WatchedCache(self._pool, num_tokens)
+        cache = WatchedCache(self._no_planes, 0, num_tokens)
         cache.owner, cache.token_ids = self, []
         self.caches.append(cache)
         return cache
@@ -135,7 +135,7 @@ def open_bench(
     toy, clock = toy_tokenizer(kind), Clock()
     config = EngineConfig(folder, dtype=dtype, **settings)
     runner = WatchedRunner(load_model_once(folder, dtype))
-    model = TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie))
+    model = TorchModel(runner, HostSampler(toy.vocabulary, toy.trie))
     with closing(start_engine(config, model, prompts or build_prompts(toy), clock)) as engine:
         yield Bench(toy, runner, engine, clock)
 

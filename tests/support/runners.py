@@ -19,7 +19,7 @@ from inference.model.language_model import LanguageModel, Part, SequenceCache
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.runner import TorchModel
-from inference.model.pytorch.sampler import build_sampler
+from inference.model.pytorch.sampler import HostSampler
 from tests.support.decoder_folders import VOCAB_SIZE
 from tests.support.onnx_folder import load_folder
 from trie_cache.trie import Trie
@@ -55,8 +55,7 @@ def _load_onnx(folder: Path) -> RunnerCase:
 def load_torch(folder: Path, dtype: str = "float32") -> TorchModel:
     """A decoder on torch. All rows of its head are tokens."""
     runner = load_torch_runner(EngineConfig(folder, dtype=dtype))
-    vocabulary, trie = _build_vocabulary(runner.vocab_size)
-    return TorchModel(runner, build_sampler(runner.device, runner.dtype, vocabulary, trie))
+    return TorchModel(runner, HostSampler(*_build_vocabulary(runner.vocab_size)))
 
 
 def _load_torch(folder: Path) -> RunnerCase:

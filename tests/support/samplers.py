@@ -19,44 +19,31 @@ GREEDY = Sampling(temperature=0.0, top_p=1.0)
 both_samplers = pytest.mark.parametrize("name", SAMPLERS)
 
 
-def compute_scores(batch: Batch, ranks: TokenRanks) -> tuple[RowScores, npt.NDArray[np.float64]]:
-    """The answers by NumPy in float64, and the log-weights of tokens in draws, relative to the best: -inf if forbidden.
-
-    Weights are [num_questions, num_logits]. A draw has the best token, and a score without noise.
-    """
+def expect_scores(batch: Batch, ranks: TokenRanks) -> RowScores:
+    """The answers by NumPy in float64."""
     of_ids = ranks.ranks.cpu().numpy()[: ranks.num_logits]
     rows = torch.stack(batch.rows).double().cpu().numpy()
     logits = np.where(of_ids < 0, -np.inf, rows)[[question.row for question in batch.questions]]
     allowed = np.full_like(logits, -np.inf)
-    for line, own, (_, (lo, hi), more_ids, _) in zip(allowed, logits, batch.questions, strict=True):
+    for line, own, (_, (lo, hi), more_ids) in zip(allowed, logits, batch.questions, strict=True):
         may_follow = (lo <= of_ids) & (of_ids < hi)
         may_follow[list(more_ids)] = True
         line[may_follow] = own[may_follow]
     bests = allowed.max(axis=1)
     best_ids = np.where(bests == -np.inf, -1, allowed.argmax(axis=1))
-    scales = np.array([question.inverse_temperature or 1.0 for question in batch.questions])
-    weights = (allowed - np.where(bests == -np.inf, 0.0, bests)[:, None]) * scales[:, None]
-    drawn_from = batch.draws[:, 0].cpu().numpy()
     edge_rows, token_ids = batch.edges.cpu().numpy().T
-    totals, masses, draw_masses = (np.logaddexp.reduce(each, axis=1) for each in (logits, allowed, weights))
-    draws = draw_masses[drawn_from], best_ids[drawn_from]
-    return RowScores(totals, masses, bests, best_ids, *draws, rows[edge_rows, token_ids]), weights
+    totals, masses = (np.logaddexp.reduce(each, axis=1) for each in (logits, allowed))
+    return RowScores(totals, masses, bests, best_ids, rows[edge_rows, token_ids])
 
 
 class NumpyScorer:
-    """Answers as the kernels, and draws by noise for every token."""
+    """Answers as the kernels."""
 
     def __init__(self, ranks: TokenRanks) -> None:
         self._ranks = ranks
 
     def __call__(self, batch: Batch) -> torch.Tensor:
-        with np.errstate(invalid="ignore"):  # logits that are no numbers
-            scores, weights = compute_scores(batch, self._ranks)
-        for index, (question, *numbers) in enumerate(batch.draws.tolist()):
-            noisy = weights[question] + np.random.default_rng(numbers).gumbel(size=weights.shape[1])
-            scores.draw_scores[index] = noisy.max()
-            scores.drawn_ids[index] = -1 if noisy.max() == -np.inf else noisy.argmax()
-        return torch.from_numpy(np.concatenate(dataclasses.astuple(scores)))
+        return torch.from_numpy(np.concatenate(dataclasses.astuple(expect_scores(batch, self._ranks))))
 
 
 def build_sampler(name: str, toy: ToyTokenizer) -> Sampler:

@@ -83,7 +83,6 @@ class ScriptedModel:
     runs_together: bool = True
     row_cost: float = 0.1
     before_new_cache: Callable[[], None] = lambda: None
-    before_new_random_source: Callable[[], None] = lambda: None
     before_forward: Callable[[Sequence[Part]], None] = lambda _: None
     before_choose: Callable[[Sequence[SampleRequest]], None] = lambda _: None
     before_fork: Callable[[], None] = lambda: None
@@ -104,10 +103,6 @@ class ScriptedModel:
 
     def copy_logits(self, rows: Sequence[CountedRow]) -> npt.NDArray[np.float32]:
         raise NotImplementedError("this model has no logits")
-
-    def new_random_source(self, seed: int | None) -> object:
-        self.before_new_random_source()
-        return seed
 
     def forward(self, parts: Sequence[Part]) -> list[list[CountedRow]]:
         self.before_forward(parts)

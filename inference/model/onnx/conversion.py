@@ -24,7 +24,6 @@ from inference.model.onnx.weights import Precision, Weights
 from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import find_weight_files, read_object
 
-_TEMPORARY = (tempfile.gettempdir(), "/dev/shm")  # where a model is converted that cannot be kept
 _log = logging.getLogger(__name__)
 
 
@@ -96,7 +95,7 @@ class _Loader:
 
     def _load_from(self, store: GraphStore) -> OnnxModel:
         key = compute_key(self.graph, self.weights.paths)
-        path = store.find(key)
+        path = store.find(self.graph, key)
         if path is not None:
             return self._open(path)
         with store.add(self.graph, key) as draft:
@@ -107,16 +106,14 @@ class _Loader:
 
     def _load_unkept(self) -> OnnxModel:
         """Maps the constants from files that are removed at once. Raises ModelError if there is no room for them."""
-        problems = []
-        for place in _TEMPORARY:
-            try:
-                with tempfile.TemporaryDirectory(prefix="midtoken-model-", dir=place) as folder:
-                    return self._load_from(GraphStore(Path(folder)))
-            except OSError as error:
-                problems.append(f"{place} ({error.strerror})")
-        raise ModelError(
-            f"converted, its weights can be written neither to the cache folder nor to {', '.join(problems)}"
-        )
+        try:
+            with tempfile.TemporaryDirectory(prefix="midtoken-model-") as folder:
+                return self._load_from(GraphStore(Path(folder)))
+        except OSError as error:
+            raise ModelError(
+                "converted, its weights can be written neither to the cache folder nor to "
+                f"{tempfile.gettempdir()} ({error.strerror})"
+            ) from error
 
     def _open(self, path: Path) -> OnnxModel:
         return OnnxModel(open_session(str(path), self.num_threads), self.decoder, self.sampler)

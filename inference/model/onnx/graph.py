@@ -73,6 +73,12 @@ class Graph:
     model: ModelProto
     groups: Sequence[tuple[tuple[Constant, ...], Callable[[], Sequence[Array]]]]  # constants that are read together
 
+    @property
+    def num_constant_bytes(self) -> int:
+        """The size of the file of all constants."""
+        last = self.groups[-1][0][-1]
+        return last.offset + last.num_bytes
+
     def iter_constants(self) -> Iterable[tuple[Constant, Array]]:
         """All constants and their values, in the order of their offsets."""
         for constants, read in self.groups:

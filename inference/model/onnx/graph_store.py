@@ -1,15 +1,13 @@
 """Graphs with their constants in a cache folder, so that a model is converted once and then mapped from a file.
 
 An entry is a folder whose name is a digest of the graph and of the places, sizes and times of the files that its
-constants are computed from. It holds the graph, the constants, and a list of both with their digests, which are
-compared before an entry is used. An entry is written to a folder of another name, which is then renamed. An entry whose
-content is not what its list says is replaced. Nothing in the cache folder is needed: if it cannot be used, a model is
-converted to a temporary folder.
+constants are computed from. It holds the graph and the constants. An entry is written to a folder of another name,
+which is then renamed. An entry that is not whole is replaced. Nothing in the cache folder is needed: if it cannot be
+used, a model is converted to a temporary folder.
 """
 
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -27,7 +25,6 @@ from inference.model.onnx.session import VERSION
 GRAPH_NAME = "decoder.onnx"
 CONSTANTS_NAME = "constants.bin"
 
-_LIST_NAME = "digests.json"
 _REPLACED_NAME = "replaced"
 _DRAFT_PREFIX = "draft-"
 _MAX_UNUSED_SECONDS = 60 * 86_400
@@ -44,15 +41,15 @@ class GraphStore:
         make_own_folder(folder)
         self._folder = folder
 
-    def find(self, key: str) -> Path | None:
-        """The graph's file in the entry of this key; None if there is no such entry, or its content is damaged."""
+    def find(self, graph: Graph, key: str) -> Path | None:
+        """The graph's file in the entry of this key; None if there is no such entry, or it is not whole."""
         entry = self._folder / key
         try:
-            if json.loads((entry / _LIST_NAME).read_text(encoding="utf-8")) != _compute_digests(entry):
-                _log.warning("the stored graph %s is damaged and will be built again", entry)
+            num_bytes = (entry / CONSTANTS_NAME).stat().st_size
+            if (entry / GRAPH_NAME).read_bytes() != _serialize(graph) or num_bytes != graph.num_constant_bytes:
                 return None
             os.utime(entry)
-        except (OSError, ValueError):
+        except OSError:
             return None
         return entry / GRAPH_NAME
 
@@ -69,8 +66,8 @@ class GraphStore:
                 for constant, value in graph.iter_constants():
                     file.seek(constant.offset)
                     file.write(value.reshape(-1).view(np.uint8).data)
-            (draft / GRAPH_NAME).write_bytes(graph.model.SerializeToString())
-            (draft / _LIST_NAME).write_text(json.dumps(_compute_digests(draft)), encoding="utf-8")
+                os.fsync(file.fileno())  # what is renamed later is whole, even if the power fails
+            (draft / GRAPH_NAME).write_bytes(_serialize(graph))
             yield draft
         except BaseException:
             self.discard(draft)
@@ -108,11 +105,11 @@ class GraphStore:
 
 def compute_key(graph: Graph, weight_files: Iterable[Path]) -> str:
     """The name of the entry of a graph whose constants are computed from these files."""
-    digest = hashlib.sha256(graph.model.SerializeToString(deterministic=True))
+    digest = hashlib.sha256(_serialize(graph))
     digest.update(repr((VERSION, CONSTANTS_VERSION, identify_files(weight_files))).encode())
     return digest.hexdigest()
 
 
-def _compute_digests(entry: Path) -> dict[str, str]:
-    contents = {name: np.memmap(entry / name, mode="r") for name in (GRAPH_NAME, CONSTANTS_NAME)}
-    return {name: hashlib.sha256(content.data).hexdigest() for name, content in contents.items()}
+def _serialize(graph: Graph) -> bytes:
+    data: bytes = graph.model.SerializeToString(deterministic=True)
+    return data

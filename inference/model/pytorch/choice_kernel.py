@@ -1,18 +1,15 @@
 """The questions of a choice, answered with one read of the logits in their own type, in the Triton language.
 
-Naive form: log-softmax of each row, a mask of the vocabulary's size for each question, then maximum and log-sum-exp;
-and noise for every token where one is drawn. Each of these steps reads or writes a float32 copy of all logits. Instead:
+Naive form: log-softmax of each row, a mask of the vocabulary's size for each question, then maximum and log-sum-exp.
+Each of these steps reads or writes a float32 copy of all logits. Instead:
 
-1. `score_chunks`: a program reads a chunk of a row once, and reduces it to six numbers: greatest logit and sum of
-   exponentials, of all tokens and of the allowed ones, the best allowed id, and the allowed sum at the temperature of
-   the draws. Each sum is relative to the greatest logit of its own chunk and tokens, so rare tokens keep their mass.
-2. `merge_chunks`: a program for each question merges its chunks. One for each draw draws a chunk in proportion to its
-   mass, and reads this chunk again to draw a token of it. Others read the logits of edges.
+1. `score_chunks`: a program reads a chunk of a row once, and reduces it to five numbers: greatest logit and sum of
+   exponentials, of all tokens and of the allowed ones, and the best allowed id. Each sum is relative to the greatest
+   logit of its own chunk and tokens, so rare tokens keep their mass.
+2. `merge_chunks`: a program for each question merges its chunks. Others read the logits of edges.
 
 The order of the tokens' bytes makes a set of allowed tokens an interval of ranks and a few ids. Ranks are read only
 where they can matter: for a limit, or in a chunk that has ids without a token.
-
-Philox's counter is (index, offset, stream, level).
 """
 
 from typing import Any
@@ -21,26 +18,21 @@ import torch
 import triton
 import triton.language as tl
 
-from inference.model.pytorch.scoring import Batch, Draw, Edge, PackedQuestion, TokenRanks
+from inference.model.pytorch.scoring import Batch, Edge, PackedQuestion, TokenRanks
 
 # The columns of the arrays of a batch.
-_ROW, _LO, _HI, _FIRST_MORE, _END_MORE, _SCALE_BITS = map(tl.constexpr, range(len(PackedQuestion._fields)))
+_ROW, _LO, _HI, _FIRST_MORE, _END_MORE = map(tl.constexpr, range(len(PackedQuestion._fields)))
 _QUESTION_FIELDS = tl.constexpr(len(PackedQuestion._fields))
-_QUESTION, _SEED, _OFFSET, _STREAM = map(tl.constexpr, range(len(Draw._fields)))
-_DRAW_FIELDS = tl.constexpr(len(Draw._fields))
 _EDGE_ROW, _EDGE_TOKEN = map(tl.constexpr, range(len(Edge._fields)))
 _EDGE_FIELDS = tl.constexpr(len(Edge._fields))
 
 # What is known of a question and a chunk: greatest logit and sum of exponentials of all tokens; the same of the allowed
-# ones; the best allowed id; the allowed sum at the temperature of the draws.
-_TOP, _TOTAL, _BEST, _MASS, _BEST_ID, _DRAWN_MASS = map(tl.constexpr, range(6))
-_NUM_PARTS = tl.constexpr(6)
-
-# What a random number decides: in which chunk of a row the drawn token is, and which token of the chunk it is.
-_CHUNK_LEVEL, _TOKEN_LEVEL = map(tl.constexpr, range(2))
+# ones; the best allowed id.
+_TOP, _TOTAL, _BEST, _MASS, _BEST_ID = map(tl.constexpr, range(5))
+_NUM_PARTS = tl.constexpr(5)
 
 # They change from batch to batch, or from model to model. A kernel must not be compiled for each of them.
-_INTEGERS = ("num_questions", "num_draws", "num_edges", "num_logits", "num_leading", "num_text_tokens", "num_chunks")
+_INTEGERS = ("num_questions", "num_edges", "num_logits", "num_leading", "num_text_tokens", "num_chunks")
 
 _NUM_WARPS = 4  # 16 logits for each thread of a program
 _NUM_READ_EDGES = 128  # by one program
@@ -79,12 +71,6 @@ def _read_chunk(
 
 
 @triton.jit
-def _read_scale(questions, question):
-    """1 / temperature; 0 if the question has no draws."""
-    return tl.load(questions + _QUESTION_FIELDS * question + _SCALE_BITS).to(tl.int32).to(tl.float32, bitcast=True)
-
-
-@triton.jit
 def _finite(greatest):
     """The greatest of some numbers, to be subtracted from them; 0 if all of them are -inf."""
     return tl.where(greatest == float("-inf"), 0.0, greatest)
@@ -108,17 +94,12 @@ def score_chunks(
     if has_limit:
         best, best_at = tl.max(allowed, axis=0, return_indices=True)
         mass = tl.sum(tl.exp(allowed - _finite(best)), axis=0)
-    drawn_mass = mass
-    scale = _read_scale(questions, question)
-    if scale > 0:
-        drawn_mass = tl.sum(tl.exp((allowed - _finite(best)) * scale), axis=0)
     part = parts + question * _NUM_PARTS * num_chunks + chunk
     tl.store(part + _TOP * num_chunks, top)
     tl.store(part + _TOTAL * num_chunks, total)
     tl.store(part + _BEST * num_chunks, best)
     tl.store(part + _MASS * num_chunks, mass)
     tl.store(part + _BEST_ID * num_chunks, (chunk * chunk_size + best_at).to(tl.float32))
-    tl.store(part + _DRAWN_MASS * num_chunks, drawn_mass)
 
 
 @triton.jit
@@ -148,48 +129,6 @@ def _merge_question(parts, results, question, num_questions, num_chunks, padded_
 
 
 @triton.jit
-def _build_gumbels(seed, indices, offset, stream, level):
-    """Standard Gumbel noise. For small uniform numbers, which win, a series keeps the digits that 1 - u would lose."""
-    words, _, _, _ = tl.philox(seed, indices.to(tl.uint32), offset, stream, level)
-    uniforms = words.to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10
-    series = uniforms * (1.0 + uniforms * (0.5 + uniforms * 0.3333333333333333))
-    return -tl.log(tl.where(uniforms < 0.00390625, series, -tl.log(1.0 - uniforms)))
-
-
-@triton.jit
-def _draw_token(
-    addresses, questions, more_ids, draws, ranks, parts, results, draw, num_draws,
-    num_logits, num_leading, num_text_tokens, num_chunks,
-    padded_chunks: tl.constexpr, chunk_size: tl.constexpr, logit_type: tl.constexpr,
-):  # fmt: skip
-    fields = draws + _DRAW_FIELDS * draw
-    question = tl.load(fields + _QUESTION).to(tl.int32)
-    seed = tl.load(fields + _SEED)
-    offset = tl.load(fields + _OFFSET).to(tl.uint32)
-    stream = tl.load(fields + _STREAM).to(tl.uint32)
-    scale = _read_scale(questions, question)
-
-    chunks = tl.arange(0, padded_chunks)
-    part = parts + question * _NUM_PARTS * num_chunks + chunks
-    bests = tl.load(part + _BEST * num_chunks, mask=chunks < num_chunks, other=float("-inf"))
-    masses = tl.load(part + _DRAWN_MASS * num_chunks, mask=chunks < num_chunks, other=0.0)
-    best = _finite(tl.max(bests, axis=0))
-    noise = _build_gumbels(seed, chunks, offset, stream, tl.full([], _CHUNK_LEVEL, tl.uint32))
-    weights = tl.where(masses > 0, (bests - best) * scale + tl.log(masses), float("-inf"))
-    score, chunk = tl.max(weights + noise, axis=0, return_indices=True)
-
-    ids, _, allowed, _ = _read_chunk(
-        addresses, questions, more_ids, question, chunk, ranks, num_logits, num_leading, num_text_tokens,
-        chunk_size, logit_type,
-    )  # fmt: skip
-    noise = _build_gumbels(seed, ids, offset, stream, tl.full([], _TOKEN_LEVEL, tl.uint32))
-    _, drawn_at = tl.max((allowed - best) * scale + noise, axis=0, return_indices=True)
-    tl.store(results + draw, score)
-    token_id = tl.where(score == float("-inf"), -1, chunk * chunk_size + drawn_at)
-    tl.store(results + num_draws + draw, token_id.to(tl.float32))
-
-
-@triton.jit
 def _read_edges(addresses, edges, results, first, num_edges, logit_type: tl.constexpr, num_read: tl.constexpr):
     edge = first + tl.arange(0, num_read)
     is_edge = edge < num_edges
@@ -202,23 +141,16 @@ def _read_edges(addresses, edges, results, first, num_edges, logit_type: tl.cons
 
 @triton.jit(do_not_specialize=_INTEGERS)
 def merge_chunks(
-    addresses, questions, more_ids, draws, edges, ranks, parts, results, num_questions, num_draws, num_edges,
-    num_logits, num_leading, num_text_tokens, num_chunks,
-    padded_chunks: tl.constexpr, chunk_size: tl.constexpr, logit_type: tl.constexpr, num_read: tl.constexpr,
+    addresses, edges, parts, results, num_questions, num_edges, num_chunks,
+    padded_chunks: tl.constexpr, logit_type: tl.constexpr, num_read: tl.constexpr,
 ):  # fmt: skip
-    """Fills `results`, float32, from `parts`. Grid: questions, then draws, then each `num_read` edges."""
+    """Fills `results`, float32, from `parts`. Grid: questions, then each `num_read` edges."""
     program = tl.program_id(0)
-    draw_results = results + 4 * num_questions
     if program < num_questions:
         _merge_question(parts, results, program, num_questions, num_chunks, padded_chunks)
-    elif program < num_questions + num_draws:
-        _draw_token(
-            addresses, questions, more_ids, draws, ranks, parts, draw_results, program - num_questions, num_draws,
-            num_logits, num_leading, num_text_tokens, num_chunks, padded_chunks, chunk_size, logit_type,
-        )  # fmt: skip
     else:
-        first = (program - num_questions - num_draws) * num_read
-        _read_edges(addresses, edges, draw_results + 2 * num_draws, first, num_edges, logit_type, num_read)
+        first = (program - num_questions) * num_read
+        _read_edges(addresses, edges, results + 4 * num_questions, first, num_edges, logit_type, num_read)
 
 
 @torch.inference_mode()
@@ -234,19 +166,17 @@ def score_batch(ranks: TokenRanks, batch: Batch) -> torch.Tensor:
 
 
 def _launch(ranks: TokenRanks, batch: Batch) -> torch.Tensor:
-    device, counts = batch.addresses.device, (len(batch.questions), len(batch.draws), len(batch.edges))
-    parts = torch.empty((counts[0], _NUM_PARTS.value, ranks.num_chunks), device=device)
-    results = torch.empty(4 * counts[0] + 2 * counts[1] + counts[2], device=device)
-    asked = batch.addresses, batch.packed_questions, batch.more_ids
-    vocabulary = ranks.num_logits, ranks.num_leading, ranks.num_text_tokens, ranks.num_chunks
-    options: dict[str, Any] = {
-        "chunk_size": ranks.chunk_size,
-        "logit_type": _LOGIT_TYPES[batch.rows[0].dtype],
-        "num_warps": _NUM_WARPS,
-    }
-    score_chunks[(ranks.num_chunks, counts[0])](*asked, ranks.ranks, parts, *vocabulary, **options)
-    merge_chunks[(counts[0] + counts[1] + triton.cdiv(counts[2], _NUM_READ_EDGES),)](
-        *asked, batch.draws, batch.edges, ranks.ranks, parts, results, *counts, *vocabulary,
+    device, num_questions, num_edges = batch.addresses.device, len(batch.questions), len(batch.edges)
+    parts = torch.empty((num_questions, _NUM_PARTS.value, ranks.num_chunks), device=device)
+    results = torch.empty(4 * num_questions + num_edges, device=device)
+    options: dict[str, Any] = {"logit_type": _LOGIT_TYPES[batch.rows[0].dtype], "num_warps": _NUM_WARPS}
+    score_chunks[(ranks.num_chunks, num_questions)](
+        batch.addresses, batch.packed_questions, batch.more_ids, ranks.ranks, parts,
+        ranks.num_logits, ranks.num_leading, ranks.num_text_tokens, ranks.num_chunks,
+        chunk_size=ranks.chunk_size, **options,
+    )  # fmt: skip
+    merge_chunks[(num_questions + triton.cdiv(num_edges, _NUM_READ_EDGES),)](
+        batch.addresses, batch.edges, parts, results, num_questions, num_edges, ranks.num_chunks,
         padded_chunks=triton.next_power_of_2(ranks.num_chunks), num_read=_NUM_READ_EDGES, **options,
     )  # fmt: skip
     return results

@@ -1,10 +1,8 @@
-"""What every module here needs of a device: copies to it, and one error for its failed allocations."""
+"""One error for the failed allocations of all devices."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from inference.errors import OverloadedError
@@ -27,21 +25,3 @@ def refusing_when_out_of_memory(purpose: str) -> Iterator[None]:
 def is_out_of_memory(error: Exception) -> bool:
     """True if `error` reports a failed allocation."""
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in str(error) for sign in _SIGNS)
-
-
-def copy_together(arrays: Sequence[npt.NDArray[np.int64]], device: torch.device) -> list[torch.Tensor]:
-    """The arrays on the device, by a single copy, for which the host does not wait.
-
-    Each begins at a multiple of 16 bytes: a kernel is compiled once more for pointers that do not.
-    """
-    padded = [np.append(array, np.zeros(array.size % 2, dtype=np.int64)) for array in arrays]
-    host = torch.from_numpy(np.concatenate(padded))
-    if device.type == "cuda":
-        host = host.pin_memory()  # or the host would wait
-    parts = torch.split(host.to(device, non_blocking=True), [each.size for each in padded])
-    return [part[: array.size].view(array.shape) for part, array in zip(parts, arrays, strict=True)]
-
-
-def can_run_kernels(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the kernels of the Triton language run there. They have no products of float64."""
-    return device.type == "cuda" and dtype != torch.float64  # for torch, ROCm is cuda too

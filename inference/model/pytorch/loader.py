@@ -9,7 +9,6 @@ import re
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
 from inference.errors import MidtokenError, ModelError, name_some, refuse
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
-from inference.model.pytorch.attention import AttentionKernel
-from inference.model.pytorch.device import can_run_kernels, is_out_of_memory, refusing_when_out_of_memory
+from inference.model.pytorch.device import is_out_of_memory, refusing_when_out_of_memory
 from inference.model.pytorch.forward_check import check_forward_pass
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
@@ -181,7 +179,7 @@ def build_torch_runner(model: Any, device: torch.device) -> Runner:  # a transfo
     Raises ModelError if it would not run correctly.
     """
     with refusing_family(model.config.model_type):
-        runner = Runner(model, device, _build_kernel(device, next(model.parameters()).dtype))
+        runner = Runner(model, device)
         check_forward_pass(model, runner)
     return runner
 
@@ -199,15 +197,6 @@ def _find_dtype(name: str) -> torch.dtype:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
         raise ModelError(f"models cannot be run in the dtype {name!r}; the dtypes are {names}")
     return dtype
-
-
-def _build_kernel(device: torch.device, dtype: torch.dtype) -> AttentionKernel | None:
-    """The kernel for the attention of all sequences together; None where each sequence has calls of its own."""
-    if not can_run_kernels(device, dtype):
-        return None
-    from inference.model.pytorch.attention_kernel import attend_together  # here: not all builds of torch
-
-    return partial(attend_together, torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def _load_weights(folder: Path, config: Any, dtype: torch.dtype) -> Any:  # transformers has no types

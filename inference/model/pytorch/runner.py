@@ -5,20 +5,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from inference.errors import MidtokenError, ModelError
 from inference.model.language_model import Part, SampleRequest, SampleResult
-from inference.model.pytorch.attention import AttentionKernel, PooledAttention, SegmentAttention
-from inference.model.pytorch.device import copy_together, refusing_when_out_of_memory
-from inference.model.pytorch.pool import Segment, TokenPool, TorchSequenceCache, build_lone_segment
+from inference.model.pytorch.attention import SegmentAttention
+from inference.model.pytorch.device import refusing_when_out_of_memory
+from inference.model.pytorch.kv_cache import Segment, TorchSequenceCache, build_lone_segment
 from inference.model.pytorch.sampler import Sampler
-from inference.model.pytorch.transformers_hook import (
-    OWN_ATTENTION,
-    AttentionCall,
-    PassAttention,
-    attach_running_pass,
-)
+from inference.model.pytorch.transformers_hook import OWN_ATTENTION, AttentionCall, attach_running_pass
 
 _MAX_TOKENS = 2048  # if the configuration names no limit
 
@@ -26,11 +22,10 @@ _MAX_TOKENS = 2048  # if the configuration names no limit
 class Runner:
     """A causal language model that forwards the token trees of several sequences in one pass."""
 
-    def __init__(self, model: torch.nn.Module, device: torch.device, kernel: AttentionKernel | None = None) -> None:
+    def __init__(self, model: torch.nn.Module, device: torch.device) -> None:
         """Forwards two tokens, to find the shape of each layer's keys and values.
 
-        `model`: loaded with `attn_implementation=ATTENTION_NAME`, as by `load_runner`. `kernel`: for the attention of
-        all sequences together; None: one sequence after the other. Raises ModelError.
+        `model`: loaded with `attn_implementation=ATTENTION_NAME`, as by `load_runner`. Raises ModelError.
         """
         self._model = model.eval()
         self._running = attach_running_pass(model)
@@ -38,10 +33,9 @@ class Runner:
         self.dtype = next(model.parameters()).dtype
         self.max_tokens = _read_max_tokens(model)
         self._takes_rows = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self._kernel = kernel
         self.vocab_size = self._measure()
-        self._group = max((call.group for call in self.last_calls), default=1)
-        self._pool = TokenPool([call.shape for call in self.last_calls], self.dtype, device)
+        dims = [(call.shape.num_kv_heads, dim) for call in self.last_calls for dim in call.shape.dims]
+        self._no_planes = [torch.empty((heads, 0, dim), dtype=self.dtype, device=device) for heads, dim in dims]
 
     def _measure(self) -> int:
         """Forwards two tokens. Returns the number of logits of a row."""
@@ -62,7 +56,7 @@ class Runner:
 
     def new_cache(self, num_tokens: int = 256) -> TorchSequenceCache:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
-        return TorchSequenceCache(self._pool, num_tokens)
+        return TorchSequenceCache(self._no_planes, 0, num_tokens)
 
     def forward(self, parts: Sequence[Part]) -> torch.Tensor:
         """Next-token logits after each new node of the parts that want them, part by part.
@@ -80,42 +74,31 @@ class Runner:
             segments.append(part.cache.build_segment(part.tree, part.stored))
             ids += [*part.tree.chain_ids, *part.tree.branch_ids[len(part.stored) :]]
             wanted_rows += range(len(ids) - part.num_logit_rows, len(ids))
-        # On a GPU, to look at the logits is to wait for them. The sampler finds these numbers in its scores.
-        return self.forward_segments(ids, segments, wanted_rows, is_checked=self._kernel is None)
+        return self.forward_segments(ids, segments, wanted_rows)
 
     @torch.inference_mode()
     def forward_segments(
-        self,
-        token_ids: Sequence[int],
-        segments: Sequence[Segment],
-        wanted_rows: Sequence[int],
-        *,
-        is_checked: bool = True,
+        self, token_ids: Sequence[int], segments: Sequence[Segment], wanted_rows: Sequence[int]
     ) -> torch.Tensor:
         """Next-token logits after some rows of the segments, whose tokens are `token_ids`, segment by segment.
 
-        Returns [num_wanted, vocab_size] of the model's type, device; float32 for float64. Raises OverloadedError and,
-        if `is_checked`, ModelError if they are no numbers.
+        Returns [num_wanted, vocab_size] of the model's type, device; float32 for float64. Raises OverloadedError, and
+        ModelError if they are no numbers.
         """
-        positions = np.concatenate([segment.positions for segment in segments])
+        positions = np.concatenate([segment.row_positions for segment in segments])
         numbers = [np.array(token_ids), positions, np.array(wanted_rows, dtype=np.int64)]
-        ids, places, wanted = copy_together(numbers, self.device)
+        ids, places, wanted = (torch.from_numpy(each).to(self.device) for each in numbers)
         options = {"logits_to_keep": wanted} if self._takes_rows else {}
         with (
             refusing_when_out_of_memory(f"a forward pass over {len(token_ids)} tokens"),
-            self._running.use(self._build_attention(segments)),
+            self._running.use(SegmentAttention(segments, self.device).attend),
         ):
             output = self._model(input_ids=ids[None], position_ids=places[None], use_cache=False, **options)
         logits: torch.Tensor = output.logits[0]
         if len(logits) != len(wanted_rows):  # there is no such argument, or the model ignores it
             logits = logits[wanted]
         logits = logits.float() if self.dtype == torch.float64 else logits
-        return _check_numbers(logits, self.dtype) if is_checked else logits
-
-    def _build_attention(self, segments: Sequence[Segment]) -> PassAttention:
-        if self._kernel is None or any(segment.pool is None for segment in segments):
-            return SegmentAttention(segments, self.device).attend
-        return PooledAttention(segments, self.device, self._kernel, self._group).attend
+        return _check_numbers(logits, self.dtype)
 
 
 def _check_numbers(logits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -152,22 +135,27 @@ class TorchModel:
 
     def __init__(self, runner: Runner, sampler: Sampler) -> None:
         self.max_tokens = runner.max_tokens
-        self.new_cache = runner.new_cache
-        self.new_random_source = sampler.new_random_source
-        self.copy_logits = sampler.copy_logits
         self.runner = runner
         self._sampler = sampler
+
+    def new_cache(self, num_tokens: int = 256) -> TorchSequenceCache:
+        """An empty cache with room for `num_tokens`. Raises OverloadedError."""
+        return self.runner.new_cache(num_tokens)
 
     def forward(self, parts: Sequence[Part]) -> list[list[Any]]:
         """Forwards all parts. Returns the rows of each part that wants them.
 
-        Raises OverloadedError; the kept tokens of the caches are then unchanged.
+        Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.
         """
         with refusing_when_out_of_memory(f"a step of {len(parts)} sequences"):
             rows = iter(self._sampler.build_rows(self.runner.forward(parts)))
         return [[next(rows) for _ in range(part.num_logit_rows)] for part in parts]
 
+    def copy_logits(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:
+        """See `LanguageModel`."""
+        return self._sampler.copy_logits(rows)
+
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
-        """One result for each request."""
+        """See `LanguageModel`."""
         with refusing_when_out_of_memory(f"the choices of {len(requests)} requests"):
             return self._sampler.choose(requests)

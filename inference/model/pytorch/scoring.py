@@ -1,15 +1,7 @@
 """What a choice must know of rows of logits, and how it is computed. Nothing is chosen here.
 
-The questions of one choice are packed: one copy takes them to the device, and one brings all answers to the host.
+The questions of one choice are packed, and one copy brings all answers to the host.
 The kernels of `choice_kernel` answer them on a GPU.
-
-A draw has two steps. Gumbel noise for every token of the vocabulary would cost more than to read it:
-
-1. Draw a chunk of the row, in proportion to the mass of its allowed tokens.
-2. Draw an allowed token of this chunk.
-
-The numbers that draws use are counter-based, so that they need no state on the device: Philox 4x32 with ten rounds
-(Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 """
 
 from collections.abc import Callable, Sequence
@@ -20,18 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from inference.model.pytorch.device import copy_together
 from trie_cache.trie import Interval, Trie
 from trie_cache.vocabulary import Vocabulary
 
-CHUNK_SIZE = 2048  # logits that one program of the kernels reads, and that one step of a draw chooses among
+CHUNK_SIZE = 2048  # logits that one program of the kernels reads
 
 
 class TokenRanks:
     """Which ids are tokens, and which of these a question allows."""
 
     def __init__(self, vocabulary: Vocabulary, trie: Trie, device: torch.device, chunk_size: int = CHUNK_SIZE) -> None:
-        """`chunk_size`: a power of two. Draws with the same seed differ between sizes."""
+        """`chunk_size`: a power of two."""
         is_token = np.array([bool(data) for data in vocabulary.token_bytes])
         is_token[sorted(vocabulary.special_ids)] = True
         self.device = device
@@ -60,16 +51,6 @@ class RowQuestion(NamedTuple):
     row: int  # among the rows of the batch
     interval: Interval  # of ranks; `TokenRanks.all_tokens` for no limit, which allows special tokens too
     more_ids: Sequence[int] = ()  # tokens outside the interval that are allowed too
-    inverse_temperature: float = 0.0  # of its draws; 0 if there are none
-
-
-class Draw(NamedTuple):
-    """A token to be drawn among those that a question allows. The fields are also the columns of `Batch.draws`."""
-
-    question: int
-    seed: int  # 63 bits
-    offset: int  # the number of the draw, among those with this seed
-    stream: int  # the number of the question, among those that this draw is repeated for
 
 
 class Edge(NamedTuple):
@@ -87,19 +68,17 @@ class PackedQuestion(NamedTuple):
     hi: int
     first_more: int  # of its further ids, in `Batch.more_ids`
     end_more: int
-    scale_bits: int  # of 1 / temperature as a float32
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Questions about some rows. Tensors are on the device; all of int64 were copied there together."""
+    """Questions about some rows. Tensors are on the device."""
 
     rows: tuple[torch.Tensor, ...]  # each [vocab_size], contiguous, of one type
     questions: tuple[RowQuestion, ...]
     addresses: torch.Tensor  # [num_rows] int64, of the rows' memory, for kernels
     packed_questions: torch.Tensor  # [num_questions, len(PackedQuestion._fields)] int64
     more_ids: torch.Tensor  # [num_more] int64: the ids that questions allow beside their intervals
-    draws: torch.Tensor  # [num_draws, len(Draw._fields)] int64
     edges: torch.Tensor  # [num_edges, len(Edge._fields)] int64
 
 
@@ -116,17 +95,12 @@ class RowScores:
     log_masses: _Floats  # [num_questions] log-sum-exp of the allowed tokens; -inf if there are none
     best_logits: _Floats  # [num_questions] -inf if no token is allowed
     best_ids: npt.NDArray[np.int64]  # [num_questions] the smallest id with this logit; -1 if no token is allowed
-    # [num_draws] log of the mass of the allowed tokens at the draw's temperature, relative to the best of them, plus
-    # Gumbel noise. With log P(path + best token) / temperature added, the greatest is an exact draw among questions.
-    draw_scores: _Floats
-    drawn_ids: npt.NDArray[np.int64]  # [num_draws] the token drawn among those allowed; -1 if there are none
     edge_logits: _Floats  # [num_edges]
 
 
 def build_batch(
     rows: Sequence[torch.Tensor],
     questions: Sequence[RowQuestion],
-    draws: Sequence[Draw] = (),
     edges: Sequence[Edge] = (),
     *,
     device: torch.device,
@@ -134,21 +108,19 @@ def build_batch(
     """Packs questions and copies them to the device."""
     packed: list[PackedQuestion] = []
     more_ids: list[int] = []
-    for row, (lo, hi), further, inverse_temperature in questions:
+    for row, (lo, hi), further in questions:
         start = len(more_ids)
         more_ids += further
-        scale_bits = int(np.float32(inverse_temperature).view(np.int32))
-        packed.append(PackedQuestion(row, lo, hi, start, len(more_ids), scale_bits))
+        packed.append(PackedQuestion(row, lo, hi, start, len(more_ids)))
     addresses = [row.data_ptr() for row in rows]
     arrays = [np.array(values, np.int64) for values in (addresses, packed, more_ids)]
-    arrays += [np.array(values, np.int64).reshape(-1, width) for values, width in ((draws, 4), (edges, 2))]
-    return Batch(tuple(rows), tuple(questions), *copy_together(arrays, device))
+    arrays.append(np.array(edges, np.int64).reshape(-1, len(Edge._fields)))
+    return Batch(tuple(rows), tuple(questions), *(torch.from_numpy(array).to(device) for array in arrays))
 
 
-def find_scores(scorer: Scorer, batch: Batch) -> RowScores:
+def compute_scores(scorer: Scorer, batch: Batch) -> RowScores:
     """The answers to a batch, copied to the host."""
     answers: _Floats = scorer(batch).cpu().numpy().astype(np.float64)
-    ends = np.cumsum([len(batch.questions)] * 4 + [len(batch.draws)] * 2)
-    totals, masses, best_logits, best_ids, draw_scores, drawn_ids, edge_logits = np.split(answers, ends)
-    ids, drawn = best_ids.astype(np.int64), drawn_ids.astype(np.int64)
-    return RowScores(totals, masses, best_logits, ids, draw_scores, drawn, edge_logits)
+    ends = len(batch.questions) * np.arange(1, 5)
+    totals, masses, best_logits, best_ids, edge_logits = np.split(answers, ends)
+    return RowScores(totals, masses, best_logits, best_ids.astype(np.int64), edge_logits)

@@ -18,7 +18,7 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from inference.errors import ModelError
-from inference.model.pytorch.pool import LayerShape
+from inference.model.pytorch.kv_cache import LayerShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,6 @@ class AttentionCall:
     module: torch.nn.Module
     reach: Reach
     shape: LayerShape
-    group: int  # query heads that share keys
 
 
 class RunningPass:
@@ -163,7 +162,7 @@ def attend(
     reach = attention_mask if attention_mask is not None else Reach(window=sliding_window)
     layer = len(running.calls)
     shape = LayerShape(key.shape[1], key.shape[3], value.shape[3])
-    running.calls.append(AttentionCall(module, reach, shape, query.shape[1] // key.shape[1]))
+    running.calls.append(AttentionCall(module, reach, shape))
     rule = ScoreRule(reach, query.shape[3] ** -0.5 if scaling is None else scaling, softcap, s_aux)
     return running.attention(layer, query[0], key[0], value[0], rule)[None], None
 

@@ -80,8 +80,6 @@ def _complete_together(bench: ScriptedBench, requests: Sequence[CompletionReques
             lambda asked: _fail_if(any(each.sampling.temperature for each in asked), _PanicError),
             "_PanicError",
         ),
-        ("before_new_random_source", lambda: _fail_if(is_bad=True), "RuntimeError"),
-        ("before_new_random_source", lambda: _fail_if(True, _PanicError), "_PanicError"),
         ("before_keep", lambda cache: _fail_if(_BAD_ID in cache.token_ids, _PanicError), "_PanicError"),
         ("before_keep", lambda cache: _fail_if(_BAD_ID in cache.token_ids), "RuntimeError"),
         ("before_reserve", lambda cache: _fail_if(_BAD_ID in cache.token_ids), "RuntimeError"),

@@ -79,7 +79,6 @@ def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: 
     [
         ("{", "cannot read"),
         (20_000 * "[", "cannot read"),
-        ('{"fill_in": {"layout": "spm", "layout": "none"}}', "the key 'layout' occurs twice in one object"),
         ("[]", "not an object of JSON"),
         ('{"fil_in": {}}', "unknown key 'fil_in' in the file; known are fill_in"),
         ('{"fill_in": "spm"}', "fill_in must be a JSON object"),

@@ -105,7 +105,7 @@ def _build_request(
     num_choices: int = 1,
     seed: int = 0,
 ) -> SampleRequest:
-    source = None if sampling.is_greedy else sampler.new_random_source(seed)
+    source = None if sampling.is_greedy else np.random.default_rng(seed)
     rows = sampler.build_rows(logits)
     return SampleRequest(*covering, rows, sampling, (source,) * num_choices, wants_scores=True)
 

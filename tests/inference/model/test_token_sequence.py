@@ -20,7 +20,7 @@ from inference.model import token_sequence
 from inference.model.language_model import LogitRow, Part
 from inference.model.numpy_sampler import NumpyRow
 from inference.model.pytorch.runner import Runner, TorchModel
-from inference.model.pytorch.sampler import build_sampler
+from inference.model.pytorch.sampler import HostSampler
 from inference.model.token_sequence import TokenSequence
 from tests.support.tiny_families import KV, build_config, build_model
 from tests.support.toys import toy_tokenizer
@@ -35,7 +35,7 @@ def _build_model() -> TorchModel:
     config.vocab_size = toy.num_rows
     torch.manual_seed(0)
     runner = Runner(build_model(config).double(), torch.device("cpu"))
-    return TorchModel(runner, build_sampler(runner.device, runner.dtype, toy.vocabulary, toy.trie))
+    return TorchModel(runner, HostSampler(toy.vocabulary, toy.trie))
 
 
 @cache

@@ -14,16 +14,13 @@ from inference.model.pytorch.scoring import (
     RowQuestion,
     TokenRanks,
     build_batch,
-    find_scores,
 )
 from tests.support.choice_cases import (
     KERNEL_TYPES,
     ChoiceCase,
-    assert_draws_follow_weights,
     assert_right,
     build_case,
     choice_cases,
-    make_draws,
     make_rows,
     make_vocabulary,
 )
@@ -76,35 +73,6 @@ def test_rows_of_real_length_pass_the_check_when_a_model_is_loaded() -> None:
     check_sampler(TorchSampler(vocabulary, trie, ranks, _build_scorer(ranks)), host, trie, logits.to(torch.bfloat16))
 
 
-@interpreted
-def test_draws_follow_the_weights_of_the_allowed_tokens() -> None:
-    case = build_case(torch.bfloat16)
-    case = make_draws(dataclasses.replace(case, questions=case.questions[1:]), 300, temperature=0.5)
-    assert_draws_follow_weights(case, _build_scorer(case.ranks))
-
-
-@interpreted
-def test_a_logit_that_is_no_number_makes_the_total_no_number() -> None:
-    """The sampler refuses such rows."""
-    case = build_case(torch.bfloat16)
-    case.rows[1][13] = torch.nan
-    case.rows[0][40] = torch.inf
-    assert not torch.from_numpy(find_scores(_build_scorer(case.ranks), case.batch).log_totals).isfinite().any()
-
-
-@interpreted
-def test_the_same_seed_offset_and_stream_draw_the_same_and_others_differ() -> None:
-    """The greatest score is an exact draw of a question only if the scores of all questions are independent."""
-    case = build_case(torch.float32)
-    case = dataclasses.replace(case, questions=case.questions[:1] * 2)
-    one, again, other = (
-        find_scores(_build_scorer(case.ranks), make_draws(case, num_draws, 1.0, seed).batch).draw_scores
-        for num_draws, seed in ((20, 3), (10, 3), (20, 3 + 2**40))
-    )
-    assert one[:10].tolist() == again[:10].tolist()
-    assert len({*one, *other}) == 80
-
-
 @compiled
 @of_each_type
 def test_the_kernels_fit_on_a_processor_and_read_sixteen_bytes_at_once(dtype: torch.dtype) -> None:
@@ -122,4 +90,3 @@ def test_the_kernels_fit_on_a_processor_and_read_sixteen_bytes_at_once(dtype: to
     assert score.num_shared_bytes <= 4096
     num_loads = 16 // (16 // dtype.itemsize) + 4  # each thread reads 16 logits, and 16 ranks of 4 bytes
     assert score.num_vector_loads >= num_loads
-    assert merge.num_vector_loads >= num_loads

@@ -2,22 +2,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
 
-import numpy as np
 import pytest
 import torch
 
 from inference.errors import OverloadedError
-from inference.model.pytorch.device import copy_together, refusing_when_out_of_memory
-
-
-def test_arrays_arrive_as_they_are_in_one_piece_of_memory_where_kernels_like_it() -> None:
-    arrays = [np.array([1, 2, 3]), np.empty((2, 0), dtype=np.int64), np.array([[4, 5]]), np.array([6])]
-
-    found = copy_together(arrays, torch.device("cpu"))
-
-    assert [tensor.tolist() for tensor in found] == [array.tolist() for array in arrays]
-    assert len({tensor.untyped_storage().data_ptr() for tensor in found}) == 1
-    assert [8 * tensor.storage_offset() % 16 for tensor in found] == [0] * 4
+from inference.model.pytorch.device import refusing_when_out_of_memory
 
 
 def _raise(error: BaseException) -> NoReturn:

@@ -1,19 +1,16 @@
 """The runner on a device that is not the CPU: no operation mixes tensors of both."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 import torch
 
 from inference.model.pytorch.forward_check import check_forward_pass
 from inference.model.pytorch.runner import Runner
-from tests.support.attention_oracle import attend_plainly
-from tests.support.other_device import DeviceTensor, move_model, register_device, run_kernel
+from tests.support.other_device import DeviceTensor, move_model, register_device
 from tests.support.tiny_families import KV, build_config, build_model
 
 _NUM_LAYERS = 3
-_attend_on_device = partial(run_kernel, attend_plainly)
 
 
 @pytest.fixture(autouse=True)
@@ -22,17 +19,16 @@ def _inference() -> Iterator[None]:
         yield
 
 
-def _build(kernel: bool, family: str = "qwen2") -> Runner:
+def _build(family: str) -> Runner:
     device = register_device()
     model = build_model(build_config(family, {**KV, "num_hidden_layers": _NUM_LAYERS}))
     move_model(model)
-    return Runner(model, device, _attend_on_device if kernel else None)
+    return Runner(model, device)
 
 
-@pytest.mark.parametrize("kernel", [False, True], ids=["by segment", "together"])
 @pytest.mark.parametrize("family", ["qwen2", "gemma2", "gpt_neox"])
-def test_a_model_on_the_device_gives_the_logits_of_transformers_there(family: str, kernel: bool) -> None:
-    runner = _build(kernel, family)
+def test_a_model_on_the_device_gives_the_logits_of_transformers_there(family: str) -> None:
+    runner = _build(family)
 
     check_forward_pass(runner._model, runner)
 

@@ -11,8 +11,8 @@ from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Part
+from inference.model.pytorch.kv_cache import LayerShape, build_lone_segment
 from inference.model.pytorch.loader import load_torch_runner
-from inference.model.pytorch.pool import LayerShape, build_lone_segment
 from inference.model.pytorch.runner import Runner
 from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import DecoderOracle

@@ -38,7 +38,7 @@ class _WrongScorer(NumpyScorer):
         self._spoil = spoil
 
     def __call__(self, batch: Batch) -> torch.Tensor:
-        sizes = [len(batch.questions)] * 4 + [len(batch.draws)] * 2 + [len(batch.edges)]
+        sizes = [len(batch.questions)] * 4 + [len(batch.edges)]
         answers = super().__call__(batch)
         parts = torch.split(answers, sizes)
         parts[self._kind].copy_(self._spoil(parts))
@@ -52,7 +52,7 @@ class _WrongScorer(NumpyScorer):
         (1, lambda parts: parts[1] + 1, "its log_masses are"),
         (2, lambda parts: parts[2] + torch.nan, "its best_log_probs are .* nan"),
         (3, lambda parts: (parts[3] + 2) % 300, "its best_ids are"),
-        (6, lambda parts: parts[6] + torch.nan, "its log_masses are .* nan"),
+        (4, lambda parts: parts[4] + torch.nan, "its log_masses are .* nan"),
     ],
     ids=count(),
 )
