@@ -68,7 +68,8 @@ class Answer:
         self._num_passed = 0  # characters of `text` in which no suffix begins, however it goes on
         rule = limits.suffix
         self._rest = None if rule is None else RestRule(rule.line_before, rule.remaining_line)
-        self._loop = LoopRule(limits.prefix, limits.sends_lines)
+        self._loop = LoopRule(limits.prefix)
+        self._sends_lines = limits.sends_lines  # becomes false before a part of a line is sent
 
     @property
     def owes_last(self) -> bool:
@@ -98,16 +99,13 @@ class Answer:
         if log_prob is not None and self._is_told:
             self.log_prob += min(log_prob, 0.0)
             self._ends.append((len(self.text), self.log_prob))
-            self._loop.sends_lines &= self.log_prob >= self.limits.unlikely_log_prob
+            self._sends_lines &= self.log_prob >= self.limits.unlikely_log_prob
         self._apply_limits(added)
 
     def finish(self, reason: FinishReason) -> None:
         """Ends the completion, before the suffix if the text has reached it. Only the first call has an effect."""
         if self.finish_reason is not None:
             return
-        loop = self._loop.find_end_at_limit() if reason is FinishReason.LENGTH else None
-        if loop is not None:
-            self.text, reason = self.text[:loop], FinishReason.LOOP
         self.finish_reason = reason
         was_chosen = reason is FinishReason.END and self.limits.reads_suffix
         if self._cut_suffix(Ending.CHOSEN if was_chosen else Ending.LIMITED) and reason in _REPLACED_REASONS:
@@ -143,7 +141,7 @@ class Answer:
         stop = find_stop(self.text, self.limits.stops, len(added))
         line_start = self.text.rfind("\n", 0, len(self.text) - len(added)) + 1  # the lines before it did not end it
         end = self.limits.extent.find_end(self.text, line_start)
-        loop = self._loop.add(added)
+        loop = self._loop.find_end(self.text, len(added), self._sends_lines)
         if stop is not None and (end is None or stop <= end):
             self.text = self.text[:stop]
             self.finish(FinishReason.STOP)
@@ -200,4 +198,4 @@ class Answer:
 
     def _find_stable_text(self) -> str:
         """The text without what a stop string or a loop may still take away."""
-        return self.text[: min(count_stable(self.text, self.limits.stops), self._loop.count_settled())]
+        return self.text[: min(count_stable(self.text, self.limits.stops), self._loop.count_settled(self.text))]
