@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inference.engine.loop_rule import LoopRule
 from inference.engine.rest_rule import RestRule
 from inference.engine.stopping import BlockRule, LineRule, build_extent_rule, count_stable, find_stop
-from inference.engine.suffix_rule import Ending, SuffixRule, build_suffix_rule
+from inference.engine.suffix_rule import SuffixRule, build_suffix_rule
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason
 
 _ROUNDING = 1e-3  # of a log probability
@@ -65,7 +65,6 @@ class Answer:
         self._num_new = 0  # tokens that go beyond the healed bytes
         self._ends: list[tuple[int, float]] = []  # where tokens end, and `log_prob` there; those that are not sent
         self._num_sent = 0  # characters of `text`
-        self._num_passed = 0  # characters of `text` in which no suffix begins, however it goes on
         rule = limits.suffix
         self._rest = None if rule is None else RestRule(rule.line_before, rule.remaining_line)
         self._loop = LoopRule(limits.prefix)
@@ -107,8 +106,7 @@ class Answer:
         if self.finish_reason is not None:
             return
         self.finish_reason = reason
-        was_chosen = reason is FinishReason.END and self.limits.reads_suffix
-        if self._cut_suffix(Ending.CHOSEN if was_chosen else Ending.LIMITED) and reason in _REPLACED_REASONS:
+        if self._cut_suffix(is_chosen=reason is FinishReason.END) and reason in _REPLACED_REASONS:
             self.finish_reason = FinishReason.SUFFIX
 
     def take_text(self) -> str:
@@ -148,7 +146,7 @@ class Answer:
         elif end is not None:
             self.text = self.text[:end]
             self.finish(FinishReason.EXTENT)
-        elif "\n" in added and self._reaches_suffix():
+        elif "\n" in added and self._cut_suffix(is_open=True):
             self.finish_reason = FinishReason.SUFFIX
         elif loop is not None:
             self.text = self.text[:loop]
@@ -158,19 +156,12 @@ class Answer:
         elif self.log_prob < self.limits.min_log_prob:
             self.finish(FinishReason.UNLIKELY)
 
-    def _reaches_suffix(self) -> bool:
-        """Cuts the text before the suffix, if it has reached it for certain. Searches the new lines only."""
-        if self._cut_suffix(Ending.OPEN):
-            return True
-        if self.limits.suffix is not None:
-            self._num_passed = self.limits.suffix.count_passed(self._find_stable_text(), self._num_passed)
-        return False
-
-    def _cut_suffix(self, ending: Ending) -> bool:
-        """Cuts the text before the suffix, if it has reached it."""
+    def _cut_suffix(self, is_open: bool = False, is_chosen: bool = False) -> bool:
+        """Cuts the text before the suffix, if it has reached it. `is_open`: it may go on. `is_chosen`: by the model."""
         rule = self.limits.suffix
-        at = None if rule is None else rule.find_end(self.text, ending, self._num_passed)
-        if at is None and self._rest is not None and ending is Ending.LIMITED:
+        at = None if rule is None else rule.find_end(self.text, is_open)
+        was_read = is_chosen and self.limits.reads_suffix
+        if at is None and self._rest is not None and not is_open and not was_read:
             at = self._rest.find_end(self.text)
         if at is None:
             return False
@@ -193,7 +184,7 @@ class Answer:
         stable = self._find_stable_text()
         rule = self.limits.suffix
         if rule is not None and self._rest is not None:
-            settled = min(settled, rule.count_settled(stable, self._num_passed), self._rest.count_settled(stable))
+            settled = min(settled, rule.count_settled(stable), self._rest.count_settled(stable))
         return min(settled, len(stable))
 
     def _find_stable_text(self) -> str:
