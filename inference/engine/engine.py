@@ -13,7 +13,7 @@ from inference.engine.executor import Executor
 from inference.engine.job import Job
 from inference.engine.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
-from inference.engine.sink import ChunkSink
+from inference.engine.sink import ChunkSink, WaitingSink
 from inference.errors import (
     InvalidRequestError,
     MidtokenError,
@@ -180,7 +180,7 @@ class Engine:
 
     def _build_prompt(self, job: Job) -> None:
         started_at = self._clock()
-        job.prepare(self._prompts.build(job.request, self._find_prompt_room(job.request)))
+        job.prepare(self._prompts.build(job.request, self._find_prompt_room(job.request), job.leaves_room))
         job.costs.prompt_ms = 1e3 * (self._clock() - started_at)
         self._scheduler.check_size(job)
         self._executor.estimate_prefill(job)
@@ -224,6 +224,8 @@ class Engine:
             self._fail(job, job.failure)
         elif self._try(job, partial(job.send_ready, now)) and job.is_finished:
             self._remove(job)
+            if job.request.is_prefetch and not job.leaves_room and self._executor.reads_ahead:
+                self._scheduler.add(Job(job.request, WaitingSink(), now, leaves_room=True))
 
     def _try(self, job: Job, act: Callable[[], object]) -> bool:
         """Returns whether it succeeded. If not, the job has failed, and no other one."""

@@ -12,6 +12,7 @@ class Executor(Protocol):
 
     cache_tokens: int  # capacity for keys and values, in tokens of all sequences together
     runs_together: bool  # whether a step of many jobs takes less time than one for each
+    reads_ahead: bool  # whether it can cache a second context of a prefetch beside the first
     speed: PrefillSpeed
     runs_as: str  # for people: the dtype, the threads, and why
 

@@ -35,6 +35,7 @@ class Job:
     request: CompletionRequest
     sink: ChunkSink
     submitted_at: float  # this and other times are in seconds of the engine's clock
+    leaves_room: bool = False  # see `PromptBuilder.build`; of a prefetch that nobody sent, after one that is finished
     is_begun: bool = False  # True once an executor works on it
     candidates: list[Candidate] = field(default_factory=list)  # none until the first choice
     costs: CompletionStats = field(default_factory=CompletionStats)

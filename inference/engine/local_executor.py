@@ -31,6 +31,7 @@ class LocalExecutor:
 
     problem = ""  # it has the model
     has_work = True
+    reads_ahead = True
 
     def __init__(
         self,

@@ -22,6 +22,8 @@ from inference.healing.token_tree import TokenTree
 from inference.protocol.completion import CompletionRequest, Healing
 
 _MAX_CHARS_PER_TOKEN = 16  # for each token of the room; text further from the cursor is not tokenized
+_CHARS_PER_TOKEN = 4  # of code, about
+_AHEAD_FRACTION = 0.125  # of the room; more is seldom typed without a pause
 _MIN_SPELLING_ROOM = 32  # for tokens that spell healed bytes; if it followed them, the window would move with them
 _MAX_SUFFIXES = 32  # whose tokens are remembered
 _MAX_SUFFIX_FRACTION = 0.25  # of the room
@@ -56,12 +58,14 @@ class PromptBuilder:
         self._heal_point_cache = HealPointCache(tokenizer.encoder)
         self._encode_section = lru_cache(_MAX_SUFFIXES)(partial(encode_section, tokenizer.encoder))
 
-    def build(self, request: CompletionRequest, max_tokens: int) -> Prompt:
+    def build(self, request: CompletionRequest, max_tokens: int, leaves_room: bool = False) -> Prompt:
         """The request's prompt. The context and the tokens that spell healed bytes are at most `max_tokens` together.
 
-        Raises InvalidRequestError if the healed bytes do not fit.
+        `leaves_room`: the window is where it will be when somewhat more is typed. Raises InvalidRequestError if the
+        healed bytes do not fit.
         """
-        prefix = _cut_front(request.prefix, max_tokens * _MAX_CHARS_PER_TOKEN)
+        num_ahead = int(max_tokens * _AHEAD_FRACTION) if leaves_room else 0
+        prefix = _cut_front(request.prefix, max_tokens * _MAX_CHARS_PER_TOKEN, num_ahead * _CHARS_PER_TOKEN)
         kept, healed, covering = self._heal(prefix, request)
         num_spelling = _count_spelling_tokens(covering)
         room = max_tokens - len(self.tokenizer.start_ids) - max(num_spelling, min(_MIN_SPELLING_ROOM, max_tokens // 4))
@@ -75,7 +79,7 @@ class PromptBuilder:
         num_kept_first = min(len(kept), int(max_tokens * _MIN_KEPT_FRACTION))
         num_suffix = min(int(max_tokens * _MAX_SUFFIX_FRACTION), room - num_kept_first - num_markers)
         suffix_ids = self._encode_suffix(request.suffix, num_suffix)
-        kept = _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0))
+        kept = _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0), num_ahead)
         num_healed_bytes = min(len(healed), len(self.tokenizer.encoder.normalize(prefix).encode()))
         context_ids = self.tokenizer.start_ids + self._lay_out(kept, suffix_ids, healed, len(covering.common_ids))
         return Prompt(
@@ -135,22 +139,27 @@ def _count_spelling_tokens_at(crossing: Crossing) -> int:
     return int(crossing.rule is Rule.EXTEND and bool(crossing.remaining_bytes))  # one token may spell them all
 
 
-def _cut_front(text: str, max_chars: int) -> str:
-    """The end of the text, cut at a line start if possible. The cut moves in blocks of half of `max_chars`."""
-    if len(text) <= max_chars:
+def _cut_front(text: str, max_chars: int, num_ahead: int = 0) -> str:
+    """The end of the text, cut at a line start if possible. The cut moves in blocks of half of `max_chars`.
+
+    `num_ahead`: characters for which room is left.
+    """
+    num_chars = len(text) + num_ahead
+    if num_chars <= max_chars:
         return text
     block = max(max_chars // 2, 1)
-    start = -(-(len(text) - max_chars) // block) * block
+    start = -(-(num_chars - max_chars) // block) * block
     line = text.find("\n", start) + 1
     return text[line if 0 < line < start + max_chars // 8 else start :]
 
 
-def _cut_window(ids: tuple[int, ...], max_tokens: int) -> tuple[int, ...]:
+def _cut_window(ids: tuple[int, ...], max_tokens: int, num_ahead: int) -> tuple[int, ...]:
     """The last ids, at most `max_tokens`. The cut moves in blocks; otherwise each keystroke would move it.
 
-    A block is a power of two, at most half of the room.
+    A block is a power of two, at most half of the room. `num_ahead`: tokens for which room is left.
     """
-    if len(ids) <= max_tokens:
+    num_ids = len(ids) + num_ahead
+    if num_ids <= max_tokens:
         return ids
     block = 1 << (max(max_tokens // 2, 1).bit_length() - 1)
-    return ids[-(-(len(ids) - max_tokens) // block) * block :]
+    return ids[-(-(num_ids - max_tokens) // block) * block :]

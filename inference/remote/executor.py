@@ -46,6 +46,7 @@ class RemoteExecutor:
 
     cache_tokens = sys.maxsize  # the servers know theirs
     runs_together = True
+    reads_ahead = False  # a server's slot has one context
 
     def __init__(self, replicas: Replicas, tokenizer: LoadedTokenizer, loop: EventLoopThread) -> None:
         self.runs_as, self.speed = replicas.name, PrefillSpeed()

@@ -82,6 +82,22 @@ def test_under_load_a_prefetch_is_refused_and_one_that_is_in_the_way_ends(script
     assert ahead.stats.num_forwards == 1
 
 
+@with_settings(max_tokens=512, max_context_tokens=256)
+def test_a_window_that_is_about_to_move_is_read_before_it_moves(scripted: ScriptedBench) -> None:
+    """The answers are those of an engine that has read nothing."""
+    moves = dict.fromkeys([False, True], 0)
+    for reads_ahead in moves:
+        for number in range(60, 100):  # a few tokens each
+            prefix = f"# {reads_ahead}\n" + "".join(_LINES.splitlines(keepends=True)[:number])
+            key = CompletionRequest(prefix, max_tokens=2, extent=UNBOUNDED)
+            moves[reads_ahead] += complete(scripted.engine, key).stats.num_read_tokens > 100
+            if reads_ahead:
+                complete(scripted.engine, _ahead(key))
+
+    assert moves[False] >= 3
+    assert moves[True] == 1  # the first, of which nothing was read before
+
+
 @with_settings(max_tokens=512, memory_mib=0)
 def test_what_prefetches_have_read_is_remembered_within_the_same_bound(scripted: ScriptedBench) -> None:
     complete(scripted.engine, _ahead(_KEY))
