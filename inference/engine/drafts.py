@@ -5,14 +5,15 @@ guess is forwarded as a branch, and its nodes are then known: as long as the cho
 their own. The choices themselves are made as without a guess, so greedy completions are the same, and sampled ones come
 from the same distribution, with the same draws.
 
-More rows make a pass slower. So a guess has no more tokens than agree before it, and there is none where rows are dear.
+More rows make a pass slower. So a guess has at most one token more than agree before it, and there is none where rows
+are dear.
 """
 
 from array import array
 from collections.abc import Sequence
 
 MAX_DRAFT_TOKENS = 8
-_MIN_MATCH, _MAX_MATCH = 3, 16
+_MIN_MATCH, _MAX_MATCH = 2, 16
 _MAX_ROW_COST = 0.5  # of a row more, in passes over one
 
 
@@ -22,7 +23,7 @@ def propose(token_ids: Sequence[int], row_cost: float) -> tuple[int, ...]:
     if found is None:
         return ()
     end, num_matching = found
-    return tuple(token_ids[end : end + min(num_matching, MAX_DRAFT_TOKENS)])
+    return tuple(token_ids[end : end + min(num_matching + 1, MAX_DRAFT_TOKENS)])
 
 
 def find_earlier(token_ids: Sequence[int]) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ def _find_earlier_slowly(token_ids: list[int]) -> tuple[int, int] | None:
         count = 0
         while count < min(16, end) and token_ids[end - count - 1] == token_ids[-count - 1]:
             count += 1
-        if count >= 3 and (best is None or count > best[1]):
+        if count >= 2 and (best is None or count > best[1]):
             best = end, count
     return best
 
@@ -30,7 +30,7 @@ def test_the_earlier_place_is_the_latest_of_the_longest_matches(token_ids: list[
     assert find_earlier(token_ids) == _find_earlier_slowly(token_ids)
 
 
-@pytest.mark.parametrize(("row_cost", "expected"), [(0.1, (4, 5, 6)), (0.7, ())])
+@pytest.mark.parametrize(("row_cost", "expected"), [(0.1, (4, 5, 6, 7)), (0.7, ())])
 def test_a_draft_is_what_followed_earlier_unless_rows_are_dear(row_cost: float, expected: tuple[int, ...]) -> None:
     assert propose([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2, 3], row_cost) == expected
 
