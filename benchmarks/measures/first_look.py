@@ -99,6 +99,6 @@ def loops(prefix: str, text: str) -> bool:
 def _is_cut(cursor: Gap) -> bool:
     """True if the real text after a cursor, as if it were a completion, would count as a loop."""
     extent = build_extent_rule(Extent.AUTO, cursor.prefix, "")
-    rule, after = LoopRule(cursor.prefix, sends_lines=True), cursor.middle[:_REAL_CHARS]
-    end = extent.find_end(after)
-    return rule.add(after[:end]) is not None or (end is None and rule.find_end_at_limit() is not None)
+    after = cursor.middle[:_REAL_CHARS]
+    shown = after[: extent.find_end(after)]
+    return LoopRule(cursor.prefix).find_end(shown, len(shown), sends_lines=True) is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inference.engine.loop_rule import LoopRule
 from inference.engine.rest_rule import RestRule
 from inference.engine.stopping import BlockRule, LineRule, build_extent_rule, count_stable, find_stop
-from inference.engine.suffix_rule import Ending, SuffixRule, build_suffix_rule
+from inference.engine.suffix_rule import SuffixRule, build_suffix_rule
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason
 
 _ROUNDING = 1e-3  # of a log probability
@@ -65,10 +65,10 @@ class Answer:
         self._num_new = 0  # tokens that go beyond the healed bytes
         self._ends: list[tuple[int, float]] = []  # where tokens end, and `log_prob` there; those that are not sent
         self._num_sent = 0  # characters of `text`
-        self._num_passed = 0  # characters of `text` in which no suffix begins, however it goes on
         rule = limits.suffix
         self._rest = None if rule is None else RestRule(rule.line_before, rule.remaining_line)
-        self._loop = LoopRule(limits.prefix, limits.sends_lines)
+        self._loop = LoopRule(limits.prefix)
+        self._sends_lines = limits.sends_lines  # becomes false before a part of a line is sent
 
     @property
     def owes_last(self) -> bool:
@@ -98,19 +98,15 @@ class Answer:
         if log_prob is not None and self._is_told:
             self.log_prob += min(log_prob, 0.0)
             self._ends.append((len(self.text), self.log_prob))
-            self._loop.sends_lines &= self.log_prob >= self.limits.unlikely_log_prob
+            self._sends_lines &= self.log_prob >= self.limits.unlikely_log_prob
         self._apply_limits(added)
 
     def finish(self, reason: FinishReason) -> None:
         """Ends the completion, before the suffix if the text has reached it. Only the first call has an effect."""
         if self.finish_reason is not None:
             return
-        loop = self._loop.find_end_at_limit() if reason is FinishReason.LENGTH else None
-        if loop is not None:
-            self.text, reason = self.text[:loop], FinishReason.LOOP
         self.finish_reason = reason
-        was_chosen = reason is FinishReason.END and self.limits.reads_suffix
-        if self._cut_suffix(Ending.CHOSEN if was_chosen else Ending.LIMITED) and reason in _REPLACED_REASONS:
+        if self._cut_suffix(is_chosen=reason is FinishReason.END) and reason in _REPLACED_REASONS:
             self.finish_reason = FinishReason.SUFFIX
 
     def take_text(self) -> str:
@@ -143,14 +139,14 @@ class Answer:
         stop = find_stop(self.text, self.limits.stops, len(added))
         line_start = self.text.rfind("\n", 0, len(self.text) - len(added)) + 1  # the lines before it did not end it
         end = self.limits.extent.find_end(self.text, line_start)
-        loop = self._loop.add(added)
+        loop = self._loop.find_end(self.text, len(added), self._sends_lines)
         if stop is not None and (end is None or stop <= end):
             self.text = self.text[:stop]
             self.finish(FinishReason.STOP)
         elif end is not None:
             self.text = self.text[:end]
             self.finish(FinishReason.EXTENT)
-        elif "\n" in added and self._reaches_suffix():
+        elif "\n" in added and self._cut_suffix(is_open=True):
             self.finish_reason = FinishReason.SUFFIX
         elif loop is not None:
             self.text = self.text[:loop]
@@ -160,19 +156,12 @@ class Answer:
         elif self.log_prob < self.limits.min_log_prob:
             self.finish(FinishReason.UNLIKELY)
 
-    def _reaches_suffix(self) -> bool:
-        """Cuts the text before the suffix, if it has reached it for certain. Searches the new lines only."""
-        if self._cut_suffix(Ending.OPEN):
-            return True
-        if self.limits.suffix is not None:
-            self._num_passed = self.limits.suffix.count_passed(self._find_stable_text(), self._num_passed)
-        return False
-
-    def _cut_suffix(self, ending: Ending) -> bool:
-        """Cuts the text before the suffix, if it has reached it."""
+    def _cut_suffix(self, is_open: bool = False, is_chosen: bool = False) -> bool:
+        """Cuts the text before the suffix, if it has reached it. `is_open`: it may go on. `is_chosen`: by the model."""
         rule = self.limits.suffix
-        at = None if rule is None else rule.find_end(self.text, ending, self._num_passed)
-        if at is None and self._rest is not None and ending is Ending.LIMITED:
+        at = None if rule is None else rule.find_end(self.text, is_open)
+        was_read = is_chosen and self.limits.reads_suffix
+        if at is None and self._rest is not None and not is_open and not was_read:
             at = self._rest.find_end(self.text)
         if at is None:
             return False
@@ -195,9 +184,9 @@ class Answer:
         stable = self._find_stable_text()
         rule = self.limits.suffix
         if rule is not None and self._rest is not None:
-            settled = min(settled, rule.count_settled(stable, self._num_passed), self._rest.count_settled(stable))
+            settled = min(settled, rule.count_settled(stable), self._rest.count_settled(stable))
         return min(settled, len(stable))
 
     def _find_stable_text(self) -> str:
         """The text without what a stop string or a loop may still take away."""
-        return self.text[: min(count_stable(self.text, self.limits.stops), self._loop.count_settled())]
+        return self.text[: min(count_stable(self.text, self.limits.stops), self._loop.count_settled(self.text))]

@@ -1,11 +1,12 @@
 """Where a job, or one of its candidates, is in the model's cache, and what is forwarded for it next."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from inference.engine.candidate import Candidate
-from inference.engine.drafts import Draft, Drafter
+from inference.engine.drafts import propose
 from inference.engine.job import Job
 from inference.engine.stopping import LineRule
 from inference.healing.token_tree import TokenTree
@@ -21,16 +22,19 @@ class Decoder:
         job: Job,
         sequence: TokenSequence,
         random_sources: tuple[np.random.Generator | None, ...],
-        drafter: Drafter | None = None,
+        row_cost: float = math.inf,
         candidate: Candidate | None = None,
     ) -> None:
-        """`random_sources`: one for each candidate that chooses here. `candidate`: None until the first choice."""
+        """`random_sources`: one for each candidate that chooses here. `row_cost`: of drafts; see `LanguageModel`.
+
+        `candidate`: None until the first choice.
+        """
         self.job, self.sequence, self.candidate = job, sequence, candidate
         self.random_sources = random_sources
         self.tree = job.prompt.tree  # the tokens to forward next; no chain once its tokens are in the sequence
         self.missing: tuple[int, ...] = ()  # branches of `tree` to forward before the next choice
-        self._drafter = drafter
-        self._draft: Draft | None = None  # as long as it is right
+        self._row_cost = row_cost
+        self._draft_ids: tuple[int, ...] = ()  # guesses of the next tokens, as long as they are right
         self._num_prefill_forwards = 0  # passes over a piece of a long context, which choose no token
 
     def begin(self) -> None:
@@ -70,7 +74,7 @@ class Decoder:
 
     def _with(self, sequence: TokenSequence, candidate: Candidate) -> "Decoder":
         source = self.random_sources[candidate.index]
-        other = Decoder(self.job, sequence, (source,), self._drafter, candidate)
+        other = Decoder(self.job, sequence, (source,), self._row_cost, candidate)
         other.tree, other._num_prefill_forwards = self.tree, self._num_prefill_forwards
         return other
 
@@ -114,27 +118,22 @@ class Decoder:
     def _add_draft(self) -> TokenTree:
         """The tree, with a guess of what follows if it is a generated token."""
         tree, candidate = self.tree, self.candidate
-        if self._drafter is None or candidate is None or tree.branch_ids:
+        if candidate is None or tree.branch_ids:
             return tree
         room = self.job.max_cached_tokens - self.sequence.num_tokens - len(tree.chain_ids)
-        draft = self._drafter.propose([*self.sequence.token_ids, *tree.chain_ids])
-        if draft is None or room <= 0:
+        draft_ids = propose([*self.sequence.token_ids, *tree.chain_ids], self._row_cost)
+        draft_ids = draft_ids[: max(min(room, _count_line(candidate, draft_ids)), 0)]
+        if not draft_ids:
             return tree
-        draft.token_ids = draft.token_ids[: min(room, _count_line(candidate, draft.token_ids))]
-        self._draft = draft
-        self.job.costs.num_drafted += len(draft.token_ids)
-        return TokenTree(tree.chain_ids, draft.token_ids, (None, *range(len(draft.token_ids) - 1)))
+        self._draft_ids = draft_ids
+        self.job.costs.num_drafted += len(draft_ids)
+        return TokenTree(tree.chain_ids, draft_ids, (None, *range(len(draft_ids) - 1)))
 
     def _compare_draft(self, token_id: int) -> None:
         """Compares the token that was chosen with the guess."""
-        draft = self._draft
-        if draft is None:
-            return
-        is_right = draft.follow(token_id)
+        is_right = self._draft_ids[:1] == (token_id,)
         self.job.costs.num_accepted += is_right
-        if not is_right or (self.candidate is not None and self.candidate.is_finished):
-            draft.drafter.learn(draft)
-            self._draft = None
+        self._draft_ids = self._draft_ids[1:] if is_right else ()
 
 
 def _count_line(candidate: Candidate, token_ids: tuple[int, ...]) -> int:

@@ -5,7 +5,6 @@ superseded before. Then an executor prefills its context, and the first choice g
 """
 
 import dataclasses
-import enum
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,14 +28,6 @@ from inference.protocol.completion import (
 _NUM_SEEDS = 2**63
 
 
-class Phase(enum.Enum):
-    """How far a job has come."""
-
-    WAITING = enum.auto()  # for its turn
-    PREFILL = enum.auto()  # its context is read, up to the first choice
-    DECODE = enum.auto()  # its candidates are written
-
-
 @dataclass(slots=True, eq=False)
 class Job:
     """A request that the engine has accepted."""
@@ -45,7 +36,7 @@ class Job:
     sink: ChunkSink
     submitted_at: float  # this and other times are in seconds of the engine's clock
     leaves_room: bool = False  # see `PromptBuilder.build`; of a prefetch that nobody sent, after one that is finished
-    phase: Phase = Phase.WAITING
+    is_begun: bool = False  # True once an executor works on it
     candidates: list[Candidate] = field(default_factory=list)  # none until the first choice
     costs: CompletionStats = field(default_factory=CompletionStats)
     num_to_prefill: int = 0  # context tokens to forward before the first choice, as far as the executor knows
@@ -65,11 +56,6 @@ class Job:
     def is_prepared(self) -> bool:
         """True once it has a prompt."""
         return self._prompt is not None
-
-    @property
-    def is_begun(self) -> bool:
-        """True once an executor works on it."""
-        return self.phase is not Phase.WAITING
 
     @property
     def is_finished(self) -> bool:
@@ -110,12 +96,11 @@ class Job:
 
     def begin(self, now: float) -> None:
         """To be called when an executor begins to work on it."""
-        self.phase = Phase.PREFILL
+        self.is_begun = True
         self.costs.queue_ms = self._measure_ms(now)
 
     def begin_decode(self, result: SampleResult, tokenizer: LoadedTokenizer) -> list[Candidate]:
         """Gives each of the first choices a candidate, which has still to take it."""
-        self.phase = Phase.DECODE
         if self.request.explain:
             self._explanation = build_explanation(tokenizer, self.prompt, result)
         limits = build_limits(self.request, self.prompt.reads_suffix)
@@ -129,7 +114,7 @@ class Job:
 
     def restart(self) -> None:
         """Drops the candidates, of which no text was sent. The first choice is made again."""
-        self.phase, self.candidates = Phase.PREFILL, []
+        self.candidates = []
 
     def list_seeds(self) -> list[int | None]:
         """The seed of each candidate. None: one of the system's."""

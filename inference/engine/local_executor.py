@@ -5,6 +5,7 @@ whether a node was forwarded for this request, for an earlier one, or as a draft
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
@@ -13,7 +14,6 @@ import numpy as np
 
 from inference.config import EngineConfig
 from inference.engine.decoder import Decoder
-from inference.engine.drafts import Drafter
 from inference.engine.job import Job
 from inference.engine.prefill_speed import PrefillSpeed
 from inference.engine.prefix_cache import PrefixCache
@@ -49,7 +49,7 @@ class LocalExecutor:
         self.speed = PrefillSpeed()
         self._tokenizer = tokenizer
         self._clock = clock
-        self._drafter = Drafter(model.row_cost) if config.drafts else None
+        self._row_cost = model.row_cost if config.drafts else math.inf
         self._max_bytes = config.memory_mib * 2**20
         self._prefix_cache = PrefixCache(model.new_cache, self._max_bytes)
         self._decoders: dict[Job, list[Decoder]] = {}  # the first one's sequence is remembered
@@ -69,7 +69,7 @@ class LocalExecutor:
         seeds, is_greedy = job.list_seeds(), job.request.temperature == 0.0
         sources = tuple(None if is_greedy else np.random.default_rng(seed) for seed in seeds)
         sequence = self._prefix_cache.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens)
-        first = Decoder(job, sequence, sources, self._drafter)
+        first = Decoder(job, sequence, sources, self._row_cost)
         self._decoders[job] = [first]
         first.begin()
         job.num_to_prefill = len(first.tree.chain_ids)

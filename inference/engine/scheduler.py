@@ -83,7 +83,6 @@ class Scheduler(Generic[T]):
     def add(self, job: T) -> list[T]:
         """Adds a job. Returns those that it supersedes, which are still there."""
         superseded = [other for other in self._jobs if is_superseded(other, job)]
-        self._shares.enter(job.request.tenant)
         self._jobs.append(job)
         return superseded
 
@@ -100,7 +99,7 @@ class Scheduler(Generic[T]):
     def sort(self) -> list[T]:
         """All requests, those that should step first at the front."""
         tenants, now = {job.request.tenant for job in self._jobs}, self._clock()
-        behind = {tenant for tenant in tenants if self._shares.is_behind(tenant)}
+        behind = self._shares.find_behind(tenants)
 
         def rank(pair: tuple[int, T]) -> tuple[bool | int, ...]:
             will_be_late = pair[1].is_late(now + self._speed.predict_s(pair[1].num_to_prefill))
@@ -149,9 +148,9 @@ def is_superseded(older: Schedulable, newer: Schedulable) -> bool:
     return is_same and (own.is_prefetch or not others.is_prefetch)
 
 
-_MEMORY_S = 30.0  # work counts for about so long: after it, a third is left
+_MEMORY_S = 10.0  # work counts for about so long: after it, a third is left
+_FADE_S = 1.0  # between two times at which it is counted anew
 _BEHIND_FRACTION = 0.8  # of the mean of all tenants
-_MAX_CLAIM = 64.0  # work that a tenant may catch up after a pause
 _MIN_WORK = 0.5  # less than that is forgotten
 
 
@@ -160,42 +159,22 @@ class TenantShares:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._since = clock()
-        self._work: dict[str, float] = {}  # in units that grow with time, so that what is older counts less
-        self._total = 0.0  # of all tenants; there may be thousands
-
-    def enter(self, tenant: str) -> None:
-        """Notes that a tenant asks for work. For the time that it asked for nothing, it may catch up a little only."""
-        self._fade()
-        work = self._work.setdefault(tenant, 0.0)
-        others = self._total - work
-        fraction = _BEHIND_FRACTION / len(self._work)
-        not_behind = others * fraction / (1 - fraction)  # the limit moves with its own work
-        self._add(tenant, max(0.0, not_behind - _MAX_CLAIM * self._unit - work))
+        self._faded_at = clock()
+        self._work: dict[str, float] = {}
 
     def charge(self, tenant: str, work: float) -> None:
         """Counts work that was done now."""
-        self._fade()
-        self._add(tenant, work * self._unit)
-
-    def is_behind(self, tenant: str) -> bool:
-        """True if the tenant got clearly less than the others."""
-        return self._work.get(tenant, 0.0) < _BEHIND_FRACTION * self._total / max(len(self._work), 1)
-
-    def _add(self, tenant: str, work: float) -> None:
+        elapsed_s = self._clock() - self._faded_at
+        if elapsed_s >= _FADE_S:
+            self._fade(math.exp(-elapsed_s / _MEMORY_S))
         self._work[tenant] = self._work.get(tenant, 0.0) + work
-        self._total += work
 
-    @property
-    def _unit(self) -> float:
-        return math.exp((self._clock() - self._since) / _MEMORY_S)
+    def find_behind(self, tenants: set[str]) -> set[str]:
+        """Those of the tenants that got clearly less than the others."""
+        least = _BEHIND_FRACTION * sum(self._work.values()) / max(len(self._work), 1)
+        return {tenant for tenant in tenants if self._work.get(tenant, 0.0) < least}
 
-    def _fade(self) -> None:
+    def _fade(self, worth: float) -> None:
         """Writes what the work is worth now, and forgets tenants that got next to nothing."""
-        elapsed_s = self._clock() - self._since
-        if elapsed_s < _MEMORY_S:
-            return
-        self._since += elapsed_s
-        worth = math.exp(-elapsed_s / _MEMORY_S)
+        self._faded_at = self._clock()
         self._work = {tenant: work * worth for tenant, work in self._work.items() if work * worth >= _MIN_WORK}
-        self._total = sum(self._work.values())

@@ -23,20 +23,8 @@ class ChunkSink(Protocol):
 class CompletionEngine(Protocol):
     """An object that answers completion requests: `Engine`, or a fake in the tests."""
 
-    runs_as: str  # the type of numbers, the threads, and why
-
-    @property
-    def problem(self) -> str:
-        """Why no request would be answered now, as far as that is known; empty if one would. Thread-safe."""
-
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
         """Queues the request; its chunks go to `sink`. Raises OverloadedError or ServerError."""
-
-    def measure_heartbeat_ms(self) -> float:
-        """Milliseconds without progress; 0 while idle. Does not block; thread-safe."""
-
-    def close(self) -> None:
-        """Fails the unfinished requests and stops the thread."""
 
 
 class WaitingSink:

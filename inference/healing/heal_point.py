@@ -174,21 +174,12 @@ def _find_shared(splits: set[Split]) -> tuple[int, ...]:
 def count_common(first: Comparable, second: Comparable) -> int:
     """How many of the first items of two texts, or of two token strings, are equal.
 
-    Often one is the beginning of the other. Otherwise slices are compared, because comparing items is slow: the length
-    doubles until two slices differ, and is then halved until the difference is found.
+    Often one is the beginning of the other, which is quickly seen.
     """
     limit = min(len(first), len(second))
     if first[:limit] == second[:limit]:
         return limit
-    low, size = 0, 16
-    while first[low : low + size] == second[low : low + size]:
-        low += size
-        size *= 2
-    while size > 1:  # the first `low` are equal, the next `size` are not
-        size //= 2
-        if first[low : low + size] == second[low : low + size]:
-            low += size
-    return low
+    return next(at for at in range(limit) if first[at] != second[at])
 
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:

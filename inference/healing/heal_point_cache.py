@@ -1,110 +1,77 @@
 """Heal points of texts that differ little from earlier ones, as they do from one keystroke to the next.
 
 Naive form: split the whole text again (2 ms for 8 kB). But an earlier text had a part that no continuation can change.
-A text that begins like the earlier one has the same tokens there, and only what follows is split. Each text leaves a
-*mark*: how far a later text must agree with it, and how much of it is then settled.
+A text that begins like the earlier one has the same tokens there, and only what follows is split: up to a thousand
+characters.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from inference.healing.heal_point import HealPoint, count_common, find_tail_heal_point, prepare_text
+from inference.healing.heal_point import HealPoint, find_tail_heal_point, prepare_text
 from inference.healing.text_encoder import TextEncoder
 
-_MAX_TEXTS = 16
-_MAX_MARKS = 128
-_SPACING = 32  # characters between the settled parts of two marks
-_MARGINS = (64, 512, 2048)  # characters to split again; fewer may not be enough to find a heal point
-_DISTANCES = (2048, 512, 128)  # characters before the end at which a text gets marks too: for later keys and deletions
+_MAX_BEGINNINGS = 64
+_MAX_AGAIN = 1024  # characters to split again; before more, a later beginning is settled
+_DISTANCE = 256  # characters between a new beginning and the end, which later keys may delete
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
-    """In a text that begins with the first `num_chars` of the remembered one, the first `num_stable` are settled."""
-
-    num_chars: int
-    num_stable: int
-    num_stable_bytes: int
-    num_stable_ids: int
-
-
-_START = _Mark(0, 0, 0, 0)
-
-
-@dataclass(slots=True)
-class _Remembered:
-    """A tenant's text, its marks from the start on, and the tokens of the last mark's settled part."""
+class _Beginning:
+    """The beginning of a tenant's text. In each text that begins so, the first `num_settled` characters are settled."""
 
     tenant: str
-    text: str = ""
-    ids: list[int] = field(default_factory=list)
-    marks: list[_Mark] = field(default_factory=lambda: [_START])
+    text: str
+    num_settled: int
+    num_settled_bytes: int
+    settled_ids: tuple[int, ...]  # their tokens
 
 
 class HealPointCache:
-    """Finds heal points, and remembers the texts. Not thread-safe."""
+    """Finds heal points, and remembers beginnings of the texts. Not thread-safe."""
 
     def __init__(self, encoder: TextEncoder) -> None:
         self._encoder = encoder
-        self._texts: list[_Remembered] = []  # least recently used first
+        self._beginnings: list[_Beginning] = []  # oldest first
 
     def heal(self, text: str, tenant: str = "") -> HealPoint:
-        """The heal point of a text, which is then remembered. Tenants share no remembered texts."""
+        """The heal point of a text. Tenants share no remembered texts."""
         text, num_unsettled_bytes = prepare_text(self._encoder, text)
-        remembered = self._take(text, tenant)
-        for distance in _DISTANCES:
-            if len(text) - remembered.marks[-1].num_stable > 2 * distance:
-                self._extend(remembered, text[: len(text) - distance], 0)
-        return self._extend(remembered, text, num_unsettled_bytes)
+        longest = next(self._iter_beginnings(text, tenant))
+        if len(text) - longest.num_settled > _MAX_AGAIN:
+            self._settle(text[:-_DISTANCE], tenant)
+        return self._heal(text, tenant, num_unsettled_bytes)[1]
 
-    def _take(self, text: str, tenant: str) -> _Remembered:
-        """The tenant's text that shares the most settled characters with `text`, without the marks beyond them."""
-        best, marks = _Remembered(tenant), [_START]
-        for each in [each for each in self._texts if each.tenant == tenant]:
-            num_common = count_common(each.text, text)
-            shared = [mark for mark in each.marks if mark.num_chars <= num_common]
-            if shared[-1].num_stable >= marks[-1].num_stable:
-                best, marks = each, shared
-        if 2 * marks[-1].num_stable < best.marks[-1].num_stable:  # most of it would be lost
-            best = replace(best, ids=best.ids[: marks[-1].num_stable_ids])
-        best.marks = marks
-        self._texts = [*[each for each in self._texts if each is not best][1 - _MAX_TEXTS :], best]
-        return best
+    def _iter_beginnings(self, text: str, tenant: str) -> Iterator[_Beginning]:
+        """What is remembered of the beginning of the text, from the longest to nothing."""
+        known = [each for each in self._beginnings if each.tenant == tenant and text.startswith(each.text)]
+        yield from sorted(known, key=lambda each: each.num_settled, reverse=True)
+        yield _Beginning(tenant, "", 0, 0, ())
 
-    def _extend(self, remembered: _Remembered, text: str, num_unsettled_bytes: int) -> HealPoint:
-        """The heal point of `text`, which agrees with all marks. It becomes the remembered text."""
-        for mark in _iter_starts(remembered.marks, len(text)):
-            end = text[mark.num_stable :]
-            point = find_tail_heal_point(self._encoder, end, num_unsettled_bytes, is_beginning=not mark.num_stable)
+    def _settle(self, text: str, tenant: str) -> None:
+        """Remembers the text, which is the beginning of another one."""
+        before, point = self._heal(text, tenant, 0)
+        added = text.encode()[before.num_settled_bytes : point.num_stable_bytes].decode()
+        beginning = _Beginning(
+            tenant,
+            text,
+            before.num_settled + len(added),
+            point.num_stable_bytes,
+            point.kept_ids[: point.num_stable_ids],
+        )
+        self._beginnings = [*self._beginnings[1 - _MAX_BEGINNINGS :], beginning]
+
+    def _heal(self, text: str, tenant: str, num_unsettled_bytes: int) -> tuple[_Beginning, HealPoint]:
+        """The heal point of the text, and the beginning after which it was found."""
+        for known in self._iter_beginnings(text, tenant):
+            end = text[known.num_settled :]
+            point = find_tail_heal_point(self._encoder, end, num_unsettled_bytes, is_beginning=not known.num_settled)
             if point is not None:
                 break
         assert point is not None, "the last of them is the start of the text"
-        own = end.encode()[: point.num_stable_bytes].decode()
-        ids = remembered.ids
-        ids[mark.num_stable_ids :] = point.kept_ids
-        point = replace(
+        return known, replace(
             point,
-            kept_ids=tuple(ids),  # copied once: there may be tens of thousands
-            num_stable_bytes=mark.num_stable_bytes + point.num_stable_bytes,
-            num_stable_ids=mark.num_stable_ids + point.num_stable_ids,
+            kept_ids=known.settled_ids + point.kept_ids,
+            num_stable_bytes=known.num_settled_bytes + point.num_stable_bytes,
+            num_stable_ids=len(known.settled_ids) + point.num_stable_ids,
         )
-        added = _Mark(len(text), mark.num_stable + len(own), point.num_stable_bytes, point.num_stable_ids)
-        del ids[point.num_stable_ids :]
-        remembered.text = text
-        remembered.marks = _add_mark(remembered.marks, added)
-        return point
-
-
-def _add_mark(marks: list[_Mark], added: _Mark) -> list[_Mark]:
-    """The marks with one more. Of those before it, each but the last is at least `_SPACING` from its neighbour."""
-    marks = [mark for mark in marks if mark.num_stable <= added.num_stable]
-    if len(marks) > 1 and marks[-1].num_stable - marks[-2].num_stable < _SPACING:
-        marks.pop()
-    return [_START, *marks[1:][-_MAX_MARKS:], added]
-
-
-def _iter_starts(marks: list[_Mark], num_chars: int) -> Iterator[_Mark]:
-    """The marks from which a text of `num_chars` is split, nearest first; at last the start of the text."""
-    for margin in _MARGINS:
-        yield next((mark for mark in reversed(marks) if mark.num_stable <= num_chars - margin), _START)
-    yield _START

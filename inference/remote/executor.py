@@ -6,11 +6,11 @@ is cached by the server, in the slot that a document keeps to.
 """
 
 import asyncio
-import logging
 import math
 import queue
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,6 @@ from inference.remote.http_client import ask_all
 from inference.remote.replicas import Replicas
 from trie_cache.vocabulary import Vocabulary
 
-_log = logging.getLogger(__name__)
 _MORE = (0, 2000, 2**20)  # tokens of each row, where one is drawn: as usual, and if that is too little; all of them
 _NEGLIGIBLE = math.log(0.001)  # of a probability; the server's own differ by more from run to run
 _NEXT = Crossing(None, b"", Rule.EXTEND)
@@ -53,8 +52,7 @@ class RemoteExecutor:
         self._replicas, self._tokenizer, self._loop = replicas, tokenizer, loop
         self._sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
         self._heard: queue.SimpleQueue[tuple[Job, Callable[[], None]]] = queue.SimpleQueue()
-        self._running: set[Job] = set()
-        self._has_warned = False  # of probabilities that are none
+        self._running: dict[Job, Future[None]] = {}
 
     @property
     def max_tokens(self) -> int:
@@ -78,8 +76,7 @@ class RemoteExecutor:
             raise InvalidRequestError(f"the healing {job.request.healing} masks each token, which needs the weights")
 
     def begin(self, job: Job) -> None:
-        self._running.add(job)
-        self._loop.call(self._loop.start, job, self._run(job))
+        self._running[job] = self._loop.start(self._run(job))
 
     def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, int]:  # noqa: ARG002  # the servers know it
         while self.has_work:
@@ -91,8 +88,8 @@ class RemoteExecutor:
 
     def end(self, job: Job) -> None:
         """Ends its work on the server, too: cancelling the task closes its stream, at which the server stops."""
-        self._running.discard(job)
-        self._loop.call(self._loop.cancel, job)
+        if job in self._running:
+            self._running.pop(job).cancel()
 
     def close(self) -> None:
         self._loop.run(self._close())
@@ -215,10 +212,6 @@ class RemoteExecutor:
             return True
         self._check_token(step.token_id)
         candidate.take((), Choice(_NEXT, step.token_id, step.log_prob if server.returns_logprobs else None))
-        is_likely = answer.log_prob >= answer.limits.min_log_prob
-        if answer.finish_reason is FinishReason.UNLIKELY and is_likely and not self._has_warned:
-            self._has_warned = True
-            _log.warning("%s has told NaN, or more than 1, as a probability; the text ends before it", server.name)
         return candidate.is_finished
 
     def _check_token(self, token_id: int) -> None:

@@ -96,19 +96,18 @@ class HttpClient:
     ) -> AsyncGenerator[dict[str, Any], None]:
         """The events of an answer of so many tokens, each of so many bytes. Closing it ends its work on the server."""
         async with self._open("POST", path, body, headers, self._silent_s) as response:
-            lines = _read_lines(response, max_bytes)
             for _ in range(_NUM_EVENTS + _NUM_EVENTS * num_tokens):
                 async with timeout(self._silent_s):  # comments keep only the connection open
-                    event = await self._read_event(lines)
+                    event = await self._read_event(response.content, max_bytes)
                 if event is None:
                     return
                 self.heard_at = self.streamed_at = time.monotonic()
                 yield event
             raise ValueError
 
-    async def _read_event(self, lines: AsyncIterator[bytes]) -> dict[str, Any] | None:
+    async def _read_event(self, content: aiohttp.StreamReader, max_bytes: int) -> dict[str, Any] | None:
         """The next event; None at the end."""
-        async for line in lines:
+        while line := await content.readline(max_line_length=max_bytes):
             kind, _, data = line.partition(b":")
             if kind in (b"data", b"error") and data.strip() not in (b"null", b"[DONE]"):
                 event = self._parse(data)
@@ -151,7 +150,7 @@ class HttpClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             words = next(words for kind, words in _FAILURES if isinstance(error, kind))
             raise EngineUnreachableError(f"{self.name} does not answer: {words}") from error
-        except ValueError as error:  # it is longer than a limit
+        except (ValueError, aiohttp.http_exceptions.LineTooLong) as error:  # it is longer than a limit
             raise ServerError(f"{self.name} sends more than was asked for; {_OTHER}") from error
 
     def _refuse(self, response: aiohttp.ClientResponse, told: str) -> MidtokenError:
@@ -172,20 +171,6 @@ class HttpClient:
         if not isinstance(result, dict):
             raise ServerError(f"{self.name} sends no JSON; {_OTHER}")
         return result
-
-
-async def _read_lines(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
-    """The lines of a body, however small its parts are. Raises ValueError if one is longer."""
-    line = bytearray()
-    async for part in response.content.iter_any():
-        line += part
-        if b"\n" in part:
-            *lines, line = line.split(b"\n")
-            for each in lines:
-                yield bytes(each)
-        if len(line) > max_bytes:
-            raise ValueError
-    yield bytes(line)
 
 
 def _find_proxy(url: str) -> str | None:

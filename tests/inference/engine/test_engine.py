@@ -45,9 +45,8 @@ def test_an_answer_is_the_best_member_of_the_covering_and_then_what_transformers
     with open_bench(folder, kind) as bench:
         sink = complete(bench.engine, request)
 
-    expected, loops = _complete_slowly(kind, folder, request), LoopRule(prefix)
-    end = loops.add(expected)
-    assert sink.text == expected[: loops.find_end_at_limit() if end is None else end]
+    expected = _complete_slowly(kind, folder, request)
+    assert sink.text == expected[: LoopRule(prefix).find_end(expected, len(expected))]
 
 
 def test_a_long_context_is_read_in_pieces_with_the_same_answer(make_model: MakeModel) -> None:

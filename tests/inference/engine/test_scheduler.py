@@ -1,4 +1,3 @@
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
@@ -166,17 +165,13 @@ def shares(clock: Clock) -> TenantShares:
     return TenantShares(clock)
 
 
-def _find_behind(shares: TenantShares, tenants: Iterable[str]) -> set[str]:
-    return {tenant for tenant in tenants if shares.is_behind(tenant)}
-
-
 def test_work_fades(shares: TenantShares, clock: Clock) -> None:
     """Each worked at a time of its own. What counts is how long ago."""
     shares.charge("long ago", 200.0)
     clock.now = 60.0
     shares.charge("now", 100.0)
 
-    assert _find_behind(shares, ["long ago", "now"]) == {"long ago"}
+    assert shares.find_behind({"long ago", "now"}) == {"long ago"}
 
 
 @pytest.mark.parametrize("step_s", [1.0, 7.0, 29.0, 31.0, 1000.0])
@@ -187,26 +182,13 @@ def test_how_often_work_is_charged_does_not_matter(shares: TenantShares, clock: 
         for tenant in "abc":
             shares.charge(tenant, 10.0)
 
-    assert _find_behind(shares, "abc") == set()
-
-
-def test_a_tenant_may_catch_up_a_little_only(shares: TenantShares) -> None:
-    """Otherwise one that asked for nothing for a while would hold up the others."""
-    shares.charge("busy", 10_000.0)
-    shares.charge("returning", 1.0)
-    shares.enter("returning")
-    num_charges = 0
-    while shares.is_behind("returning"):
-        shares.charge("returning", 10.0)
-        num_charges += 1
-
-    assert 6 <= num_charges <= 12  # 64, and its share of what is done meanwhile
+    assert shares.find_behind({*"abc"}) == set()
 
 
 def test_tenants_are_forgotten(shares: TenantShares, clock: Clock) -> None:
     shares.charge("gone", 100.0)
     clock.now = 1e9  # years
-    shares.enter("new")
+    shares.charge("new", 1.0)
 
     assert len(shares._work) == 1
 
@@ -217,9 +199,7 @@ def test_of_those_that_want_work_the_least_served_gets_it(wanting: list[set[str]
     shares, served = TenantShares(Clock()), dict.fromkeys("abcd", 0)
     for others in wanting:
         everyone = sorted({*others, "d"})
-        for tenant in everyone:
-            shares.enter(tenant)
-        behind = _find_behind(shares, "abcd")
+        behind = shares.find_behind({*"abcd"})
         chosen = min(everyone, key=lambda tenant: (tenant not in behind, tenant))  # "d" comes last of equals
         shares.charge(chosen, 10.0)
         served[chosen] += 1

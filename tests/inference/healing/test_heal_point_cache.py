@@ -66,9 +66,9 @@ _LONG = _LINES * 100
 @pytest.mark.parametrize(
     ("tenant", "texts", "least", "most"),
     [
-        ("a", [_LONG + "return walk(children)"[:count] for count in range(1, 20)], 1, 300),
-        ("a", [_LONG[:-count] for count in range(1, 100)], 1, 1200),
-        ("b", [_LONG], len(_LONG) - 2048, len(_LONG)),  # tenants share nothing
+        ("a", [_LONG + "return walk(children)"[:count] for count in range(1, 20)], 1, 1300),
+        ("a", [_LONG[:-count] for count in range(1, 100)], 1, 1600),
+        ("b", [_LONG], len(_LONG) - 256, len(_LONG)),  # tenants share nothing
     ],
     ids=["keys", "deletions", "another tenant"],
 )
@@ -87,6 +87,6 @@ def test_after_an_edit_only_the_end_is_split_again(tenant: str, texts: list[str]
 def test_only_so_many_texts_are_remembered() -> None:
     memory = HealPointCache(toy_tokenizer("qwen").encoder)
     for number in range(100):
-        memory.heal(f"{number} = {number}\n" * 10)
+        memory.heal(f"{number} = {number}\n" * 200)
 
-    assert len(memory._texts) == heal_point_cache._MAX_TEXTS
+    assert len(memory._beginnings) == heal_point_cache._MAX_BEGINNINGS
