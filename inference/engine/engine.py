@@ -46,6 +46,7 @@ class Engine:
     ) -> None:
         """Starts the thread. `inference.engine.assembly` builds the parts from a model folder."""
         self.runs_as = executor.runs_as
+        self.repository_format = prompts.related.format.name
         self._config = config
         self._executor = executor
         self._prompts = prompts

@@ -12,7 +12,7 @@ _NUM_KEPT_SHOWN = 8
 
 
 def build_explanation(tokenizer: LoadedTokenizer, prompt: Prompt, result: SampleResult) -> Explanation:
-    """The kept tokens, the tree with the probability mass of the crossing at each node, and the chosen path.
+    """The told files, the kept tokens, the tree with the probability mass of each node's crossing, and the chosen path.
 
     `result`: that of the first choice.
     """
@@ -43,6 +43,7 @@ def build_explanation(tokenizer: LoadedTokenizer, prompt: Prompt, result: Sample
         nodes=tuple(nodes),
         chosen_tokens=(*chosen, _name(tokenizer, choice.token_id)),
         unhealed_tokens=tuple(_show(token_bytes[token_id]) for token_id in _encode_healed(tokenizer, prompt)),
+        related=prompt.related.files,
     )
 
 

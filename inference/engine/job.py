@@ -92,6 +92,7 @@ class Job:
         """Gives it its prompt."""
         self._prompt = prompt
         self.costs.num_context_tokens = len(prompt.context_ids)
+        self.costs.num_related_tokens = prompt.related.num_tokens
         self.costs.num_tree_nodes = 1 + len(prompt.tree.branch_ids)
 
     def begin(self, now: float) -> None:

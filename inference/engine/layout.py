@@ -59,19 +59,21 @@ class FillIn:
         healed: bytes,
         token_bytes: Sequence[bytes],
         num_open: int = 0,
+        head_ids: tuple[int, ...] = (),
     ) -> tuple[int, ...]:
         """The prompt without start tokens and healed bytes. `healed` tells where the cursor's line starts.
 
         `num_open`: how many of the last kept tokens belong to the open word. They are not separated from its end.
+        `head_ids`: what comes before the kept tokens.
         """
         markers = self.markers
         if markers.middle is None:
-            return (markers.suffix, *suffix_ids, markers.prefix, *kept_ids)
+            return (markers.suffix, *suffix_ids, markers.prefix, *head_ids, *kept_ids)
         if self.layout is Layout.SPM:
-            return (markers.prefix, markers.suffix, *suffix_ids, markers.middle, *kept_ids)
+            return (markers.prefix, markers.suffix, *suffix_ids, markers.middle, *head_ids, *kept_ids)
         split = len(kept_ids) if self.layout is Layout.PSM else find_line_split(kept_ids, healed, token_bytes)
         split = max(min(split, len(kept_ids) - num_open), 0)  # a short window may have cut the open word's tokens
-        before, after = (markers.prefix, *kept_ids[:split]), (markers.suffix, *suffix_ids)
+        before, after = (markers.prefix, *head_ids, *kept_ids[:split]), (markers.suffix, *suffix_ids)
         sections = after + before if self.layout is Layout.SPM_LINE else before + after
         return (*sections, markers.middle, *kept_ids[split:])
 

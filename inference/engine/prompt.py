@@ -7,12 +7,16 @@ the prompt; `inference.engine.layout` shows the layouts.
 The start tokens, the markers, both sections and the tokens that spell the healed bytes must fit into the available
 room. If they do not, the suffix is shortened first, if necessary to nothing. Then the kept tokens are cut at the front.
 The start tokens and the healed bytes are never cut: a request whose healed bytes do not fit is refused.
+
+What is told of other files (`inference.engine.repository_format`) follows the start tokens and takes at most half of
+the room, in whole files.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from inference.engine.layout import FillIn
+from inference.engine.repository_format import RelatedEncoder, RelatedPart
 from inference.errors import InvalidRequestError
 from inference.healing.covering import CoveringTree, Crossing, Rule, build_covering, build_root_covering
 from inference.healing.heal_point import encode_section, encode_text
@@ -40,7 +44,8 @@ class Prompt:
     healed: bytes
     num_healed_bytes: int  # without the dummy prefix, which was not typed
     num_spelling_tokens: int  # the most tokens that spell only healed bytes
-    reads_suffix: bool = False  # whether `context_ids` has text after the cursor
+    reads_suffix: bool  # whether `context_ids` has text after the cursor
+    related: RelatedPart
 
     @property
     def tree(self) -> TokenTree:
@@ -55,6 +60,7 @@ class PromptBuilder:
         """`fill_in`: how the model is given suffixes; None: it is not."""
         self.tokenizer = tokenizer
         self.fill_in = fill_in
+        self.related = RelatedEncoder(tokenizer, fill_in)
         self._heal_point_cache = HealPointCache(tokenizer.encoder)
         self._encode_section = lru_cache(_MAX_SUFFIXES)(partial(encode_section, tokenizer.encoder))
 
@@ -75,21 +81,24 @@ class PromptBuilder:
                 f"and the start tokens take {len(self.tokenizer.start_ids)}, but the prompt has room for {max_tokens}; "
                 f"lower max_tokens ({request.max_tokens}) or set healing to none"
             )
+        related = self.related.encode(request, room // 2)
+        room -= related.num_tokens
         num_markers = 0 if self.fill_in is None else self.fill_in.markers.num_tokens
         num_kept_first = min(len(kept), int(max_tokens * _MIN_KEPT_FRACTION))
         num_suffix = min(int(max_tokens * _MAX_SUFFIX_FRACTION), room - num_kept_first - num_markers)
         suffix_ids = self._encode_suffix(request.suffix, num_suffix)
         kept = _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0), num_ahead)
         num_healed_bytes = min(len(healed), len(self.tokenizer.encoder.normalize(prefix).encode()))
-        context_ids = self.tokenizer.start_ids + self._lay_out(kept, suffix_ids, healed, len(covering.common_ids))
+        sections = self._lay_out(kept, suffix_ids, healed, len(covering.common_ids), related.head_ids)
         return Prompt(
-            context_ids,
+            self.tokenizer.start_ids + related.ids + sections,
             covering,
             kept,
             healed,
             num_healed_bytes,
             num_spelling,
             reads_suffix=bool(suffix_ids),
+            related=related,
         )
 
     def _heal(self, prefix: str, request: CompletionRequest) -> tuple[tuple[int, ...], bytes, CoveringTree]:
@@ -114,11 +123,16 @@ class PromptBuilder:
         return self._encode_section(suffix[: max_tokens * _MAX_CHARS_PER_TOKEN])[:max_tokens]
 
     def _lay_out(
-        self, kept: tuple[int, ...], suffix_ids: tuple[int, ...], healed: bytes, num_open: int
+        self,
+        kept: tuple[int, ...],
+        suffix_ids: tuple[int, ...],
+        healed: bytes,
+        num_open: int,
+        head_ids: tuple[int, ...],
     ) -> tuple[int, ...]:
         if self.fill_in is None or not suffix_ids:
-            return kept
-        return self.fill_in.lay_out(kept, suffix_ids, healed, self.tokenizer.vocabulary.token_bytes, num_open)
+            return head_ids + kept
+        return self.fill_in.lay_out(kept, suffix_ids, healed, self.tokenizer.vocabulary.token_bytes, num_open, head_ids)
 
 
 def _count_spelling_tokens(covering: CoveringTree) -> int:

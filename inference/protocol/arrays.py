@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from enum import EnumMeta
-from typing import Any, TypeVar, cast
+from itertools import chain
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +59,8 @@ def fields_to_arrays(request: Any, types: FieldTypes) -> dict[str, Array]:
     for field in dataclasses.fields(request):
         value = getattr(request, field.name)
         if value != field.default:  # the first field has none
-            arrays[field.name] = to_array(value if isinstance(value, tuple) else (value,), types[field.name][1])
+            items = chain.from_iterable(map(_list_texts, value)) if isinstance(value, tuple) else (value,)
+            arrays[field.name] = to_array(items, types[field.name][1])
     return arrays
 
 
@@ -114,14 +116,27 @@ def check_known(names: Iterable[str], known: Iterable[str]) -> None:
 
 def _read_field(name: str, array: Array, kind: Any) -> Any:
     items = array.reshape(-1)
-    if kind == tuple[str, ...]:
-        return tuple(to_text(name, item) for item in items.tolist())
+    if get_origin(kind) is tuple:  # of strings, or of dataclasses whose fields are strings
+        return _read_items(name, [to_text(name, item) for item in items.tolist()], get_args(kind)[0])
     if len(items) != 1:
         raise InvalidRequestError(f"{name} takes one value, not {len(items)}")
     item = items.item()
     if kind is str:
         return to_text(name, item)
     return _to_member(name, to_text(name, item), kind) if isinstance(kind, EnumMeta) else item
+
+
+def _list_texts(item: Any) -> Iterable[str]:
+    return (item,) if isinstance(item, str) else dataclasses.astuple(item)
+
+
+def _read_items(name: str, texts: list[str], kind: Any) -> tuple[Any, ...]:
+    if kind is str:
+        return tuple(texts)
+    names = [field.name for field in dataclasses.fields(kind)]
+    if len(texts) % len(names):
+        raise InvalidRequestError(f"{name} takes {' and '.join(names)} of each item, not {len(texts)} strings")
+    return tuple(kind(*texts[start : start + len(names)]) for start in range(0, len(texts), len(names)))
 
 
 def _to_member(name: str, value: str, kind: EnumMeta) -> Any:

@@ -12,6 +12,7 @@ from inference.platforms import StrEnum
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # more than any window; each byte is looked at for secrets
 MAX_NAME_BYTES = 1024
 MAX_STOP_STRINGS = 16
+MAX_RELATED_FILES = 256
 MAX_NEW_TOKENS = 4096
 MAX_CANDIDATES = 16
 
@@ -76,6 +77,14 @@ class FinishReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class RelatedFile:
+    """What the model is told of another file."""
+
+    path: str  # relative to the workspace, with slashes; empty: unknown
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompletionRequest:
     """A request to complete the text between `prefix` and `suffix`."""
 
@@ -98,6 +107,9 @@ class CompletionRequest:
     # The text ends after the first token that makes it less likely than this, given the text before the cursor; with
     # `Chunks.LINES`, than half of this.
     min_probability: float = 0.0
+    # What stands before the file. The most important comes first: of what does not fit, the last are left out.
+    related: tuple[RelatedFile, ...] = ()
+    path: str = ""  # of the file itself, as in `related`
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a value is out of range."""
@@ -109,11 +121,18 @@ class CompletionRequest:
                 f"stop takes up to {MAX_STOP_STRINGS} strings, none of them empty": (
                     len(self.stop) > MAX_STOP_STRINGS or not all(self.stop)
                 ),
+                f"related takes up to {MAX_RELATED_FILES} files, not {len(self.related)}": (
+                    len(self.related) > MAX_RELATED_FILES
+                ),
             },
         )
         for name, text in [("prefix", self.prefix), ("suffix", self.suffix), *(("stop", text) for text in self.stop)]:
             _check_text(name, text, MAX_TEXT_BYTES)
-        for name, text in (("tenant", self.tenant), ("document", self.document)):
+        _check_text("related", "".join(each.text for each in self.related), MAX_TEXT_BYTES)
+        for name, text in [
+            *(("tenant", self.tenant), ("document", self.document), ("path", self.path)),
+            *(("a path in related", each.path) for each in self.related),
+        ]:
             _check_text(name, text, MAX_NAME_BYTES)
 
     @property
@@ -135,6 +154,7 @@ class CompletionStats:
         0  # passes until all candidates have spelled the healed bytes; at most 1 with exact healing
     )
     num_context_tokens: int = 0
+    num_related_tokens: int = 0  # those of them that tell of other files, and the file's path
     num_tree_nodes: int = 0
     num_read_tokens: int = 0  # context tokens that were forwarded, and not remembered
     num_first_rows: int = 0  # tokens forwarded until the first token was chosen
@@ -158,14 +178,23 @@ class ExplainedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainedFile:
+    """A file of `CompletionRequest.related`."""
+
+    path: str
+    num_tokens: int | None  # None: it was left out, because it does not fit
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """What healing did at the cursor."""
+    """What the model was told, and what healing did at the cursor."""
 
     kept_tail: tuple[str, ...]  # the last kept tokens, as text
     healed_bytes: str
     nodes: tuple[ExplainedNode, ...]
     chosen_tokens: tuple[str, ...]  # the chosen path, and the token that goes beyond the healed bytes
     unhealed_tokens: tuple[str, ...]  # the canonical tokens of the healed bytes, without healing
+    related: tuple[ExplainedFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

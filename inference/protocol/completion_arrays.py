@@ -18,12 +18,14 @@ from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,
     CompletionStats,
+    ExplainedFile,
     ExplainedNode,
     Explanation,
     FinishReason,
 )
 
-# Input arrays: name -> (Triton type, NumPy type). Shape [1], `stop` [num_stop]. Only `prefix` is required.
+# Input arrays: name -> (Triton type, NumPy type). Shape [1], `stop` [num_stop], `related` [2 * num_files]: the path and
+# the text of each file. Only `prefix` is required.
 REQUEST_TYPES: FieldTypes = {
     "prefix": ("BYTES", np.object_),
     "suffix": ("BYTES", np.object_),
@@ -42,6 +44,8 @@ REQUEST_TYPES: FieldTypes = {
     "document": ("BYTES", np.object_),
     "priority": ("BYTES", np.object_),
     "min_probability": ("FP32", np.float32),
+    "related": ("BYTES", np.object_),
+    "path": ("BYTES", np.object_),
 }
 
 # Output arrays, each of shape [1]; `text_ends` and `log_probs` [num_ends], absent if there are none. `stats` and
@@ -68,6 +72,7 @@ class Description:
     runs_as: str = ""  # the type of numbers, the threads, and why
     problem: str = ""  # why no request would be answered now; empty: one would
     inputs: tuple[str, ...] = tuple(REQUEST_TYPES)  # the fields of requests that it knows
+    repository_format: str = ""  # in which the model reads `related`; empty: as plain text, which it was not trained on
 
 
 # One array for each field. An empty one is left out.
@@ -133,7 +138,13 @@ def description_from_arrays(arrays: Mapping[str, Array]) -> Description:
     def read(name: str) -> tuple[str, ...]:
         return tuple(to_text(name, item) for item in arrays[name].reshape(-1)) if name in arrays else ()
 
-    return Description(read("languages"), "".join(read("runs_as")), "".join(read("problem")), read("inputs"))
+    return Description(
+        read("languages"),
+        "".join(read("runs_as")),
+        "".join(read("problem")),
+        read("inputs"),
+        "".join(read("repository_format")),
+    )
 
 
 def _read_stats(values: dict[str, Any]) -> CompletionStats:
@@ -144,5 +155,6 @@ def _read_stats(values: dict[str, Any]) -> CompletionStats:
 
 def _read_explanation(fields: dict[str, Any]) -> Explanation:
     fields["nodes"] = [ExplainedNode(**node) for node in fields["nodes"]]
+    fields["related"] = [ExplainedFile(**file) for file in fields.get("related", ())]
     fields |= {name: tuple(item) for name, item in fields.items() if isinstance(item, list)}
     return Explanation(**fields)

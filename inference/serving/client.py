@@ -32,9 +32,8 @@ from inference.protocol.completion_arrays import Description
 from inference.serving.calls import CHARACTERS, COMPLETION, Channel, Secret, Tls, add_tensors, read_tensors
 from inference.serving.pace import Pace
 
-# A server that is older than one of these fields answers well without it: with more text than is shown.
-_OPTIONAL = frozenset({"min_probability"})
-
+# A server that is older than one of these fields answers well without it, but sends more text or knows less.
+_OPTIONAL = frozenset({"min_probability", "related", "path"})
 _REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
 
 _IDLE_TIMEOUT_S = 60.0  # when the server's process dies, its streams stay open and receive nothing

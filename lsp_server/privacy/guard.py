@@ -7,10 +7,11 @@ a `Cleared` request. `Guard.clear` is the last step: nothing can be added to wha
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Generic, TypeVar, final
 
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import CompletionRequest, RelatedFile
 from lsp_server.errors import ExcludedError
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.redaction import Redactor
@@ -19,6 +20,8 @@ from lsp_server.settings import Settings
 
 if TYPE_CHECKING:  # it imports NumPy, and the language server does not
     from inference.protocol.characters import CharacterRequest
+
+_MAX_TEXTS = 512  # of other files, and their paths, that are known without secrets
 
 _Request = TypeVar("_Request", CompletionRequest, "CharacterRequest")
 
@@ -49,6 +52,7 @@ class Guard:
         """`policy`: None for text of no file. `is_remote`: text may go to another machine."""
         self.rulings = Rulings(policy or Policy({}))
         self.redactor = Redactor(is_strict=is_remote)  # for text of which requests are built; `clear` uses it last
+        self._redact = lru_cache(_MAX_TEXTS)(Redactor.redact)  # each request tells the same of other files
         self._key = os.urandom(16)
 
     def configure(self, settings: Settings, folder_uris: Sequence[str], refusal: str | None = None) -> None:
@@ -74,6 +78,9 @@ class Guard:
             prefix, suffix = self.redactor.redact_parts([request.prefix, request.suffix], cursor=1)
             tenant, document = map(self._hide, (request.tenant, request.document))
             stop = self.redactor.redact_stops(request.stop, request.prefix + request.suffix)
+            redact = partial(self._redact, self.redactor)
+            related = tuple([RelatedFile(redact(each.path), redact(each.text)) for each in request.related])
+            request = replace(request, related=related, path=redact(request.path))
             return replace(request, prefix=prefix, suffix=suffix, stop=stop, tenant=tenant, document=document)
         parts = [os.fsdecode(request.context), os.fsdecode(request.text)]
         has_cursor = request.ask not in ("surprisal", "probability")

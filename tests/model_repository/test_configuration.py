@@ -20,7 +20,7 @@ _COMPLETION_ANSWER_TYPES = completion_arrays.DESCRIPTION_TYPES | completion_arra
             "completion",
             completion_arrays.REQUEST_TYPES,
             _COMPLETION_ANSWER_TYPES,
-            dict.fromkeys(("stop", "languages", "inputs", "text_ends", "log_probs"), "-1"),
+            dict.fromkeys(("stop", "related", "languages", "inputs", "text_ends", "log_probs"), "-1"),
         ),
         (
             "characters",

@@ -28,7 +28,7 @@ class ScriptedEngine:
     its name, and one when the engine is closed.
     """
 
-    runs_as = problem = ""
+    runs_as = problem = repository_format = ""
 
     def __init__(self, config: EngineConfig) -> None:
         self._log = config.model_dir / "events.txt"

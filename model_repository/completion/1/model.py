@@ -42,8 +42,11 @@ class TritonPythonModel(Adapter):
         self.log_info(f"completion: the model runs as {self.engine.runs_as}")
 
     def describe(self) -> dict[str, Array]:
-        """The languages, how the model runs, and what is wrong with its engine."""
-        description = completion_arrays.Description(self._languages, self.engine.runs_as, self.engine.problem)
+        """What the model knows, how it runs, and what is wrong with its engine."""
+        engine = self.engine
+        description = completion_arrays.Description(
+            self._languages, engine.runs_as, engine.problem, repository_format=engine.repository_format
+        )
         return completion_arrays.description_to_arrays(description)
 
     def note_end(self, end: Any) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from inference.errors import InvalidRequestError
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import CompletionRequest, RelatedFile
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,10 @@ from inference.protocol.completion import CompletionRequest
         ({"tenant": "\ud800"}, "tenant holds a lone surrogate at character 0"),
         ({"tenant": "é" * 513}, "tenant has 1026 bytes; at most 1024 are taken"),
         ({"document": "x" * 1025}, "document has 1025 bytes; at most 1024 are taken"),
+        ({"path": "x" * 1025}, "path has 1025 bytes; at most 1024 are taken"),
+        ({"related": (RelatedFile("x" * 1025, ""),)}, "a path in related has 1025 bytes; at most 1024 are taken"),
+        ({"related": (RelatedFile("", "x" * 2**20),) * 3}, "related has 3145728 bytes; at most 2097152 are taken"),
+        ({"related": (RelatedFile("", ""),) * 257}, "related takes up to 256 files, not 257"),
         ({"prefix": "é" * (4 * 1024 * 1024 + 1)}, "prefix has 8388610 bytes; at most 2097152 are taken"),
     ],
 )

@@ -16,12 +16,14 @@ from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,
     CompletionStats,
+    ExplainedFile,
     ExplainedNode,
     Explanation,
     Extent,
     FinishReason,
     Healing,
     Priority,
+    RelatedFile,
 )
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)  # no lone surrogates: those are refused
@@ -46,6 +48,8 @@ _REQUESTS = st.builds(
     document=_TEXTS,
     priority=st.sampled_from(Priority),
     chunks=st.sampled_from(completion.Chunks),
+    related=st.lists(st.builds(RelatedFile, _TEXTS, _TEXTS), max_size=3).map(tuple),
+    path=_TEXTS,
 )
 _STATS = st.builds(
     CompletionStats,
@@ -68,6 +72,7 @@ _EXPLANATIONS = st.builds(
     nodes=st.lists(_NODES, max_size=4).map(tuple),
     chosen_tokens=_TOKENS,
     unhealed_tokens=_TOKENS,
+    related=st.lists(st.builds(ExplainedFile, _TEXTS, st.none() | _COUNTS), max_size=3).map(tuple),
 )
 _CHUNKS = st.builds(
     CompletionChunk,
@@ -134,6 +139,8 @@ def test_the_page_names_every_field_of_a_request_and_of_its_statistics() -> None
             {"prefix": [b"a"], "extent": [b"page"]},
             "extent must be one of single_line, block, unlimited, auto, not 'page'",
         ),
+        ({"prefix": [b"a"], "related": [b"a.py"]}, "related takes path and text of each item, not 1 strings"),
+        ({"prefix": [b"a"], "related": [b"a.py", b"\xff"]}, "related is not UTF-8: invalid start byte at byte 0"),
         ({"prefix": [b"a"], "chunks": [b"words"]}, "chunks must be one of tokens, lines, not 'words'"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_to_arrays
-from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest, RelatedFile
 from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
 from inference.serving.calls import CHARACTERS, COMPLETION
 from inference.serving.client import Client
@@ -92,15 +92,16 @@ async def test_a_heartbeat_is_read_in_milliseconds(model_name: str, required: st
 
 @pytest.mark.parametrize("languages", [(), ("python", "go")])
 async def test_the_languages_of_the_model_are_read_with_its_heartbeat(languages: tuple[str, ...]) -> None:
-    description = Description(languages, "int8", "gone")
+    description = Description(languages, "int8", "gone", repository_format="qwen")
     answer = say(heartbeat_to_arrays(0.0) | description_to_arrays(description), heartbeat_ms=None)
     async with run_fake_triton(answer) as server, Client(server.url) as client:
         assert await client.read_description() == description
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-async def test_a_server_without_the_field_is_sent_no_least_probability(is_old: bool) -> None:
+async def test_a_server_without_a_field_is_not_sent_it(is_old: bool) -> None:
     description = Description(inputs=("prefix",)) if is_old else Description()
+    fields: dict[str, Any] = {"min_probability": 0.5, "related": (RelatedFile("a.py", "a"),), "path": "b.py"}
 
     async def answer(call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
         is_asked = HEARTBEAT in call.arrays
@@ -108,9 +109,9 @@ async def test_a_server_without_the_field_is_sent_no_least_probability(is_old: b
 
     async with run_fake_triton(answer) as server, Client(server.url) as client:
         await client.read_description()
-        chunks = [each async for each in client.stream(CompletionRequest("x", min_probability=0.5))]
+        chunks = [each async for each in client.stream(CompletionRequest("x", **fields))]
     assert len(chunks) == 1
-    assert ("min_probability" in server.calls[-1].arrays) is not is_old
+    assert server.calls[-1].arrays.keys() == {"prefix"} | (set() if is_old else fields.keys())
 
 
 async def test_a_lost_heartbeat_is_requested_again() -> None:

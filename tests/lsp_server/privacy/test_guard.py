@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inference.protocol.characters import CharacterRequest
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import CompletionRequest, RelatedFile
 from lsp_server.errors import InSecretError
 from lsp_server.privacy.guard import Guard
 from lsp_server.privacy.redaction import PLACEHOLDER
@@ -19,10 +19,11 @@ def test_each_text_of_a_request_is_cleared_and_each_other_field_stays(kind: type
     secret = SECRETS[0].secret
     line = f'key = "{secret}"\n'
     values = {"str": line, "tuple[str, ...]": (line,), "bytes": line.encode()}
+    values |= {"related": (RelatedFile(line, line),)}
     types = {each.name: getattr(each.type, "__name__", str(each.type)) for each in dataclasses.fields(kind)}
-    types |= {name: "tuple[str, ...]" for name in types if name == "stop"}
+    types |= {name: kind for name, kind in (("stop", "tuple[str, ...]"), ("related", "related")) if name in types}
     texts = {name: values[type] for name, type in types.items() if type in values}
-    assert len(texts) == {CompletionRequest: 5, CharacterRequest: 2}[kind]
+    assert len(texts) == {CompletionRequest: 7, CharacterRequest: 2}[kind]
     request = kind(**{**({"text": b""} if kind is CharacterRequest else {}), **texts})
     cleared = Guard().clear(request, ()).value
     assert secret not in repr(cleared)
