@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from typing import Any, Protocol  # JSON has no types
 
 from aiohttp import web
@@ -25,7 +26,7 @@ from inference.errors import (
     ServerUnreachableError,
 )
 from inference.likely_text import LikelyText, LikelyToken
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason, RelatedFile
 from inference.protocol.completion_arrays import Description
 from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
@@ -99,6 +100,7 @@ class InfillForm:
         **_NAMES,
         **{"prefix": "the text before the cursor", "suffix": "input_suffix", "max_tokens": "n_predict"},
         "num_candidates": "n or n_cmpl",
+        "related": "input_extra",
     }
 
     def __init__(self, asked: Asked, model: str) -> None:
@@ -185,7 +187,7 @@ def _write_speed(name: str, num_tokens: int, took_ms: float) -> dict[str, float]
     }
 
 
-_NEAR_CHARS = 2**16  # on each side of the cursor: more than a model reads, and a second of work
+_NEAR_CHARS = 2**16  # on each side of the cursor, and of other files: more than a model reads, and a second of work
 _JSON = "application/json"
 _TYPES = {401: "authentication_error", 403: "permission_error", 499: "superseded_error", 503: "unavailable_error"}
 _Read = Callable[[Fields, str, str], Asked]
@@ -298,7 +300,8 @@ class _Front:
             raise InvalidRequestError("the body is no JSON") from None
         asked = read(fields, client, session)
         completion = asked.completion
-        near = replace(completion, prefix=_cut_far(completion.prefix), suffix=completion.suffix[:_NEAR_CHARS])
+        prefix, suffix = _cut_far(completion.prefix), completion.suffix[:_NEAR_CHARS]
+        near = replace(completion, prefix=prefix, suffix=suffix, related=_keep_first(completion.related))
         return replace(asked, completion=near), self._guard.clear(near, ())
 
     async def _generate(
@@ -327,6 +330,12 @@ def _cut_far(prefix: str) -> str:
     """The end of the text, from the start of a line on if it has several: half of a secret is not recognised."""
     line = prefix.find("\n", len(prefix) - _NEAR_CHARS) + 1
     return prefix if len(prefix) <= _NEAR_CHARS else prefix[line or -_NEAR_CHARS :]
+
+
+def _keep_first(files: tuple[RelatedFile, ...]) -> tuple[RelatedFile, ...]:
+    """Half of a file is not taken: half of a secret is not recognised."""
+    ends = accumulate(len(each.text) for each in files)
+    return tuple([each for each, end in zip(files, ends, strict=True) if end <= _NEAR_CHARS])
 
 
 async def _end_in_time(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar  # JSON has no types
 
 from inference import fim_markers
 from inference.errors import InvalidRequestError, quote
-from inference.protocol.completion import CompletionRequest, Extent, Priority
+from inference.protocol.completion import CompletionRequest, Extent, Priority, RelatedFile
 from lsp_server.context import clean
 
 _Kind = TypeVar("_Kind", bool, int, float, str, dict[str, Any], list[Any])
@@ -19,9 +19,6 @@ _Kind = TypeVar("_Kind", bool, int, float, str, dict[str, Any], list[Any])
 _MAX_TOKENS = 1024  # room that is kept for the completion cannot be used by the prompt
 _NUM_INFILL_TOKENS = 128
 _NUM_COMPLETION_TOKENS = 16  # OpenAI's default
-_SNIPPET = (
-    "\n\n--- snippet ---\n\n"  # before text of other files, as in llama-server for models without a marker for it
-)
 _KINDS: Mapping[type, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -44,7 +41,8 @@ _NOT_SAMPLED: Mapping[str, tuple[Any, ...]] = {  # and those that do so only whe
     "typical_p": (1,),
 }
 
-_FILE_MARKER = re.compile(r"<\|?(?:repo_name|file_sep)\|?>")
+_FILE_MARKER = re.compile(r"<\|?(repo_name|file_sep)\|?>")
+_FOLDER = re.compile(r".*[/\\]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +55,16 @@ class Asked:
     max_predict_ms: int  # from the first text on, if there is a whole line by then; 0 or less: no limit
     fields: tuple[str, ...]  # of the answer to `/infill`; none: all
     num_top_tokens: int | None = None  # to tell the probabilities of, beside those of the text; None: none at all
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPrompt:
+    """The parts of a prompt."""
+
+    before: str
+    after: str = ""
+    related: tuple[RelatedFile, ...] = ()
+    path: str = ""
 
 
 class Fields:
@@ -104,20 +112,26 @@ def read_completion(fields: Fields, client: str, session: str) -> Asked:
     if len(prompts) != 1:
         raise InvalidRequestError(f"prompt must be one string, not {len(prompts)}; send a request for each")
     has_suffix = fields.has("suffix")
-    before, after = (prompts[0], fields.take("suffix", "")) if has_suffix else split_prompt(prompts[0])
+    prompt = SplitPrompt(prompts[0], fields.take("suffix", "")) if has_suffix else split_prompt(prompts[0])
     max_tokens = fields.take("max_tokens", _NUM_COMPLETION_TOKENS)
-    asked = _build(fields, before, after, max_tokens, fields.take("n", 1), client, session)
+    asked = _build(fields, prompt, max_tokens, fields.take("n", 1), client, session)
     return replace(asked, num_top_tokens=_read_logprobs(fields, asked.completion)) if fields.has("logprobs") else asked
 
 
 def read_infill(fields: Fields, client: str, session: str) -> Asked:
-    """The same for `/infill`."""
-    others = [Fields(chunk).take("text", "") for chunk in fields.take("input_extra", [])]
-    before = "".join(_SNIPPET + text for text in others) + fields.take("input_prefix", "") + fields.take("prompt", "")
+    """The same for `/infill`. The last of `input_extra` is the newest, which comes first."""
+    related = tuple(_read_chunk(Fields(chunk)) for chunk in reversed(fields.take("input_extra", [])))
+    before = fields.take("input_prefix", "") + fields.take("prompt", "")
+    prompt = SplitPrompt(before, fields.take("input_suffix", ""), related)
     num_tokens = fields.take("n_predict", _NUM_INFILL_TOKENS)
     max_tokens = num_tokens if num_tokens >= 0 else _MAX_TOKENS  # below 0: until the end
     num_candidates = fields.take("n_cmpl", fields.take("n", 1))
-    return _build(fields, before, fields.take("input_suffix", ""), max_tokens, num_candidates, client, session)
+    return _build(fields, prompt, max_tokens, num_candidates, client, session)
+
+
+def _read_chunk(fields: Fields) -> RelatedFile:
+    """Without the folder, which may have the user's name."""
+    return RelatedFile(_FOLDER.sub("", fields.take("filename", "")), fields.take("text", ""))
 
 
 def _read_logprobs(fields: Fields, request: CompletionRequest) -> int:
@@ -128,8 +142,8 @@ def _read_logprobs(fields: Fields, request: CompletionRequest) -> int:
     return number
 
 
-def split_prompt(prompt: str) -> tuple[str, str]:
-    """Returns the text before and after the cursor, if the prompt has the markers of a model, in any order.
+def split_prompt(prompt: str) -> SplitPrompt:
+    """Returns the parts of a prompt, if it has the markers of a model, in any order.
 
     A prompt without them is the text before the cursor. Raises InvalidRequestError if a marker stands in the text, too.
     """
@@ -142,12 +156,20 @@ def split_prompt(prompt: str) -> tuple[str, str]:
                     f"prompt has {markers[0]} or a marker like it twice; send prompt and suffix as separate fields"
                 )
             before, after, *typed = (sections[marker] for marker in markers)
-            return "".join((_FILE_MARKER.sub(_SNIPPET, others) if others.strip() else "", before, *typed)), after
-    return prompt, ""
+            return SplitPrompt("".join((before, *typed)), after, *_split_files(others))
+    return SplitPrompt(prompt)
+
+
+def _split_files(text: str) -> tuple[tuple[RelatedFile, ...], str]:
+    """The files in the text before the markers, and the path behind the last file marker."""
+    first, *pieces = _FILE_MARKER.split(text)
+    parts = [piece.partition("\n") for kind, piece in zip(pieces[::2], pieces[1::2], strict=True) if kind == "file_sep"]
+    named = [RelatedFile(path.strip(), content) for path, _, content in [("", "", first), *parts]]
+    return tuple([each for each in named if each.text.strip()]), named[-1].path
 
 
 def _build(
-    fields: Fields, before: str, after: str, max_tokens: int, num_candidates: int, client: str, session: str
+    fields: Fields, prompt: SplitPrompt, max_tokens: int, num_candidates: int, client: str, session: str
 ) -> Asked:
     """A request for no tokens has its text read, so that a later one need not."""
     temperature, slot, seed = fields.take("temperature", 0.0), fields.take("id_slot", -1), fields.take("seed", -1)
@@ -157,8 +179,8 @@ def _build(
     fields.refuse(_NOT_OFFERED if temperature == 0 else {**_NOT_OFFERED, **_NOT_SAMPLED})
     edited = session or (f"slot {slot}" if slot >= 0 else "")
     completion = CompletionRequest(
-        clean(before),
-        suffix=clean(after),
+        clean(prompt.before),
+        suffix=clean(prompt.after),
         max_tokens=min(max_tokens, _MAX_TOKENS) or 1,
         stop=fields.take_texts("stop"),
         extent=Extent.BLOCK if fields.take("n_indent", 0) > 0 else Extent.UNLIMITED,
@@ -170,6 +192,8 @@ def _build(
         document=f"{client} {edited}" if edited else "",
         min_probability=confidence,
         priority=Priority.INTERACTIVE if max_tokens else Priority.PREFETCH,
+        related=tuple(RelatedFile(clean(each.path), clean(each.text)) for each in prompt.related),
+        path=clean(prompt.path),
     )
     return Asked(
         completion,

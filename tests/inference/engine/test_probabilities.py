@@ -7,7 +7,7 @@ import pytest
 
 from inference.engine.answer import Answer, Limits
 from inference.engine.stopping import LineRule
-from inference.protocol.completion import Chunks, CompletionRequest, Extent, FinishReason
+from inference.protocol.completion import Chunks, CompletionRequest, Extent, FinishReason, RelatedFile
 from tests.inference.conftest import MakeModel
 from tests.support.engine_bench import open_bench
 from tests.support.engine_oracle import EngineOracle
@@ -15,6 +15,7 @@ from tests.support.sinks import CollectingSink, complete
 from tests.support.toys import KINDS
 
 _PREFIXES = ("class Node:\n    def next(self) -> Nod", "x = text.expandt", "import tex", "    return s", "é", "\n  ")
+_RELATED = (RelatedFile("node.py", "class Node:\n    def expandtabs(self):\n"),)
 _NUM_TOKENS = 6
 
 
@@ -43,8 +44,11 @@ def test_a_text_has_the_share_of_its_tokens_among_all_strings_that_spell_what_wa
 ) -> None:
     oracle = EngineOracle(kind, make_model(kind))
     with open_bench(make_model(kind), kind) as bench:
-        for prefix in _PREFIXES:
-            request = CompletionRequest(prefix, max_tokens=_NUM_TOKENS, extent=Extent.UNLIMITED, chunks=chunks)
+        for number, prefix in enumerate(_PREFIXES):
+            related = _RELATED[: number % 2]
+            request = CompletionRequest(
+                prefix, max_tokens=_NUM_TOKENS, extent=Extent.UNLIMITED, chunks=chunks, related=related
+            )
 
             told = dict(_list_ends(complete(bench.engine, request)))
 

@@ -10,15 +10,26 @@ from hypothesis import strategies as st
 from inference.engine.layout import Layout
 from inference.engine.prompt import PromptBuilder
 from inference.errors import OverloadedError
-from inference.protocol.completion import CompletionRequest, CompletionStats, Explanation, Healing
+from inference.protocol.completion import (
+    CompletionRequest,
+    CompletionStats,
+    Explanation,
+    Healing,
+    Priority,
+    RelatedFile,
+)
 from tests.inference.conftest import MakeModel
-from tests.support.engine_bench import UNBOUNDED, Bench, WatchedRunner, open_bench
+from tests.support.engine_bench import UNBOUNDED, Bench, ScriptedBench, WatchedRunner, open_bench
 from tests.support.scripted_model import raise_full
 from tests.support.sinks import CollectingSink, complete, submit
 from tests.support.toys import build_prompts, load_toy, toy_tokenizer
 
 _TEXT = "import os\n\n\ndef walk(node):\n    for child in node.children:\n        "
 _SUFFIXES = ("", "\n    return node\n", "\n    return child\n")
+_RELATED = (
+    RelatedFile("nodes.py", "class Node:\n    children: list[Node]\n\n    def text(self) -> str:\n"),
+    RelatedFile("lines.py", "def wrap(text: str, width: int) -> list[str]:\n" * 2),
+)
 _LAYOUTS = (Layout.SPM, Layout.PSM_LINE, Layout.NONE)
 
 _edits = st.one_of(
@@ -31,6 +42,7 @@ _edits = st.one_of(
     st.just(("accept", 0)),
     st.just(("again", 0)),
     st.tuples(st.just("suffix"), st.integers(0, len(_SUFFIXES) - 1)),
+    st.tuples(st.just("related"), st.integers(0, len(_RELATED))),
 )
 
 
@@ -42,6 +54,7 @@ class _Editor:
     suffix: str = _SUFFIXES[0]
     completion: str = ""
     furthest: str = _TEXT
+    related: tuple[RelatedFile, ...] = ()
 
     def edit(self, kind: str, value: str | int) -> None:
         if isinstance(value, str):
@@ -56,7 +69,9 @@ class _Editor:
             self.prefix += self.completion
         elif kind == "suffix":
             self.suffix = _SUFFIXES[value]
-        if kind not in ("move", "again", "suffix"):
+        elif kind == "related":
+            self.related = _RELATED[:value]
+        if kind not in ("move", "again", "suffix", "related"):
             self.furthest = self.prefix
 
 
@@ -119,7 +134,9 @@ def test_a_warm_engine_answers_as_a_fresh_one_after_any_edits_and_failures(
         with open_bench(folder, "qwen", prompts=prompts) as bench:
             for (kind, value), way, failure in edits:
                 editor.edit(kind, value)
-                request = CompletionRequest(editor.prefix, editor.suffix, extent=UNBOUNDED, **way)  # type: ignore[arg-type]
+                request = CompletionRequest(  # type: ignore[misc]
+                    editor.prefix, editor.suffix, extent=UNBOUNDED, related=editor.related, **way
+                )
                 with open_bench(folder, "qwen", prompts=prompts, memory_mib=0) as cold:
                     expected = complete(cold.engine, request)
                 assert (expected.chunks[-1].explanation is not None) == request.explain
@@ -216,3 +233,37 @@ def test_tenants_do_not_share(bench: Bench) -> None:
     assert second.num_read_tokens == first.num_read_tokens == first.num_context_tokens > 8
     assert second.num_first_rows == first.num_first_rows >= first.num_context_tokens
     assert again.num_read_tokens == 0
+
+
+@pytest.mark.parametrize("layout", _LAYOUTS)
+@pytest.mark.parametrize(
+    "ahead", [{"prefix": "", "suffix": "", "priority": Priority.PREFETCH}, {"prefix": "x = 1\n", "suffix": "y\n"}]
+)
+def test_what_is_told_of_other_files_is_read_once(
+    layout: Layout, ahead: dict[str, object], make_model: MakeModel
+) -> None:
+    """Whatever is read with it first: nothing, as llama.vim does, or another file."""
+    with open_bench(make_model("qwen"), "qwen", prompts=_build_prompts(layout)) as bench:
+        request = CompletionRequest(_TEXT, _SUFFIXES[1], max_tokens=2, related=_RELATED)
+        complete(bench.engine, dataclasses.replace(request, **ahead))  # type: ignore[arg-type]
+
+        stats = complete(bench.engine, request).stats
+
+    assert stats.num_related_tokens > 40
+    assert stats.num_read_tokens <= stats.num_context_tokens - stats.num_related_tokens
+
+
+def test_the_window_stays_where_it_is_while_a_line_is_typed_behind_other_files(scripted: ScriptedBench) -> None:
+    lines = "".join(f"value_{number} = {number}\n" for number in range(300))
+    typed = "total = value_1 + value_2 + value_3 + value_4"
+    told = []
+    for number_of_lines in range(200, 240):
+        prefix = "".join(lines.splitlines(keepends=True)[:number_of_lines])
+        told += [
+            complete(scripted.engine, CompletionRequest(prefix + typed[:end], max_tokens=1, related=_RELATED)).stats
+            for end in range(0, len(typed), 9)
+        ]
+
+    assert min(stats.num_related_tokens for stats in told) == told[0].num_related_tokens > 40
+    num_moves = sum(stats.num_read_tokens > 60 for stats in told)
+    assert 2 < num_moves <= 8, "it moves in blocks"

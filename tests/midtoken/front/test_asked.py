@@ -8,7 +8,8 @@ import pytest
 from inference.errors import (
     InvalidRequestError,
 )
-from midtoken.front.asked import split_prompt
+from inference.protocol.completion import RelatedFile
+from midtoken.front.asked import SplitPrompt, split_prompt
 from tests.support.front import FrontClient
 
 _COMPLETION, _INFILL = "/v1/completions", "/infill"
@@ -72,12 +73,25 @@ _QWEN = "<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
         ("<PRE> a\nNod <SUF>\nb <MID>", "a\nNod", "\nb"),
         ("▁<AIX-SPAN-PRE>▁<AIX-SPAN-POST>\nb▁<AIX-SPAN-MIDDLE>a\nNod", "a\nNod", "\nb"),
         (" <PRE> a\nNod <SUF>\nb <MID>", "a\nNod", "\nb"),
-        ("<|repo_name|>r\n<|file_sep|>c.py\nc\n" + _QWEN.format(before="a", after=""), "{0}r\n{0}c.py\nc\na", ""),
         ("if '<|fim_prefix|>' in Nod", "if '<|fim_prefix|>' in Nod", ""),
     ],
 )
 def test_a_prompt_with_markers_is_taken_apart(prompt: str, before: str, after: str) -> None:
-    assert split_prompt(prompt) == (before.format("\n\n--- snippet ---\n\n"), after)
+    assert split_prompt(prompt) == SplitPrompt(before, after)
+
+
+@pytest.mark.parametrize(
+    ("others", "related", "path"),
+    [
+        ("<|repo_name|>r\n<|file_sep|>c.py\nc\n<|file_sep|>d.py\n", (RelatedFile("c.py", "c\n"),), "d.py"),
+        ("<file_sep>c.py\nc\n<file_sep>", (RelatedFile("c.py", "c\n"),), ""),
+        ("# c.py\nc\n", (RelatedFile("", "# c.py\nc\n"),), ""),
+        (" \n", (), ""),
+    ],
+)
+def test_files_before_the_markers_are_related_files(others: str, related: tuple[RelatedFile, ...], path: str) -> None:
+    prompt = others + _QWEN.format(before="a", after="b")
+    assert split_prompt(prompt) == SplitPrompt("a", "b", related, path)
 
 
 async def test_a_marker_in_the_text_of_a_prompt_with_markers_is_refused_and_with_a_suffix_it_is_text(

@@ -23,6 +23,7 @@ from inference.protocol.completion import (
     Extent,
     FinishReason,
     Priority,
+    RelatedFile,
 )
 from midtoken.front.app import open_front
 from tests.support.front import FedModel, FrontClient, last_chunk, open_door, run_front
@@ -30,7 +31,7 @@ from tests.support.secret_forms import SECRETS
 
 _COMPLETION, _INFILL, _HEALTH = "/v1/completions", "/infill", "/health"
 
-_OTHERS = [{"text": "a = 1\n", "filename": "a.py", "time": 3}, {"text": "b = 2\n"}]
+_OTHERS = [{"text": "a = 1\r\n", "filename": "/home/ann/a.py", "time": 3}, {"text": "b = 2\n"}]
 _TIMINGS = {
     **{"prompt_n": 5, "prompt_ms": 10.0, "prompt_per_token_ms": 2.0, "prompt_per_second": 500.0, "cache_n": 15},
     **{"predicted_n": 7, "predicted_ms": 35.0, "predicted_per_token_ms": 5.0, "predicted_per_second": 200.0},
@@ -45,7 +46,11 @@ _TIMINGS = {
             {"input_extra": _OTHERS, "input_prefix": "x\r\n", "prompt": "  ret", "input_suffix": "\n", "n_indent": 2}
             | {"n_predict": 9, "n_cmpl": 1, "stop": ["x"], "top_k": 40},
             [last_chunk("e")],
-            {"prefix": "\n\n--- snippet ---\n\na = 1\n\n\n--- snippet ---\n\nb = 2\nx\n  ret", "suffix": "\n"}
+            {
+                "prefix": "x\n  ret",
+                "suffix": "\n",
+                "related": (RelatedFile("", "b = 2\n"), RelatedFile("a.py", "a = 1\n")),
+            }
             | {"max_tokens": 9, "stop": ("x",), "extent": Extent.BLOCK},
             {"content": "e"},
         ),
@@ -68,7 +73,7 @@ _TIMINGS = {
             _INFILL,
             {"n_predict": 0, "input_extra": _OTHERS[1:], "response_fields": [""]},
             [last_chunk("", FinishReason.READ)],
-            {"prefix": "\n\n--- snippet ---\n\nb = 2\n", "max_tokens": 1, "priority": Priority.PREFETCH},
+            {"prefix": "", "related": (RelatedFile("", "b = 2\n"),), "max_tokens": 1, "priority": Priority.PREFETCH},
             {},
         ),
         (
@@ -183,7 +188,7 @@ async def test_secrets_are_replaced_and_where_text_leaves_the_machine_all_that_l
     async with run_front(is_remote=is_remote) as front:
         body = {"input_extra": [{"text": text}], "prompt": "x", "input_suffix": text}
         request, _ = await front.ask(_INFILL, body)
-    assert (sent in request.prefix, request.suffix) == (True, sent)
+    assert (request.related, request.suffix) == ((RelatedFile("", sent),), sent)
 
 
 @pytest.mark.parametrize(
