@@ -15,6 +15,8 @@ from rich.tree import Tree
 from inference.likely_text import LikelyText
 from inference.protocol.completion import (
     CompletionRequest,
+    CompletionStats,
+    ExplainedFile,
     ExplainedNode,
     Explanation,
     Extent,
@@ -52,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def render(title: str, cursor: Context, answers: dict[Healing, Answer]) -> Group:
-    """Returns the page: the cursor's line, the tokens, the covering tree with probabilities, and all strategies.
+    """Returns the page: the cursor's line, what was told, the tokens, the tree with probabilities, all strategies.
 
     Raises ServerError.
     """
@@ -62,6 +64,7 @@ def render(title: str, cursor: Context, answers: dict[Healing, Answer]) -> Group
         Rule(Text(title), align="left", style="dim"),
         _render_line(cursor, exact.text),
         Text(),
+        _label("told", _render_told(explanation.related, exact.stats)),
         _label("last kept", _tokens(explanation.kept_tail) if explanation.kept_tail else Text("none")),
         _label("typed since", _tokens(explanation.unhealed_tokens) if explanation.unhealed_tokens else Text("nothing")),
         _label("healed", Text(f"{exact.last.healed_bytes} bytes, to be spelled again by one of these paths:")),
@@ -90,6 +93,15 @@ def _render_line(cursor: Context, completion: str) -> Text:
 
 def _label(name: str, value: Text) -> Text:
     return Text.assemble((f"{name:<12} ", "dim"), value)
+
+
+def _render_told(files: tuple[ExplainedFile, ...], stats: CompletionStats) -> Text:
+    """Returns how many tokens of the prompt tell of other files, and each file with its own."""
+    text = Text(f"{stats.num_related_tokens} of {stats.num_context_tokens} tokens")
+    for file in files:
+        count = "left out" if file.num_tokens is None else str(file.num_tokens)
+        text.append(f"  {file.path or '(no path)'} ").append(count, style="dim")
+    return text
 
 
 def _tokens(tokens: tuple[str, ...]) -> Text:

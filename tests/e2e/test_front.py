@@ -6,6 +6,7 @@ from typing import Any
 
 import openai
 import pytest
+from aiohttp import ClientSession
 
 from inference.protocol.completion import CompletionRequest, Healing
 from inference.serving.client import Client
@@ -32,6 +33,21 @@ async def _complete_plainly(server: RunningServer, request: CompletionRequest) -
     async with Client(server.url) as client:
         plain = replace(request, healing=Healing.NONE)
         return "".join([chunk.text async for chunk in client.stream(plain) if chunk.candidate == 0])
+
+
+async def test_other_files_that_were_read_ahead_are_not_read_again(embedded_real_server: RunningServer) -> None:
+    """As llama.vim does it."""
+    extra = {"input_extra": [{"text": f"class Ring{number}:\n    size = {number}\n"} for number in range(4)]}
+    wanted = [f"timings/{name}" for name in ("prompt_n", "cache_n")]
+    body = read_sent("llama_vim")["body"] | extra | {"response_fields": wanted}
+    told = []
+    async with ClientSession(headers={"Content-Type": "application/json"}) as session:
+        for fields in (extra | {"n_predict": 0, "response_fields": wanted}, body):
+            async with session.post(f"{embedded_real_server.front_url}/infill", json=fields) as response:
+                told.append(await response.json())
+    ahead, read = told
+    assert ahead["timings/prompt_n"] > 40
+    assert read["timings/cache_n"] >= ahead["timings/prompt_n"] + ahead["timings/cache_n"]
 
 
 async def test_the_openai_package_with_a_real_server(embedded_real_server: RunningServer) -> None:

@@ -15,7 +15,7 @@ from benchmarks.remote import compare_remote
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.model.loader import load_model
-from inference.protocol.completion import CompletionRequest, Extent
+from inference.protocol.completion import CompletionRequest, Extent, Priority, RelatedFile
 from inference.remote.assembly import load_remote_engine
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
@@ -65,6 +65,22 @@ def _iter_log_probs(sink: CollectingSink) -> Iterator[float]:
     for log_prob in (each for chunk in sink.chunks for each in chunk.log_probs):
         yield log_prob - before
         before = log_prob
+
+
+def test_what_is_told_of_other_files_changes_the_text_as_in_our_own_engine_and_is_read_once(url: str) -> None:
+    stack = "class Stack:\n    def push_all_items(self, items):\n        self.items += items\n"
+    request = CompletionRequest("stack = Stack()\nstack.pu", max_tokens=8, related=(RelatedFile("stack.py", stack),))
+    config = EngineConfig(find_default_model(), dtype="float32")
+    with (
+        closing(build_engine(config, load_model(config))) as own,
+        closing(load_remote_engine(replace(config, engine_url=url))) as remote,
+    ):
+        ahead = replace(request, prefix="", priority=Priority.PREFETCH)
+        untold, ours = complete(own, replace(request, related=())), complete(own, request)
+        _, theirs = complete(remote, ahead), complete(remote, request)
+    assert untold.text != ours.text == theirs.text
+    assert theirs.stats.num_related_tokens == ours.stats.num_related_tokens > 20
+    assert theirs.stats.num_read_tokens <= theirs.stats.num_context_tokens - theirs.stats.num_related_tokens
 
 
 def test_whole_rows_of_the_real_vocabulary_arrive(url: str) -> None:

@@ -7,7 +7,14 @@ import pytest
 from rich.console import Console
 
 from inference.likely_text import LikelyText
-from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Explanation, Healing
+from inference.protocol.completion import (
+    CompletionChunk,
+    CompletionStats,
+    ExplainedFile,
+    ExplainedNode,
+    Explanation,
+    Healing,
+)
 from lsp_server.context import Context
 from midtoken.answer import Answer
 from midtoken.commands.explain import render
@@ -22,11 +29,14 @@ _EXPLANATION = Explanation(
     ),
     chosen_tokens=(" Node",),
     unhealed_tokens=(" N", "od"),
+    related=(ExplainedFile("lib/node.py", 52), ExplainedFile("lib/long.py", None)),
 )
 
 
 def _render() -> str:
-    stats = CompletionStats(num_forwards=3, num_healing_forwards=1, total_ms=12.0)
+    stats = CompletionStats(
+        num_forwards=3, num_healing_forwards=1, total_ms=12.0, num_context_tokens=90, num_related_tokens=55
+    )
     exact = CompletionChunk("", healed_bytes=4, stats=stats, explanation=_EXPLANATION)
     none = CompletionChunk("", stats=CompletionStats(num_forwards=1))
     likely = LikelyText()
@@ -44,6 +54,7 @@ def _render() -> str:
         "  return Node:",  # the completion in its place
         "·Node",  # a blank in a token
         "no token of the vocabulary continues from here",
+        "told         55 of 90 tokens  lib/node.py 52  lib/long.py left out",
         "1 pass ",  # of the strategy none
         "e 61 %  : 22 %  shown with confidence 0.45: e",  # how likely the text is
         "3 passes, 12 ms",  # of the strategy exact
