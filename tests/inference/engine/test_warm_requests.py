@@ -134,9 +134,8 @@ def test_a_warm_engine_answers_as_a_fresh_one_after_any_edits_and_failures(
         with open_bench(folder, "qwen", prompts=prompts) as bench:
             for (kind, value), way, failure in edits:
                 editor.edit(kind, value)
-                request = CompletionRequest(  # type: ignore[misc]
-                    editor.prefix, editor.suffix, extent=UNBOUNDED, related=editor.related, **way
-                )
+                request = CompletionRequest(editor.prefix, editor.suffix, extent=UNBOUNDED, **way)  # type: ignore[arg-type]
+                request = dataclasses.replace(request, related=editor.related)
                 with open_bench(folder, "qwen", prompts=prompts, memory_mib=0) as cold:
                     expected = complete(cold.engine, request)
                 assert (expected.chunks[-1].explanation is not None) == request.explain
