@@ -39,6 +39,13 @@ def test_a_completion_streams_as_events(server: RunningServer) -> None:
     assert json.loads(events[-1]["stats"])["total_ms"] > 0
 
 
+def test_other_files_are_told(real_server: RunningServer) -> None:
+    told = {"related": ["node.py", "class Node:\n    pass\n", "", "x = 1\n"], "path": "main.py"}
+    *_, last = _post(real_server, json.dumps({"prefix": "node = No", "max_tokens": 2, "explain": True} | told).encode())
+    assert [file["path"] for file in json.loads(last["explanation"])["related"]] == ["node.py", ""]
+    assert json.loads(last["stats"])["num_related_tokens"] > 10
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/http.md", "docs/characters.md"])
 def test_each_curl_command_of_a_page_gets_an_answer(real_server: RunningServer, page: str) -> None:
     commands = re.findall(r"^curl (?:.*\\\n)*.*", (IMPORT_ROOT / page).read_text(), re.MULTILINE)

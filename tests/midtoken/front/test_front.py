@@ -191,6 +191,12 @@ async def test_secrets_are_replaced_and_where_text_leaves_the_machine_all_that_l
     assert (request.related, request.suffix) == ((RelatedFile("", sent),), sent)
 
 
+async def test_of_many_other_files_the_newest_are_taken_whole(front: FrontClient) -> None:
+    body = {"input_extra": [{"text": f"{name} = 1\n" * 6000} for name in "abc"], "prompt": "x"}
+    request, _ = await front.ask(_INFILL, body)
+    assert request.related == (RelatedFile("", "c = 1\n" * 6000),)
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "is_named"),
     [
