@@ -13,7 +13,7 @@ import tree_sitter_rust
 import tree_sitter_typescript
 from tree_sitter import Language, Node, Parser
 
-from benchmarks.measures.used_names import EVERYTHING, Import, NamedProject, Occurrence, Role, SourceFile
+from benchmarks.measures.used_names import EVERYTHING, KNOWN, Import, NamedProject, Occurrence, Role, SourceFile
 
 _Resolver = Callable[[Node, str, Mapping[str, str]], Iterator[Import]]
 
@@ -133,7 +133,7 @@ def _resolve_go(root: Node, path: str, texts: Mapping[str, str]) -> Iterator[Imp
     """The other files of the package are known without an import."""
     folder, module = posixpath.dirname(path), re.search(r"^module (\S+)", texts["go.mod"], re.MULTILINE)
     for other in _list_go(folder, texts):
-        yield Import(-1, other, frozenset([EVERYTHING]))
+        yield Import(KNOWN, other, frozenset([EVERYTHING]))
     for spec in _iter_nodes(root, "import_spec"):
         imported = _read_text(spec.child_by_field_name("path")).strip('"`') + "/"
         if module is not None and imported.startswith(module[1] + "/"):

@@ -12,6 +12,7 @@ from functools import cached_property
 
 MIN_LETTERS = 4
 EVERYTHING = "*"  # in an import
+KNOWN = -1  # the line of an import that needs none
 _MAX_RE_EXPORTS = 3  # one after another
 
 
@@ -39,7 +40,7 @@ class Occurrence:
 class Import:
     """An import of another file of the project, or a part of one."""
 
-    line: int  # from 0; -1: known from the start
+    line: int  # from 0, or KNOWN
     path: str
     names: frozenset[str] | None = None  # None: the module, whose names are its members
 
@@ -146,5 +147,9 @@ class NamedProject:
             return path
         if depth == _MAX_RE_EXPORTS:
             return None
-        passed_on = (each for each in file.imports if each.names and (name in each.names or EVERYTHING in each.names))
+        passed_on = (
+            each
+            for each in file.imports
+            if each.line != KNOWN and each.names and (name in each.names or EVERYTHING in each.names)
+        )
         return next((found for each in passed_on if (found := self._follow(each.path, name, depth + 1))), None)
