@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import PurePosixPath
 
@@ -20,7 +20,6 @@ _ENDINGS = {
     "c": ("",),
     "cpp": ("",),
 }
-_MAX_REEXPORTS = 2  # files between an import and the declaration
 _ROOTS = {"lib", "main", "mod"}  # the files of Rust that stand for their folder
 
 
@@ -31,10 +30,17 @@ def find_imported(index: Index, path: str, imports: Iterable[Import], language: 
     """
     found: dict[str, dict[str, None]] = {}
     for each in imports:
-        for target, name in _find_targets(index, path, each, language, _MAX_REEXPORTS):
+        files, name = _resolve(index, path, each, language)
+        for target in (_find_declaring(index, file, name) for file in files):
             if target != path:
                 found.setdefault(target, {})[name] = None
     return found
+
+
+def _find_declaring(index: Index, file: str, name: str) -> str:
+    """Returns the file itself; if it only passes the name on, the nearest one that declares it."""
+    paths = index.find_declared(name) if name else []
+    return file if file in paths else max(paths, key=lambda each: _count_shared(each, file), default=file)
 
 
 def list_package(index: Index, path: str, language: str) -> list[str]:
@@ -44,29 +50,10 @@ def list_package(index: Index, path: str, language: str) -> list[str]:
     return [each for each in index.list_folder(posixpath.dirname(path) or ".") if each != path]
 
 
-def _find_targets(index: Index, path: str, wanted: Import, language: str, num_left: int) -> Iterator[tuple[str, str]]:
-    files, name = _resolve(index, path, wanted, language)
-    for file in files:
-        passed_on = list(_follow(index, file, name, language, num_left)) if num_left and name else []
-        yield from passed_on or [(file, name)]
-
-
-def _follow(index: Index, file: str, name: str, language: str, num_left: int) -> Iterator[tuple[str, str]]:
-    """The files from which a file has a name that it does not declare itself."""
-    if any(each.name == name for each in index.list_declarations(file)):
-        return
-    for each in index.list_imports(file):
-        last = re.split(r"::|\.|/", each.module)[-1]
-        if name in (each.name, last) or each.name == "":
-            for target, _ in _find_targets(index, file, Import(each.module, each.name or name), language, num_left - 1):
-                if any(known.name == name for known in index.list_declarations(target)):
-                    yield target, name
-
-
 def _resolve(index: Index, path: str, wanted: Import, language: str) -> tuple[list[str], str]:
     """Returns the files that an import names, and the name that is imported from them; "" for all."""
     if language == "go":
-        return _resolve_go(index, wanted.module), ""
+        return _resolve_go(index, path, wanted.module), ""
     if language == "rust":
         return _resolve_rust(index, path, wanted.module)
     stems = {"python": _list_python, "java": _list_java}.get(language, _list_relative)(path, wanted)
@@ -117,13 +104,15 @@ def _list_relative(path: str, wanted: Import) -> list[tuple[str, str]]:
     return [(beside, wanted.name), (stem.lstrip("@~/"), wanted.name)]
 
 
-def _resolve_go(index: Index, module: str) -> list[str]:
+def _resolve_go(index: Index, path: str, module: str) -> list[str]:
     """The files of the package that ends with the most parts of this path. A package of Go itself names no host."""
     parts = module.split("/")
-    for start in range(len(parts) if "." in parts[0] else 0):
-        folders = index.find_folders("/".join(parts[start:]))
-        if folders:
-            return [each for each in index.list_folder(min(folders, key=len)) if not each.endswith("_test.go")]
+    above = [str(each) for each in PurePosixPath("/", path).parents]  # one of them is the module's folder
+    for start in range(1, len(parts) + 1 if "." in parts[0] else 0):
+        for folder in above:
+            files = index.list_folder(posixpath.join(folder, *parts[start:]).lstrip("/") or ".")
+            if files:
+                return [each for each in files if not each.endswith("_test.go")]
     return []
 
 

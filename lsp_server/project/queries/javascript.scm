@@ -1,8 +1,10 @@
 (class_body (field_definition property: (property_identifier) @name) @definition.field)
-(program (lexical_declaration (variable_declarator name: (identifier) @name)) @definition.constant)
-(program (export_statement (lexical_declaration (variable_declarator name: (identifier) @name)) @definition.constant))
+(program [
+  (_ (variable_declarator name: (identifier) @name))
+  (export_statement (_ (variable_declarator name: (identifier) @name)))] @definition.constant)
 
 (import_statement source: (string (string_fragment) @module))
+(import_statement (import_clause (identifier) @imported) source: (string (string_fragment) @module))
 (import_statement
   (import_clause (named_imports (import_specifier name: (identifier) @imported)))
   source: (string (string_fragment) @module))

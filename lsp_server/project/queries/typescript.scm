@@ -5,10 +5,12 @@
 (type_alias_declaration name: (type_identifier) @name) @definition.type
 (enum_declaration name: (identifier) @name) @definition.enum
 (enum_body [(property_identifier) @name (enum_assignment name: (property_identifier) @name)] @definition.field)
-(program (lexical_declaration (variable_declarator name: (identifier) @name)) @definition.constant)
-(program (export_statement (lexical_declaration (variable_declarator name: (identifier) @name)) @definition.constant))
+(program [
+  (_ (variable_declarator name: (identifier) @name))
+  (export_statement (_ (variable_declarator name: (identifier) @name)))] @definition.constant)
 
 (import_statement source: (string (string_fragment) @module))
+(import_statement (import_clause (identifier) @imported) source: (string (string_fragment) @module))
 (import_statement
   (import_clause (named_imports (import_specifier name: (identifier) @imported)))
   source: (string (string_fragment) @module))

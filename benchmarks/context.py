@@ -1,0 +1,47 @@
+"""What the model is told of the other files of a project.
+
+- told share: names of four letters and more that a file uses for the first time, that a file which it imports
+  declares, and that stand in what is told; the same for names that another file of the project declares. Only the file
+  itself is open, up to the line above. `benchmarks.measures.used_names` knows who declares a name.
+- told bytes: of what is told there.
+- secrets: known secrets and excluded text in neighbour files, and the bytes of them in what is told.
+
+    python -m benchmarks.context [--output FOLDER] [--only PART ...]
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from benchmarks.measures.planted_secrets import measure_secrets
+from benchmarks.measures.report import Figures, Target, run_parts
+from benchmarks.measures.teller import tell
+from benchmarks.measures.told_names import measure_told
+
+_SEED = 1
+
+_TARGETS = (
+    Target("told_share_python", "names of imported files that are told, Python", at_least=0.6),
+    Target("told_share_typescript", "the same in TypeScript", at_least=0.45),
+    Target("told_share_go", "the same in Go", at_least=0.45),
+    Target("told_share_rust", "the same in Rust", at_least=0.45),
+    Target("told_share_other", "names of other files of the project that are told", at_least=0.15),
+    Target("told_bytes_python", "median bytes of what is told, Python", at_most=2000),
+    Target("told_bytes_typescript", "the same in TypeScript", at_most=2000),
+    Target("told_bytes_go", "the same in Go", at_most=2000),
+    Target("told_bytes_rust", "the same in Rust", at_most=2000),
+    Target("planted_secrets", "secrets planted in neighbour files", at_least=500),
+    Target("secret_bytes_told", "bytes of them in what is told", at_most=0),
+    Target("excluded_bytes_told", "bytes of excluded files in what is told", at_most=0),
+)
+
+
+def main() -> None:
+    parts: dict[str, Callable[[], Figures]] = {
+        "told": partial(measure_told, tell, _SEED),
+        "secrets": partial(measure_secrets, tell),
+    }
+    run_parts("context", parts, _TARGETS)
+
+
+if __name__ == "__main__":
+    main()
