@@ -17,6 +17,7 @@ class CompletionBackend(Protocol):
     """Answers completion requests. `midtoken.connection.Connection` implements it."""
 
     languages: tuple[str, ...] | None  # those that the model knows, by their identifiers in LSP; None: any
+    reads_files: bool  # whether the model was trained on several files in one text
     runs_as: str  # the type of numbers, the threads, and why
 
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from lsprotocol import types
@@ -28,15 +29,17 @@ def build_server(
     policy: Policy | None = None,
     is_remote: bool = False,
     usage: UsageFile | None = None,
+    index_dir: Path | None = None,
 ) -> MidtokenServer:
     """Returns a language server. It offers each editor one of its two features: ghost text or completion menu.
 
     It calls `connect` when the first document is opened, and again after the connection is lost. `languages`: those
     that the model knows; None: any. `policy` says which documents are excluded; by default one that knows no
     environment. `is_remote`: text may go to another machine, so more of it counts as secret.
-    `usage`: where it is counted what suggestions bring; None: nowhere.
+    `usage`: where it is counted what suggestions bring; None: nowhere. `index_dir`: where indexes of the workspace's
+    folders are kept; None: no files are read.
     """
-    server = MidtokenServer(connect, languages, policy, is_remote, usage)
+    server = MidtokenServer(connect, languages, policy, is_remote, usage, index_dir)
     _add_lifecycle(server)
     _add_text_synchronization(server)
     _add_cursor_moved(server)
@@ -56,6 +59,7 @@ def _add_lifecycle(server: MidtokenServer) -> None:
     @server.feature(types.INITIALIZED)
     async def _initialized(_: types.InitializedParams) -> None:
         await server.pull_settings()
+        await server.watch_files()
 
     @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     async def _change_configuration(params: types.DidChangeConfigurationParams) -> None:
@@ -72,12 +76,16 @@ def _add_text_synchronization(server: MidtokenServer) -> None:
     handlers: dict[str, Callable[[Any], None]] = {
         types.TEXT_DOCUMENT_DID_OPEN: lambda params: server.open(params.text_document),
         types.TEXT_DOCUMENT_DID_CHANGE: lambda params: server.change(params),
-        types.TEXT_DOCUMENT_DID_SAVE: lambda _: server.note_save(),
+        types.TEXT_DOCUMENT_DID_SAVE: lambda params: server.note_save(params.text_document.uri),
         types.TEXT_DOCUMENT_DID_CLOSE: lambda params: server.close(params.text_document.uri),
         types.NOTEBOOK_DOCUMENT_DID_OPEN: lambda params: notebooks.open(params),
         types.NOTEBOOK_DOCUMENT_DID_CHANGE: lambda params: notebooks.change(params),
-        types.NOTEBOOK_DOCUMENT_DID_SAVE: lambda _: server.note_save(),
+        types.NOTEBOOK_DOCUMENT_DID_SAVE: lambda params: server.note_save(params.notebook_document.uri),
         types.NOTEBOOK_DOCUMENT_DID_CLOSE: lambda params: notebooks.close(params),
+        types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda _: server.read_folders(),
+        types.WORKSPACE_DID_CHANGE_WATCHED_FILES: lambda params: server.project.note_changed(
+            [each.uri for each in params.changes]
+        ),
     }
     for method, handle in handlers.items():
         server.feature(method)(handle)

@@ -1,6 +1,7 @@
 """The open documents, and which of them get suggestions by the rules of this moment."""
 
 import asyncio
+from collections.abc import Iterable
 
 from pygls.lsp.server import LanguageServer
 
@@ -35,12 +36,13 @@ class OpenDocuments:
         self.by_uri: dict[str, Document] = {}  # the one that was opened or edited last is last
         self.settings = Settings()
         self.guard = guard
+        self.reads_files = False  # whether the model was trained on several files in one text
         self.quiet = quiet
         self._server = server
         self._status = status
         self._starter = starter
         self._languages = self._default_languages = languages
-        self._refusal: str | None = None  # why nothing may be sent, by the settings
+        self.refusal: str | None = None  # why nothing may be sent, by the settings
         self._are_settings_known = False
         self._checks: dict[str, asyncio.Task[None]] = {}
 
@@ -64,7 +66,7 @@ class OpenDocuments:
     def configure(self, read: ReadSettings, are_known: bool) -> None:
         """Sets the settings. `are_known`: the editor has answered the request for them. Until then nothing is sent."""
         is_other_model = read.settings.model != self.settings.model
-        self.settings, self._refusal, self._are_settings_known = read.settings, read.refusal, are_known
+        self.settings, self.refusal, self._are_settings_known = read.settings, read.refusal, are_known
         if is_other_model:
             self._languages = self._find_default_languages()
             self._starter.restart()
@@ -72,8 +74,12 @@ class OpenDocuments:
         self._configure_guard()
         self.check_all_soon()
 
-    def note_connected(self, languages: tuple[str, ...] | None) -> None:
-        """Sets the languages that the model of the connected server knows; None: the server does not say."""
+    def note_connected(self, languages: tuple[str, ...] | None, reads_files: bool) -> None:
+        """Sets the languages that the model of the connected server knows; None: the server does not say.
+
+        `reads_files`: see there.
+        """
+        self.reads_files = reads_files
         self._languages = languages or self._find_default_languages()
         for document in self.by_uri.values():
             self.check(document)
@@ -111,10 +117,14 @@ class OpenDocuments:
         self._configure_guard()
         await self.guard.rulings.wait_until_known(_list_languages([document]))
 
-    async def find_others(self, document: Document) -> list[Document]:
-        """Returns the other documents whose declarations may be sent with a text of this one, the newest first."""
+    async def find_others(self, document: Document, told_uris: Iterable[str] = ()) -> list[Document]:
+        """Returns the other documents whose declarations may be sent with a text of this one, the newest first.
+
+        `told_uris`: of other files whose declarations are sent, so that an exclusion of one is noticed.
+        """
         others = [each for each in reversed(self.by_uri.values()) if each.language_id == document.language_id]
-        await self.guard.rulings.ask_about_others(_list_languages(others[:_MAX_OTHERS]))
+        languages = _list_languages(others[:_MAX_OTHERS]) | dict.fromkeys(told_uris, document.language_id)
+        await self.guard.rulings.ask_about_others(languages)
         return [each for each in others[:_MAX_OTHERS] if self.find_reason(each) is None]
 
     def find_reason(self, document: Document) -> NoSuggestion | None:
@@ -138,7 +148,7 @@ class OpenDocuments:
     def _configure_guard(self) -> None:
         """Passes the settings on, each time before the guard is asked, because the workspace folders may change."""
         if self._are_settings_known:
-            self.guard.configure(self.settings, list(self._server.workspace.folders), self._refusal)
+            self.guard.configure(self.settings, list(self._server.workspace.folders), self.refusal)
 
 
 def _list_languages(documents: list[Document]) -> dict[str, str]:

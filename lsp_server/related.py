@@ -1,72 +1,13 @@
-"""Declarations of other open files that the cursor's line uses, or is about to use, as comments above that line.
-
-Declarations are found in lines, not in syntax trees, because the text may be of any language and is seldom complete
-while somebody types.
-"""
+"""Declarations of other open files that the cursor's line uses, or is about to use, as comments above that line."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
+from inference.protocol.completion import RelatedFile
 from lsp_server.context import Context
 from lsp_server.documents import Document
-from lsp_server.privacy.surprise import is_random
-
-_MAX_LINES = 6  # of a declaration whose brackets are closed on a later line
-_MAX_CHARS = 160
-
-_KEYWORDS = "def|class|fn|func|function|fun|struct|enum|interface|trait|type|module|record|const|let|var|val|object"
-_MODIFIERS = "export|default|pub|public|private|protected|internal|static|final|abstract|async|unsafe|inline|open"
-_DECLARATION = re.compile(
-    rf"[ \t]*(?:(?:{_MODIFIERS})(?:\([a-z]+\))?[ \t]+)*(?:{_KEYWORDS})[ \t]+(?:\([^()\n]*\)[ \t]*)?([^\W\d]\w*)"
-)
-_CONSTANT = re.compile(r"([^\W\d]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")  # at the start of a line
-# What does not stand in names, parameters and their types: a value or a body begins there, in any language.
-_VALUE = re.compile(r"\[\[|//|<<|-(?!>)|\b\d|[^\w\s.,:*&|?<>()\[\]-]")
-_LONG_WORD = re.compile(r"\w{8,}")
-_ATTRIBUTE = re.compile(r"[ \t]+(?:self|this)\.([^\W\d]\w*)[ \t]*(?::[^=\n]+)?=(?!=)")
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    r"""A name, and its signature: parameters and types, no body and no values. \n is the only line end."""
-
-    name: str
-    text: str
-
-
-def find_declarations(lines: Sequence[str]) -> list[Declaration]:
-    """Returns the declarations in lines with line ends, in their order; of each name only the first.
-
-    A name that looks random is none: a line of a private key may look like a declaration.
-    """
-    found: dict[str, Declaration] = {}
-    for number, line in enumerate(lines):
-        signature = _DECLARATION.match(line)
-        match = signature or _CONSTANT.match(line) or _ATTRIBUTE.match(line)
-        if match is not None and match[1] not in found and not is_random(match[1]):
-            text = _read_signature(lines, number) if signature else match.string[: match.end(1)]
-            found[match[1]] = Declaration(match[1], text)
-    return list(found.values())
-
-
-def _read_signature(lines: Sequence[str], first: int) -> str:
-    """The line of a declaration, and those after it until its brackets are closed.
-
-    It ends before the first value or body, and before a word that looks random or is cut in half.
-    """
-    parts: list[str] = []
-    depth = 0
-    for line in lines[first : first + _MAX_LINES]:
-        parts.append(line.rstrip())
-        depth += sum(line.count(bracket) for bracket in "([") - sum(line.count(bracket) for bracket in ")]")
-        if depth <= 0 or sum(map(len, parts)) > _MAX_CHARS:
-            break
-    text = _VALUE.split("\n".join(parts), maxsplit=1)[0]
-    ends = [each.start() for each in _LONG_WORD.finditer(text) if each.end() > _MAX_CHARS or is_random(each[0])]
-    return text[: min([_MAX_CHARS, *ends])].rstrip()
-
+from lsp_server.project.declarations import Declaration
 
 _MAX_LINE_CHARS = 400  # of the line that are read; it may be one of megabytes
 _WORD_AT_END = re.compile(r"[^\W\d]\w*\Z")
@@ -106,15 +47,11 @@ _BY_MARKER = {  # by what begins a line of comment, the identifiers of languages
     "!": "fortran fortran90 fortran-modern",
     '"': "vim viml",
 }
-_MARKERS = {language: marker for marker, languages in _BY_MARKER.items() for language in languages.split()}
+COMMENT_MARKERS = {language: marker for marker, languages in _BY_MARKER.items() for language in languages.split()}
 
 
 _MIN_TYPED_CHARS = 2
 _MAX_LINES_KNOWN = 16  # whose comments are remembered
-_MAX_INDEXED_CHARS = 300_000  # of a file; a longer one is not read, because that takes longer than a key may
-
-
-_Index = tuple[tuple[int, int], dict[Declaration, None]]  # the state of a document, and its declarations then
 
 
 @dataclass(slots=True)
@@ -130,27 +67,24 @@ class RelatedText:
     """
 
     max_bytes: int = 300
-    _indexes: WeakKeyDictionary[Document, _Index] = field(default_factory=WeakKeyDictionary)
     _lines: dict[tuple[str, str], list[Declaration]] = field(default_factory=dict)  # by URI and the text above
 
-    def add(self, context: Context, document: Document, others: Iterable[Document], is_imagined: bool = False) -> str:
+    def add(
+        self, context: Context, document: Document, others: Sequence[Sequence[Declaration]], is_imagined: bool = False
+    ) -> str:
         """Returns the prefix of `context` with the comments in it.
 
-        `others`: the open documents whose text may be used, those that matter most first. `is_imagined`: nobody has
-        typed this text, so its line may still get other comments.
+        `others`: what each of the documents declares whose text may be used, those that matter most first.
+        `is_imagined`: nobody has typed this text, so its line may still get other comments.
         """
-        marker = _MARKERS.get(document.language_id.lower())
+        marker = COMMENT_MARKERS.get(document.language_id.lower())
         start = len(context.prefix) - len(context.line_before)
         above = context.prefix[:start]
         if marker is None or self.max_bytes == 0:
             return context.prefix
         key = document.uri, above
-        same = [
-            each for each in others if each.language_id == document.language_id and each.file_uri != document.file_uri
-        ]
-        indexes = [self._read_index(each) for each in same]
-        chosen = [each for each in self._lines.get(key, ()) if any(each in index for index in indexes)]
-        chosen = chosen or self._choose(context, indexes)
+        chosen = [each for each in self._lines.get(key, ()) if any(each in index for index in others)]
+        chosen = chosen or self._choose(context, others)
         if chosen and key not in self._lines and not is_imagined:
             self._lines = dict([*self._lines.items(), (key, chosen)][-_MAX_LINES_KNOWN:])
         indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
@@ -160,19 +94,20 @@ class RelatedText:
         """A document was closed."""
         self._lines = {key: chosen for key, chosen in self._lines.items() if key[0] != uri}
 
-    def _read_index(self, document: Document) -> dict[Declaration, None]:
-        """Returns the declarations of a document, in their order; none if its text is unknown or long."""
-        known, state = self._indexes.get(document), (document.version, document.num_edits)
-        if known is None or known[0] != state:
-            known = self._indexes[document] = state, dict.fromkeys(_read(document))
-        return known[1]
-
     def _choose(self, context: Context, indexes: Sequence[Iterable[Declaration]]) -> list[Declaration]:
         """The declarations for which there is room. The most urgent one comes last, next to the line."""
         words = read_words(context.line_before)
         if _continues_in(context, words.typed):
             words = Words("", words.called)
         return _take(_find(words, indexes), self.max_bytes)[::-1]
+
+
+def write_comments(files: Sequence[RelatedFile], language_id: str) -> tuple[RelatedFile, ...]:
+    """Returns the files as comments that begin with their paths, for a model that knows no format of files."""
+    marker = COMMENT_MARKERS.get(language_id.lower(), "#")
+    texts = (f"{each.path}:\n{each.text}" for each in files)
+    comments = ("".join(f"{marker} {line}\n" for line in text.splitlines()) for text in texts)
+    return tuple(RelatedFile(each.path, text) for each, text in zip(files, comments, strict=True))
 
 
 def _find(words: Words, indexes: Sequence[Iterable[Declaration]]) -> Iterator[Declaration]:
@@ -189,8 +124,7 @@ def _find(words: Words, indexes: Sequence[Iterable[Declaration]]) -> Iterator[De
 
 def _write(declarations: Iterable[Declaration], beginning: str) -> str:
     """Returns the declarations as lines that begin with `beginning`."""
-    lines = (line.strip() for declaration in declarations for line in declaration.text.split("\n"))
-    return "".join(f"{beginning}{line}\n" for line in lines)
+    return "".join(f"{beginning}{each.text}\n" for each in declarations)
 
 
 def _continues_in(context: Context, typed: str) -> bool:
@@ -210,12 +144,6 @@ def _take(found: Iterable[Declaration], max_bytes: int) -> list[Declaration]:
                 break
             taken[declaration] = None
     return list(taken)
-
-
-def _read(document: Document) -> list[Declaration]:
-    if document.problem is not None or document.num_chars > _MAX_INDEXED_CHARS:
-        return []
-    return find_declarations(document.lines)
 
 
 def _num_bytes(declaration: Declaration) -> int:

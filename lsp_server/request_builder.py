@@ -4,14 +4,15 @@ import enum
 import uuid
 from dataclasses import replace
 
-from inference.protocol.completion import Chunks, CompletionRequest, Priority
+from inference.protocol.completion import Chunks, CompletionRequest, Priority, RelatedFile
 from lsp_server.editor_request import EditorRequest
 from lsp_server.errors import NotSentError
 from lsp_server.indentation import write_blanks
 from lsp_server.no_suggestion import NoSuggestion, to_no_suggestion
 from lsp_server.open_documents import OpenDocuments
 from lsp_server.privacy.guard import Cleared
-from lsp_server.related import RelatedText
+from lsp_server.project_text import ProjectText
+from lsp_server.related import RelatedText, write_comments
 
 
 class Purpose(enum.Enum):
@@ -25,22 +26,25 @@ class Purpose(enum.Enum):
 class RequestBuilder:
     """Builds requests by the current rules. Clearing a request is the last step: nothing is added after it."""
 
-    def __init__(self, documents: OpenDocuments) -> None:
+    def __init__(self, documents: OpenDocuments, project: ProjectText) -> None:
         self._documents = documents
+        self._project = project
         self._related = RelatedText()
         self._tenant = uuid.uuid4().hex  # the server shares nothing that it has cached with other editors
 
     async def build(self, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest] | NoSuggestion:
         """Returns what to send, or why nothing may be sent."""
         document, guard = request.document, self._documents.guard
-        others = await self._documents.find_others(document)
+        others = await self._documents.find_others(document, self._project.find_told(document).uris)
         found = self._documents.check(document)
         if found is not None:
             return found
         try:
             own_text = write_blanks(guard.redactor.redact_excerpt(request.excerpt), document.language_id)
             self._related.max_bytes = request.settings.max_related_bytes
-            prefix = self._related.add(own_text, document, others, request.is_imagined)
+            declared = [self._project.list_declarations(each) for each in others if each.file_uri != document.file_uri]
+            prefix = self._related.add(own_text, document, declared, request.is_imagined)
+            told = self._project.find_told(document)
             complete = CompletionRequest(
                 prefix=prefix,
                 suffix=own_text.suffix,
@@ -51,15 +55,21 @@ class RequestBuilder:
                 chunks=Chunks.LINES,
                 tenant=self._tenant,
                 document=document.random_id,
+                related=self._write(told.related, document.language_id),
+                path=told.path,
             )
             uris = [each.file_uri for each in (document, *others)]
             return guard.clear(adapt(complete, purpose, request.confidence), uris)
         except NotSentError as error:
             return to_no_suggestion(error)
 
+    def _write(self, files: tuple[RelatedFile, ...], language_id: str) -> tuple[RelatedFile, ...]:
+        return files if self._documents.reads_files else write_comments(files, language_id)
+
     def forget(self, uri: str) -> None:
         """Forgets a document that was closed."""
         self._related.forget(uri)
+        self._project.forget(uri)
 
 
 _NUM_DRAWN = 4  # of which some are equal

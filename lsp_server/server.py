@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from lsprotocol import types
@@ -21,6 +22,8 @@ from lsp_server.open_documents import OpenDocuments
 from lsp_server.prefetch import CURSOR_REST_S, Expectation, Prefetcher
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
+from lsp_server.project.grammar import BY_EXTENSION
+from lsp_server.project_text import REST_S, ProjectText
 from lsp_server.protocol import MidtokenProtocol, TextServer, build_strict_converter
 from lsp_server.quiet import Quiet
 from lsp_server.request_builder import RequestBuilder
@@ -46,6 +49,7 @@ class MidtokenServer(TextServer):
         policy: Policy | None = None,
         is_remote: bool = False,
         usage: UsageFile | None = None,
+        index_dir: Path | None = None,
     ) -> None:
         """`languages`: the identifiers of the languages that the model knows (LSP, TextDocumentItem); None: any.
 
@@ -67,7 +71,8 @@ class MidtokenServer(TextServer):
         self.quiet = Quiet(self._status.snoozed)
         guard = Guard(policy, is_remote=is_remote)
         self.documents = OpenDocuments(self, guard, self.quiet, self._status, self._starter, languages)
-        self._builder = RequestBuilder(self.documents)
+        self.project = ProjectText(self.documents, index_dir, self._expect_again)
+        self._builder = RequestBuilder(self.documents, self.project)
         self._prefetcher = Prefetcher(self.documents, self._builder, self._starter)
         self._closing = asyncio.Lock()
         self._settings_sources = SettingsSources()
@@ -102,6 +107,7 @@ class MidtokenServer(TextServer):
         document = Document(item, self.encoding, notebook)
         self.sessions[item.uri] = Session(document, self._builder, self._starter, self._status, self.usage)
         self.documents.open(document)
+        self.project.refresh(document)
         self._prefetcher.expect(Expectation(document, _START))
 
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
@@ -110,6 +116,7 @@ class MidtokenServer(TextServer):
             session = self._find_session(params.text_document.uri)
             session.edit(params.text_document.version, params.content_changes)
             self.documents.note_edit(session.document)
+            self.project.refresh(session.document, REST_S)
             end = session.document.find_edit_end()
             self._prefetcher.expect(None if end is None else Expectation(session.document, types.Range(end, end)))
         except EditorError as error:
@@ -123,8 +130,11 @@ class MidtokenServer(TextServer):
             if document.last_edit is None or not document.was_edited_at(selection.end):
                 self._prefetcher.expect(Expectation(document, selection), CURSOR_REST_S)
 
-    def note_save(self) -> None:
-        """Notes that a document was saved."""
+    def note_save(self, uri: str) -> None:
+        """Notes that a document or a notebook was saved."""
+        self.project.note_changed([uri])
+        if uri in self.sessions:
+            self.project.refresh(self.sessions[uri].document)
         self._prefetcher.expect_again()
 
     def lose_text(self) -> None:
@@ -175,6 +185,7 @@ class MidtokenServer(TextServer):
             for uri in list(self.sessions):
                 self.close(uri)
             self.usage.write()
+            await self.project.close()
             self.documents.guard.rulings.close()
             await self._starter.close()
 
@@ -240,7 +251,7 @@ class MidtokenServer(TextServer):
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
         backend = await connect(self.documents.settings.model, on_download)
-        self.documents.note_connected(backend.languages)
+        self.documents.note_connected(backend.languages, backend.reads_files)
         self._prefetcher.expect_again()
         return backend
 
@@ -248,3 +259,26 @@ class MidtokenServer(TextServer):
         read = self._settings_sources.read()
         self.usage.is_on = read.settings.stats
         self.documents.configure(read, self._are_settings_known)
+        self.read_folders()
+
+    def read_folders(self) -> None:
+        """Reads the files of the workspace's folders, if it is known what may be read."""
+        if self._are_settings_known:
+            may_read = self.documents.settings.enabled and self.documents.refusal is None
+            self.project.configure(self.workspace.folders if may_read else ())
+
+    async def watch_files(self) -> None:
+        """Has the editor tell which files of the workspace change, if it can."""
+        workspace = self.client_capabilities.workspace
+        watching = workspace and workspace.did_change_watched_files
+        if watching and watching.dynamic_registration:
+            watchers = [types.FileSystemWatcher(f"**/*{extension}") for extension in BY_EXTENSION]
+            options = types.DidChangeWatchedFilesRegistrationOptions(watchers)
+            method = types.WORKSPACE_DID_CHANGE_WATCHED_FILES
+            with contextlib.suppress(JsonRpcException):
+                await self.client_register_capability_async(
+                    types.RegistrationParams([types.Registration("files", method, options)])
+                )
+
+    def _expect_again(self) -> None:
+        self._prefetcher.expect_again()

@@ -32,6 +32,7 @@ class Connection:
         self._lease = lease
         self.read_description = self._client.read_description
         self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any
+        self.reads_files = False  # whether the model was trained on several files in one text
         self.runs_as = ""  # the type of numbers, the threads, and why
 
     @classmethod
@@ -57,6 +58,7 @@ class Connection:
         try:
             description = await connection.read_description()
             connection.languages, connection.runs_as = description.languages or None, description.runs_as
+            connection.reads_files = description.repository_format != ""
         except BaseException:
             await connection.close()
             raise

@@ -120,6 +120,7 @@ class Recorder:
     def __init__(self, backend: CompletionBackend) -> None:
         self._backend = backend
         self.languages: tuple[str, ...] | None = None
+        self.reads_files = False
         self.runs_as = backend.runs_as
         self.num_requests, self.num_tokens = 0, 0
         self.last: list[CompletionChunk] = []

@@ -46,9 +46,7 @@ def measure_secrets(tell: Tell) -> Figures:
 def _iter_planted() -> Iterator[tuple[Secret, str]]:
     """Yields each secret in each place in turn, where the file stays Python."""
     short = [secret for secret in SECRETS if 8 <= len(secret.secret) < 300]
-    for number, (place, secret) in enumerate(
-        ((place, secret) for place in itertools.cycle(_PLACES) for secret in short)
-    ):
+    for number, (place, secret) in enumerate((place, secret) for place in itertools.cycle(_PLACES) for secret in short):
         text = place(secret, number)
         try:
             ast.parse(text)

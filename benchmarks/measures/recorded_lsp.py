@@ -54,6 +54,7 @@ class RecordingBackend:
     def __init__(self, client: Client, path: Path) -> None:
         self._client = client
         self.languages: tuple[str, ...] | None = None
+        self.reads_files = False
         self._path = path
         self._records: list[RequestRecord] = []
 

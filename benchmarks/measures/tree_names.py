@@ -36,7 +36,9 @@ class _Reader:
     grammar: _Grammar
     found: list[Occurrence] = field(default_factory=list)
 
-    def visit(self, node: Node, role: Role = Role.USE, is_member: bool = False, within: frozenset[str] = frozenset()) -> None:
+    def visit(
+        self, node: Node, role: Role = Role.USE, is_member: bool = False, within: frozenset[str] = frozenset()
+    ) -> None:
         grammar = self.grammar
         if node.type in grammar.leaves:
             self._add(node, role, is_member or grammar.leaves[node.type])
@@ -116,7 +118,15 @@ def _resolve_typescript(root: Node, path: str, texts: Mapping[str, str]) -> Iter
 
 def _find_script(place: str, texts: Mapping[str, str]) -> str | None:
     base = re.sub(r"\.[cm]?jsx?$", "", place)
-    places = (place, f"{base}.ts", f"{base}.tsx", f"{place}.ts", f"{place}.tsx", f"{base}/index.ts", f"{base}/index.tsx")
+    places = (
+        place,
+        f"{base}.ts",
+        f"{base}.tsx",
+        f"{place}.ts",
+        f"{place}.tsx",
+        f"{base}/index.ts",
+        f"{base}/index.tsx",
+    )
     return next((each for each in places if each in texts), None)
 
 
@@ -254,7 +264,16 @@ _GRAMMARS = {
         | _give(Role.BIND, "match_arm.pattern", "let_condition.pattern", "type_parameter.name", "const_parameter.name")
         | _give(Role.BIND, "closure_expression.parameters")
         | _give(Role.USE, "match_pattern.condition", "parameter.type"),
-        frozenset(["use_declaration", "attribute_item", "inner_attribute_item", "lifetime", "label", "extern_crate_declaration"]),
+        frozenset(
+            [
+                "use_declaration",
+                "attribute_item",
+                "inner_attribute_item",
+                "lifetime",
+                "label",
+                "extern_crate_declaration",
+            ]
+        ),
         _list_places("scoped_identifier.name", "scoped_type_identifier.name"),
         frozenset(["block"]),
         frozenset(["impl_item", "trait_item"]),
@@ -271,7 +290,9 @@ _GRAMMARS = {
         | _give(Role.DECLARE, "interface_declaration.name", "type_alias_declaration.name", "enum_declaration.name")
         | _give(Role.DECLARE, "variable_declarator.name", "function_signature.name", "internal_module.name")
         | _give(Role.DECLARE, "generator_function_declaration.name")
-        | _give(Role.DECLARE_MEMBER, "method_definition.name", "method_signature.name", "abstract_method_signature.name")
+        | _give(
+            Role.DECLARE_MEMBER, "method_definition.name", "method_signature.name", "abstract_method_signature.name"
+        )
         | _give(Role.DECLARE_MEMBER, "property_signature.name", "public_field_definition.name", "enum_assignment.name")
         | _give(Role.DECLARE_MEMBER, "enum_body.name")
         | _give(Role.BIND, "required_parameter.pattern", "optional_parameter.pattern", "arrow_function.parameter")

@@ -70,7 +70,7 @@ _FORMATS = (
     ),
     RepositoryFormat("deepseek", "{path}{text}\n\n", fim_markers.DEEPSEEK, head="{path}", path_line="# {}\n"),
 )
-PLAIN = RepositoryFormat("", "\n\n--- snippet ---\n\n{text}")  # as llama-server
+PLAIN = RepositoryFormat("", "{text}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,11 @@ class Rulings:
             answer is not None and (answer.exclusion is not None or self._is_valid(uri, _VALID_S))
         )
 
+    def is_excluded(self, uri: str) -> bool:
+        """True if a document was excluded when the policy was asked last, or if nothing may be sent."""
+        answer = self._answers.get(uri)
+        return self._refusal is not None or (answer is not None and answer.exclusion is not None)
+
     def find_exclusion(self, uri: str) -> str | None:
         """Returns why nothing of a document may be sent; None if it may. See `Policy.find_exclusion`."""
         if self._refusal is not None:

@@ -11,8 +11,8 @@ from lsp_server.project.grammar import Grammar
 
 _MAX_CHARS = 160  # of a signature or of the first line of a documentation
 _MAX_DEPTH = 24  # of the nodes below a declaration that are looked at
-_WORD = re.compile(r"\w{8,}")
-_LITERAL = re.compile("string|char_literal|template|comment|regex|heredoc|raw_text")
+_VALUES = {"value", "default_value", "right"}
+_LITERAL = re.compile("string|char_literal|template_str|comment|regex|raw_text|integer|float|number|int_literal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +85,22 @@ def _find_parent(captures: dict[str, list[Node]], kind: str, around: list[tuple[
 
 
 def _read_signature(node: Node, name: Node) -> str:
-    """A declaration up to its body or value, in one line, without literals and comments."""
+    """A declaration up to its body or value, in one line, without literals and comments.
+
+    What is no code, or looks random, may be a secret: then only the name is left.
+    """
     start, end = _find_start(node), _find_end(node, name)
     pieces, at = list[str](), start
     for literal in _iter_literals(node, end):
+        if literal.is_error:
+            return _read(name)
         if literal.start_byte >= at:
             pieces += [_cut(node, at, literal.start_byte), "" if "comment" in literal.type else "…"]
             at = literal.end_byte
     text = " ".join("".join([*pieces, _cut(node, at, end)]).split()).rstrip("{:=, ")
-    stops = [each.start() for each in _WORD.finditer(text) if each.end() > _MAX_CHARS or is_random(each[0])]
-    return text[: min([_MAX_CHARS, *stops])].rstrip()
+    if len(text) > _MAX_CHARS:
+        text = text[:_MAX_CHARS].rpartition(" ")[0]
+    return _read(name) if is_random(text) else text
 
 
 def _cut(node: Node, start: int, end: int) -> str:
@@ -112,7 +118,7 @@ def _find_end(node: Node, name: Node) -> int:
     ends = [node.end_byte]
     each: Node | None = name
     while each is not None and each.start_byte >= node.start_byte:
-        for field in ("body", "value", "right"):
+        for field in ("body", *_VALUES):
             child = each.child_by_field_name(field)
             if child is not None and child.start_byte >= name.end_byte:
                 body = child.child_by_field_name("body")
@@ -129,16 +135,19 @@ def _is_body(node: Node, start: int) -> bool:
 
 
 def _iter_literals(node: Node, end: int) -> Iterator[Node]:
-    """Yields strings and comments before `end`, those in others left out."""
-    waiting = [(node, 0)]
+    """Yields values, comments and what is no code before `end`, those in others left out."""
+    waiting = [(node, False, 0)]
     while waiting:
-        each, depth = waiting.pop()
+        each, is_value, depth = waiting.pop()
         if each.start_byte >= end:
             continue
-        if each.is_named and _LITERAL.search(each.type) and each.id != node.id:
+        if is_value or each.is_error or (each.is_named and _LITERAL.search(each.type) and each.id != node.id):
             yield each
         elif depth < _MAX_DEPTH:
-            waiting += [(child, depth + 1) for child in reversed(each.children)]
+            named = [(child, each.field_name_for_child(number)) for number, child in enumerate(each.children)]
+            waiting += [
+                (child, field in _VALUES and "extends" not in each.type, depth + 1) for child, field in reversed(named)
+            ]
 
 
 def _read_imports(captures: dict[str, list[Node]]) -> Iterator[Import]:

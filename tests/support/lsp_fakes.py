@@ -61,6 +61,7 @@ class FedBackend:
 
     def __init__(self, languages: tuple[str, ...] | None = None) -> None:
         self.languages = languages  # that the model knows
+        self.reads_files = False
         self.runs_as = ""
         self.streams: list[FedStream] = []
         self.prefetches: list[FedStream] = []  # those of requests for which nobody waits
@@ -91,6 +92,7 @@ class ScriptedBackend:
 
     def __init__(self, rules: Sequence[dict[str, Any]], log: Path) -> None:
         self.languages: tuple[str, ...] | None = None
+        self.reads_files = False
         self.runs_as = "int8, 2 threads (1,544 million weights)"
         self._rules = rules
         self._log = log

@@ -108,8 +108,7 @@ _PSM = "{0}def total(a):\n{1}\nprint(total(1))\n{2}    "
             ("<filename>",),
             "",
             Layout.SPM_LINE,
-            f"\n\n--- snippet ---\n\n{_TEXT}\n\n--- snippet ---\n\n{_CONFIG}"
-            "<[fim-suffix]>\nprint(total(1))\n<[fim-prefix]>def total(a):\n<[fim-middle]>    ",
+            f"{_TEXT}{_CONFIG}<[fim-suffix]>\nprint(total(1))\n<[fim-prefix]>def total(a):\n<[fim-middle]>    ",
             id="Seed-Coder, of which no format is known: as llama-server",
         ),
     ],
@@ -221,7 +220,7 @@ def _count_tokens(prompts: PromptBuilder, file: RelatedFile) -> int:
     """What a file costs, encoded in the simplest way."""
     text = file.text.rstrip("\n") + "\n"
     if not prompts.related.format.name:
-        return len(encode_section(prompts.tokenizer.encoder, f"\n\n--- snippet ---\n\n{text}"))
+        return len(encode_section(prompts.tokenizer.encoder, text))
     line = file.path and f"{file.path}\n"
     return 1 + len(encode_section(prompts.tokenizer.encoder, line + text))
 
