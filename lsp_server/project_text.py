@@ -49,6 +49,7 @@ class ProjectText:
         self._on_change = on_change
         self._told: dict[str, Told] = {}  # by the URI of the document
         self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._resting: dict[str, asyncio.TimerHandle] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._thread = ThreadPoolExecutor(1, "midtoken-project")
 
@@ -64,10 +65,11 @@ class ProjectText:
 
     def note_changed(self, uris: Sequence[str]) -> None:
         """Has files read again that may have changed."""
-        for folder_uri, project in self.projects.items():
-            paths = [path for uri in uris if uri.startswith(f"{folder_uri}/") and (path := to_fs_path(uri)) is not None]
-            if paths:
-                project.read(self._documents.settings.exclude, paths)
+        paths = [path for uri in uris if (path := to_fs_path(uri)) is not None]
+        for project in self.projects.values():
+            own = [path for path in paths if Path(path).is_relative_to(project.folder)]
+            if own:
+                project.read(self._documents.settings.exclude, own)
 
     def list_declarations(self, document: Document) -> Sequence[Declaration]:
         """Returns what a document declares, as far as it was read."""
@@ -79,11 +81,16 @@ class ProjectText:
         kept = [each for each in zip(told.related, told.uris, strict=True) if not rulings.is_excluded(each[1])]
         return Told(told.summary, told.path, tuple(file for file, _ in kept), tuple(uri for _, uri in kept))
 
-    def refresh(self, document: Document, after_s: float = 0.0) -> None:
-        """Reads a document, and chooses what to tell in it. `after_s`: without another call in between."""
+    def refresh(self, document: Document) -> None:
+        """Reads a document, and chooses what to tell in it."""
         if document.language_id in BY_LANGUAGE_ID and document.num_chars <= _MAX_CHARS:
             self._cancel(document.uri)
-            self._refreshing[document.uri] = asyncio.create_task(self._refresh(document, after_s))
+            self._refreshing[document.uri] = asyncio.create_task(self._refresh(document))
+
+    def refresh_at_rest(self, document: Document) -> None:
+        """Does the same once this has not been called for some seconds. Until then, what runs goes on."""
+        self._cancel_rest(document.uri)
+        self._resting[document.uri] = asyncio.get_running_loop().call_later(REST_S, self.refresh, document)
 
     def forget(self, uri: str) -> None:
         """Forgets a document that was closed."""
@@ -96,7 +103,13 @@ class ProjectText:
         await asyncio.gather(*self._closing)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    def _cancel_rest(self, uri: str) -> None:
+        timer = self._resting.pop(uri, None)
+        if timer is not None:
+            timer.cancel()
+
     def _cancel(self, uri: str) -> None:
+        self._cancel_rest(uri)
         task = self._refreshing.pop(uri, None)
         if task is not None:
             task.cancel()
@@ -105,8 +118,7 @@ class ProjectText:
         for document in self._documents.by_uri.values():
             self.refresh(document)
 
-    async def _refresh(self, document: Document, after_s: float) -> None:
-        await asyncio.sleep(after_s)
+    async def _refresh(self, document: Document) -> None:
         if document.problem is not None:
             return
         end = document.find_edit_end()

@@ -23,7 +23,7 @@ from lsp_server.prefetch import CURSOR_REST_S, Expectation, Prefetcher
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from lsp_server.project.grammar import BY_EXTENSION
-from lsp_server.project_text import REST_S, ProjectText
+from lsp_server.project_text import ProjectText
 from lsp_server.protocol import MidtokenProtocol, TextServer, build_strict_converter
 from lsp_server.quiet import Quiet
 from lsp_server.request_builder import RequestBuilder
@@ -116,7 +116,7 @@ class MidtokenServer(TextServer):
             session = self._find_session(params.text_document.uri)
             session.edit(params.text_document.version, params.content_changes)
             self.documents.note_edit(session.document)
-            self.project.refresh(session.document, REST_S)
+            self.project.refresh_at_rest(session.document)
             end = session.document.find_edit_end()
             self._prefetcher.expect(None if end is None else Expectation(session.document, types.Range(end, end)))
         except EditorError as error:

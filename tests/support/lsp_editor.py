@@ -112,6 +112,13 @@ class LspEditor:
         document = types.TextDocumentIdentifier(self.uri)
         self.client.text_document_did_close(types.DidCloseTextDocumentParams(document))
 
+    def save(self, *others: Path) -> None:
+        """Tells that the document was saved, and that other files have changed."""
+        document = types.TextDocumentIdentifier(self.uri)
+        self.client.text_document_did_save(types.DidSaveTextDocumentParams(document))
+        changes = [types.FileEvent(each.as_uri(), types.FileChangeType.Changed) for each in others]
+        self.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams(changes))
+
     def edit(self, line: int, character: int, text: str, end: tuple[int, int] | None = None) -> None:
         """Replaces the text from a position to `end`; without `end`, inserts at the position."""
         self._version += 1

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from threading import Event
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +20,7 @@ from pygls.protocol import default_converter
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.privacy import rulings
+from lsp_server.privacy.exclusion import Policy
 from lsp_server.server import MidtokenServer
 from lsp_server.stdio import serve_messages
 from tests.support.lsp_editor import WITHIN_S, LspEditor, build_capabilities, wait_for
@@ -29,11 +32,15 @@ _build_converter = cache(default_converter)  # one for all editors is much quick
 class InProcess:
     """A language server, its backend, which the test feeds, and an editor."""
 
-    def __init__(self, languages: tuple[str, ...] | None = None, is_remote: bool = False) -> None:
+    def __init__(
+        self, languages: tuple[str, ...] | None = None, is_remote: bool = False, index_dir: Path | None = None
+    ) -> None:
         self.backend = FedBackend(languages)
         self.models: list[str | None] = []  # with which it was connected, one for each attempt
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
-        self.server: MidtokenServer = build_server(self._connect, languages, is_remote=is_remote)
+        self.server: MidtokenServer = build_server(
+            self._connect, languages, policy=Policy(os.environ), is_remote=is_remote, index_dir=index_dir
+        )
         self.server.documents.guard.rulings._wait_s = WITHIN_S
         self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))
         self.written: list[bytes] = []  # by the server
@@ -93,14 +100,17 @@ class InProcess:
 
 
 @asynccontextmanager
-async def run_in_process(languages: tuple[str, ...] | None = None, is_remote: bool = False) -> AsyncIterator[InProcess]:
+async def run_in_process(
+    languages: tuple[str, ...] | None = None, is_remote: bool = False, index_dir: Path | None = None
+) -> AsyncIterator[InProcess]:
     """Connects the editor and the server inside the block. `initialize` has not been sent.
 
-    `languages`: those that the model knows; None: any. `is_remote`: text may go to another machine.
+    `languages`: those that the model knows; None: any. `is_remote`: text may go to another machine. `index_dir`: for
+    the indexes of the workspace's folders; None: no files are read.
     """
     # On a busy machine, to look at a file may take longer than a person waits.
     with patch.object(rulings, "_PROMPT_S", WITHIN_S):
-        both = InProcess(languages, is_remote)
+        both = InProcess(languages, is_remote, index_dir)
         to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
         server, editor = both.server.protocol, both.editor.client.protocol
         server.set_writer(_Writer(to_editor, both.written))
