@@ -56,7 +56,7 @@ def measure_told(tell: Tell, seed: int) -> Figures:
             figures[f"{owner}_share_{language}"] = find_mean(each.use.owner is owner for each in some)
     figures["num_names_other"] = sum(each.use.owner is Owner.OTHER for each in asked)
     figures["told_share_other"] = _find_share(asked, Owner.OTHER)
-    return figures | _measure_bytes(asked)
+    return {**figures, **_measure_bytes(asked)}
 
 
 def _measure_bytes(asked: Sequence[Asked]) -> Figures:
