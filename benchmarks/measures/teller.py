@@ -4,6 +4,7 @@ import os
 from functools import cache
 from pathlib import Path
 
+from inference.protocol.completion import RelatedFile
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.redaction import Redactor
 from lsp_server.project.choice import choose_declarations
@@ -18,14 +19,20 @@ _REDACTOR = Redactor()
 
 def tell(root: Path, path: str, text: str) -> str:
     """Returns what is told when the file at `path` in the project at `root` holds `text`. The cursor is at its end."""
+    return "".join(f"{each.path}:\n{each.text}" for each in list_told(root, path, text, text))
+
+
+def list_told(root: Path, path: str, text: str, before: str) -> list[RelatedFile]:
+    """Returns what is told of each file. `before`: the part of the file's text that is before the cursor."""
     language = BY_EXTENSION[Path(path).suffix]
     summary = summarize(text.encode(), load_grammar(language))
-    told = choose_declarations(_read(root), path, language, summary, text, MAX_BYTES)
-    return "".join(f"{other}:\n{_REDACTOR.redact(lines)}" for other, lines in told.items())
+    told = choose_declarations(read_project(root), path, language, summary, before, MAX_BYTES)
+    return [RelatedFile(other, _REDACTOR.redact(lines)) for other, lines in told.items()]
 
 
 @cache
-def _read(root: Path) -> Index:
+def read_project(root: Path) -> Index:
+    """Returns the index of a project, which must not change."""
     index = Index()
     Indexer(index, Policy(os.environ)).update(Job(str(root)))
     return index
