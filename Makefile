@@ -291,3 +291,7 @@ bench-typing: $(BENCH_READY) $(LLAMA_SERVER)  ## type held-out lines: keys saved
 .PHONY: bench-remote
 bench-remote: $(BENCH_READY) $(LLAMA_SERVER)  ## compare healing in front of llama.cpp's server with our own engine, and with the server alone, in four minutes
 	@$(BIN)/python -m benchmarks.remote
+
+.PHONY: bench-context
+bench-context: $(BENCH_READY)  ## measure what the model is told of other files in 25 projects, and what their index costs, in four minutes
+	@$(BIN)/python -m benchmarks.context

@@ -4,6 +4,8 @@
   declares, and that stand in what is told; the same for names that another file of the project declares. Only the file
   itself is open, up to the line above. `benchmarks.measures.used_names` knows who declares a name.
 - told bytes: of what is told there.
+- index: processor time and memory of the process that reads 10,000 files, and the time until one that has changed is
+  read.
 - secrets: known secrets and excluded text in neighbour files, and the bytes of them in what is told.
 
     python -m benchmarks.context [--output FOLDER] [--only PART ...]
@@ -12,6 +14,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from benchmarks.measures.index_cost import measure_index
 from benchmarks.measures.planted_secrets import measure_secrets
 from benchmarks.measures.report import Figures, Target, run_parts
 from benchmarks.measures.teller import tell
@@ -29,6 +32,10 @@ _TARGETS = (
     Target("told_bytes_typescript", "the same in TypeScript", at_most=2000),
     Target("told_bytes_go", "the same in Go", at_most=2000),
     Target("told_bytes_rust", "the same in Rust", at_most=2000),
+    Target("index_files", "files in an index", at_least=10_000),
+    Target("index_cpu_s", "processor time to read them, s", at_most=60),
+    Target("index_memory_mb", "memory of the process, MB", at_most=120),
+    Target("index_change_ms", "until a changed file is read, ms", at_most=50),
     Target("planted_secrets", "secrets planted in neighbour files", at_least=500),
     Target("secret_bytes_told", "bytes of them in what is told", at_most=0),
     Target("excluded_bytes_told", "bytes of excluded files in what is told", at_most=0),
@@ -38,6 +45,7 @@ _TARGETS = (
 def main() -> None:
     parts: dict[str, Callable[[], Figures]] = {
         "told": partial(measure_told, tell, _SEED),
+        "index": measure_index,
         "secrets": partial(measure_secrets, tell),
     }
     run_parts("context", parts, _TARGETS)

@@ -24,7 +24,7 @@ from lsp_server.project.index import Index
 from lsp_server.project.project import Project
 
 REST_S = 2.0
-_MAX_BYTES = 2400
+MAX_BYTES = 2000  # of what is told
 _MAX_CHARS = 300_000  # of a document; a longer one is not read
 
 
@@ -139,7 +139,7 @@ class ProjectText:
             if path is not None and Path(path).is_relative_to(project.folder) and project.database.exists():
                 name = Path(path).relative_to(project.folder).as_posix()
                 with closing(Index(project.database)) as index:
-                    chosen = choose_declarations(index, name, language, summary, before, _MAX_BYTES)
+                    chosen = choose_declarations(index, name, language, summary, before, MAX_BYTES)
                 uris = tuple((project.folder / each).as_uri() for each in chosen)
                 return Told(summary, name, tuple(RelatedFile(*each) for each in chosen.items()), uris)
         return Told(summary)

@@ -1,12 +1,15 @@
-"""What declarations of other open files gain: right completions with and without them.
+"""What declarations of other files gain: right completions with and without them.
 
-Cursors are inside names that another open file declares, in packages that the default model was not trained on.
+Cursors are inside names that another file declares, which is open, too. The default model was not trained on their
+packages.
 """
 
 import random
 import re
+import shutil
 import sysconfig
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +19,13 @@ from rich.progress import track
 from benchmarks.corpora.cuts import Cut, iter_runs
 from benchmarks.measures.lsp_client import find_place
 from benchmarks.measures.report import Figures, find_mean
+from benchmarks.measures.teller import list_told, read_project
 from inference.engine.sink import CompletionEngine, complete
 from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.context import cut_excerpt
-from lsp_server.documents import Document, split_lines
-from lsp_server.related import RelatedText, find_declarations
+from lsp_server.documents import Document
+from lsp_server.project.declarations import Declaration
+from lsp_server.related import RelatedText, write_comments
 from lsp_server.settings import Settings
 
 # Packages of the development environment that are not in models/training/corpus.txt.
@@ -50,8 +55,9 @@ _MAX_TOKENS = 16
 class _Cut:
     """A cursor inside a name, and the files of the same package that are open beside its own."""
 
+    root: Path  # of the project
     cut: Cut
-    open_files: Mapping[str, str]  # path -> text
+    open_files: Sequence[Sequence[Declaration]]  # what each declares
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +73,37 @@ def measure_related(engine: CompletionEngine, seed: int) -> Figures:
     """Completes at seeded cuts, in equal parts from each package, as the language server would ask."""
     rng, figures = random.Random(seed), dict[str, float | bool | None]()
     cuts: dict[bool, list[_Cut]] = {True: [], False: []}  # in new names, and in names that the text before contains
-    for package in _PACKAGES:
-        files = _read_package(package)
-        declared = {path: {each.name for each in find_declarations(split_lines(text))} for path, text in files.items()}
-        places = [place for path in files for place in _find_places(path, files, declared)]
+    with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
+        for package in _PACKAGES:
+            for is_new, drawn in _draw_cuts(_copy_package(package, Path(name).resolve()), rng).items():
+                cuts[is_new] += drawn
         for is_new, drawn in cuts.items():
-            wanted = [place for place in places if place.is_new == is_new]
-            chosen = rng.sample(wanted, min(len(wanted), -(-_NUM_EACH // len(_PACKAGES))))
-            drawn += [_cut(place, files, rng) for place in chosen]
-    for is_new, drawn in cuts.items():
-        kind = "" if is_new else "known_"
-        figures[f"num_{kind or 'new_'}names"] = len(drawn)
-        for name, max_bytes in (("without", 0), ("with", Settings().max_related_bytes)):
-            right = [_is_right(engine, each, RelatedText(max_bytes), name) for each in track(drawn, "completing")]
-            figures[f"{kind}right_{name}_context"] = find_mean(right)
+            kind = "" if is_new else "known_"
+            figures[f"num_{kind or 'new_'}names"] = len(drawn)
+            for name, is_told in (("without", False), ("with", True)):
+                right = [_is_right(engine, each, is_told, name) for each in track(drawn, "completing")]
+                figures[f"{kind}right_{name}_context"] = find_mean(right)
     return figures
 
 
-def _read_package(package: str) -> dict[str, str]:
-    root = Path(sysconfig.get_path("purelib"))
-    texts = {path.relative_to(root).as_posix(): path.read_text() for path in sorted((root / package).rglob("*.py"))}
-    return {path: text for path, text in texts.items() if _MIN_FILE_CHARS < len(text) < _MAX_FILE_CHARS}
+def _copy_package(package: str, folder: Path) -> Path:
+    """Returns the folder of a project that consists of the package."""
+    shutil.copytree(Path(sysconfig.get_path("purelib")) / package, folder / package / package)
+    return folder / package
+
+
+def _draw_cuts(root: Path, rng: random.Random) -> dict[bool, list[_Cut]]:
+    texts = {path.relative_to(root).as_posix(): path.read_text() for path in sorted(root.rglob("*.py"))}
+    files = {path: text for path, text in texts.items() if _MIN_FILE_CHARS < len(text) < _MAX_FILE_CHARS}
+    declarations = {path: read_project(root).list_declarations(path) for path in files}
+    declared = {path: {each.name for each in some} for path, some in declarations.items()}
+    places = [place for path in files for place in _find_places(path, files, declared)]
+    cuts = dict[bool, list[_Cut]]()
+    for is_new in (True, False):
+        wanted = [place for place in places if place.is_new == is_new]
+        chosen = rng.sample(wanted, min(len(wanted), -(-_NUM_EACH // len(_PACKAGES))))
+        cuts[is_new] = [_cut(place, root, files, declarations, rng) for place in chosen]
+    return cuts
 
 
 def _find_places(path: str, files: Mapping[str, str], declared: Mapping[str, set[str]]) -> Iterator[_Place]:
@@ -101,7 +117,13 @@ def _find_places(path: str, files: Mapping[str, str], declared: Mapping[str, set
                 yield _Place(path, start, end, owners, is_new)
 
 
-def _cut(place: _Place, files: Mapping[str, str], rng: random.Random) -> _Cut:
+def _cut(
+    place: _Place,
+    root: Path,
+    files: Mapping[str, str],
+    declarations: Mapping[str, Sequence[Declaration]],
+    rng: random.Random,
+) -> _Cut:
     text, start, end = files[place.path], place.start, place.end
     at = start + rng.randint(1, min(_MAX_TYPED_CHARS, end - start - 1))
     others = [path for path in files if path != place.path and path not in place.owners]
@@ -109,19 +131,26 @@ def _cut(place: _Place, files: Mapping[str, str], rng: random.Random) -> _Cut:
     paths += rng.sample(others, min(len(others), _NUM_OPEN - len(paths)))
     rng.shuffle(paths)
     cut = Cut("identifier", place.path, text[:at], text[at:end], text[end:])
-    return _Cut(cut, {path: files[path] for path in paths})
+    return _Cut(root, cut, [declarations[path] for path in paths])
 
 
-def _is_right(engine: CompletionEngine, asked: _Cut, related: RelatedText, tenant: str) -> bool:
+def _is_right(engine: CompletionEngine, asked: _Cut, is_told: bool, tenant: str) -> bool:
     """True if the name is completed rightly, after each of the keys before in its line."""
-    cut, others = asked.cut, [_open(path, text) for path, text in asked.open_files.items()]
+    cut, related = asked.cut, RelatedText() if is_told else RelatedText(max_bytes=0)
     line_start = cut.prefix.rfind("\n") + 1
     for at in range(line_start, len(cut.prefix) + 1):  # since a line gets its comments once
         document = _open(cut.path, cut.prefix[:at] + cut.suffix)
         context = cut_excerpt(document, Position(*find_place(cut.prefix, at)), Settings()).context
-        sent = related.add(context, document, others)
+        sent = related.add(context, document, asked.open_files)
+    told = list_told(asked.root, cut.path, cut.prefix + cut.suffix, cut.prefix[:line_start]) if is_told else []
     request = CompletionRequest(
-        sent, suffix=context.suffix, max_tokens=_MAX_TOKENS, extent=Extent.SINGLE_LINE, tenant=tenant
+        sent,
+        suffix=context.suffix,
+        max_tokens=_MAX_TOKENS,
+        extent=Extent.SINGLE_LINE,
+        tenant=tenant,
+        related=write_comments(told, "python"),
+        path=cut.path if is_told else "",
     )
     return cut.is_solved_by(complete(engine, request)[0])
 

@@ -1,32 +1,38 @@
 """What the language server tells a model of the other files of a project. All of the product that `context` needs."""
 
+import os
 from functools import cache
 from pathlib import Path
 
+from inference.protocol.completion import RelatedFile
+from lsp_server.privacy.exclusion import Policy
+from lsp_server.privacy.redaction import Redactor
 from lsp_server.project.choice import choose_declarations
-from lsp_server.project.declarations import Summary, summarize
+from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_EXTENSION, load_grammar
 from lsp_server.project.index import Index
+from lsp_server.project.indexer import Indexer, Job
+from lsp_server.project_text import MAX_BYTES
 
-_MAX_BYTES = 2000
+_REDACTOR = Redactor()
 
 
 def tell(root: Path, path: str, text: str) -> str:
-    """Returns what is told when the file at `path` in the project at `root` holds `text`, with the cursor at its end."""
-    language, summary = BY_EXTENSION[Path(path).suffix], _summarize(path, text)
-    told = choose_declarations(_index(root), path, language, summary, text, _MAX_BYTES)
-    return "".join(f"{other}:\n{lines}" for other, lines in told.items())
+    """Returns what is told when the file at `path` in the project at `root` holds `text`. The cursor is at its end."""
+    return "".join(f"{each.path}:\n{each.text}" for each in list_told(root, path, text, text))
+
+
+def list_told(root: Path, path: str, text: str, before: str) -> list[RelatedFile]:
+    """Returns what is told of each file. `before`: the part of the file's text that is before the cursor."""
+    language = BY_EXTENSION[Path(path).suffix]
+    summary = summarize(text.encode(), load_grammar(language))
+    told = choose_declarations(read_project(root), path, language, summary, before, MAX_BYTES)
+    return [RelatedFile(other, _REDACTOR.redact(lines)) for other, lines in told.items()]
 
 
 @cache
-def _index(root: Path) -> Index:
+def read_project(root: Path) -> Index:
+    """Returns the index of a project, which must not change."""
     index = Index()
-    for path in sorted(root.rglob("*.*")):
-        if path.suffix in BY_EXTENSION:
-            relative = path.relative_to(root).as_posix()
-            index.put(relative, "", _summarize(relative, path.read_text(errors="replace")))
+    Indexer(index, Policy(os.environ)).update(Job(str(root)))
     return index
-
-
-def _summarize(path: str, text: str) -> Summary:
-    return summarize(text.encode(), load_grammar(BY_EXTENSION[Path(path).suffix]))

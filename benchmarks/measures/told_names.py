@@ -22,6 +22,7 @@ from benchmarks.measures.used_names import FirstUse, NamedProject, Owner
 
 _NUM_FILES = 12  # of a project
 _MIN_LINES, _MAX_LINES = 30, 1500
+_ASKED = (Owner.IMPORTED, Owner.OTHER)
 _OTHERS = ("typescript", "go", "rust")
 
 
@@ -56,13 +57,14 @@ def measure_told(tell: Tell, seed: int) -> Figures:
             figures[f"{owner}_share_{language}"] = find_mean(each.use.owner is owner for each in some)
     figures["num_names_other"] = sum(each.use.owner is Owner.OTHER for each in asked)
     figures["told_share_other"] = _find_share(asked, Owner.OTHER)
-    return figures | _measure_bytes(asked)
+    return {**figures, **_measure_bytes(asked)}
 
 
 def _measure_bytes(asked: Sequence[Asked]) -> Figures:
-    """Of what is told in each language, at all lines where something is used for the first time."""
+    """Of what is told in each language, at all lines where a name of another file is used for the first time."""
     sizes: dict[str, list[int]] = defaultdict(list)
-    for (project, _, _), told in {(each.project, each.path, each.use.line): each.told for each in asked}.items():
+    known = [each for each in asked if each.use.owner in _ASKED]
+    for (project, _, _), told in {(each.project, each.path, each.use.line): each.told for each in known}.items():
         sizes[project.language].append(len(told.encode()))
     medians = {f"told_bytes_{language}": statistics.median(some) for language, some in sizes.items()}
     nine_of_ten = find_percentile([size for some in sizes.values() for size in some], 90)
@@ -82,8 +84,7 @@ def ask(project: Project, tell: Tell, seed: int) -> Iterator[Asked]:
             return tell(project.root, path, "".join(lines[:line]))
 
         for use in names.find_first_uses(path):
-            is_asked = use.owner in (Owner.IMPORTED, Owner.OTHER)
-            yield Asked(project, path, use, tell_above(use.line) if is_asked else "")
+            yield Asked(project, path, use, tell_above(use.line) if use.owner in _ASKED else "")
 
 
 def _read_names(project: Project, texts: dict[str, str]) -> NamedProject:

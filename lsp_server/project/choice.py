@@ -1,9 +1,10 @@
 """What is told of the project: names and signatures that the next lines will probably use, the likely ones first."""
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, takewhile
 
 from lsp_server.project.declarations import Declaration, Summary
 from lsp_server.project.imports import find_imported, list_package
@@ -12,7 +13,8 @@ from lsp_server.project.index import Index
 _WORD = re.compile(r"[^\W\d]\w{3,}")
 _MAX_FILES_BY_NAME = 3  # that declare a name; what more of them declare is not told by the name alone
 _MAX_MEMBERS = 60  # of a type
-_MAX_TYPES = 40  # whose members are told
+_MIN_ROOM = 40  # in bytes
+_MAX_STEPS = 3  # from a name in the text to a type, to the types that its members name, to those that theirs name
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ def choose_declarations(
     """
     scope = _Scope(index, path, language, summary)
     told = _Told(max_bytes)
-    for entry in chain(scope.iter_imported(), scope.iter_members(), scope.iter_used(text), scope.iter_others()):
+    entries = chain(scope.iter_imported(), scope.iter_members(text), scope.iter_others())
+    for entry in takewhile(lambda _: told.has_room, entries):
         told.add(entry)
     return told.write()
 
@@ -40,7 +43,7 @@ class _Scope:
     """The files whose names a file has, because it imports them or because they are in its package."""
 
     def __init__(self, index: Index, path: str, language: str, summary: Summary) -> None:
-        self._index, self._path = index, path
+        self._index, self._path, self._language = index, path, language
         self._imported = find_imported(index, path, summary.imports, language)
         self._files = {each: self._list(each) for each in [*self._imported, *list_package(index, path, language)]}
         self._own = {each.name for each in summary.declarations}
@@ -53,38 +56,31 @@ class _Scope:
                 _Entry(path, each, True) for each in self._files[path] if not each.parent and each.name in names
             )
 
-    def iter_members(self) -> Iterator[_Entry]:
-        """Yields the members of imported types, then those of the types that these name."""
-        waiting = list(self.iter_imported())
-        known = set[_Entry]()
-        while waiting and len(known) < _MAX_TYPES:
-            owner = waiting.pop(0)
-            if owner in known:
-                continue
-            known.add(owner)
-            members = self._list_members(owner.path, owner.declaration.name)
-            yield from members
-            texts = [owner.declaration.text, *(each.declaration.text for each in members)]
-            types = dict.fromkeys(word for text in texts for word in _WORD.findall(text) if word[0].isupper())
-            waiting += [entry for name in types for entry in self._find(name, owner.path)]
-
-    def iter_used(self, text: str) -> Iterator[_Entry]:
-        """Yields what the text names, the last names first."""
-        words = dict.fromkeys(reversed(_WORD.findall(text)))
-        imported = {each.name for declarations in self._files.values() for each in declarations}
-        for path, declarations in self._files.items():
-            yield from (
-                _Entry(path, each) for each in declarations if each.name in words and each.name not in self._own
-            )
-        for word in words.keys() - self._own - imported:
-            for entry in self._find(word, self._path):
-                yield from (entry, *self._list_members(entry.path, word))
+    def iter_members(self, text: str) -> Iterator[_Entry]:
+        """Yields the members of types that the text names, the last ones first, and then of types that these name."""
+        names, known = dict.fromkeys(reversed(_WORD.findall(text))), set(self._own)
+        for _ in range(_MAX_STEPS):
+            types = dict[str, None]()
+            for owner in (entry for name in names if name not in known for entry in self._find(name)):
+                members = self._list_members(owner.path, owner.declaration.name)
+                yield from members
+                texts = [each.declaration.text for each in (owner, *members)]
+                types |= dict.fromkeys(word for text in texts for word in _WORD.findall(text) if word[0].isupper())
+            known |= names.keys()
+            names = types
 
     def iter_others(self) -> Iterator[_Entry]:
-        """Yields what else the files declare, members last."""
-        found = [(path, each) for path, declarations in self._files.items() for each in declarations]
-        public = [_Entry(path, each) for path, each in found if not each.name.startswith("_")]
-        yield from sorted(public, key=lambda entry: entry.declaration.parent != "")
+        """Yields what else the files declare: that of whole modules first, members last."""
+        whole = {path for path in self._files if "" in self._imported.get(path, {"": None})}
+        found = [_Entry(path, each) for path, declarations in self._files.items() for each in declarations]
+        visible = [entry for entry in found if self._is_visible(entry)]
+        yield from sorted(visible, key=lambda entry: (entry.declaration.parent != "", entry.path not in whole))
+
+    def _is_visible(self, entry: _Entry) -> bool:
+        name = entry.declaration.name
+        if self._language == "go" and posixpath.dirname(entry.path) != posixpath.dirname(self._path):
+            return name[0].isupper()
+        return not name.startswith("_")
 
     def _list(self, path: str) -> Sequence[Declaration]:
         return self._index.list_declarations(path)
@@ -94,15 +90,15 @@ class _Scope:
         members = [each for each in self._list(path) if each.parent == owner and not each.name.startswith(hidden)]
         return [_Entry(path, each) for each in members[:_MAX_MEMBERS]]
 
-    def _find(self, name: str, near: str) -> list[_Entry]:
-        """Returns the declaration of a name, in the file at `near` if that has one; none if it is a common name."""
+    def _find(self, name: str) -> list[_Entry]:
+        """Returns the declaration of a name, an imported one if there is one; none if it is a common name."""
         paths = [path for path in self._index.find_declared(name) if path != self._path]
         if len(paths) > _MAX_FILES_BY_NAME:
             return []
-        chosen = [path for path in paths if path == near] or paths[:1]
+        chosen = [path for path in paths if path in self._files] or paths
         return [
             _Entry(path, each, True)
-            for path in chosen
+            for path in chosen[:1]
             for each in self._list(path)
             if each.name == name and not each.parent
         ]
@@ -117,6 +113,11 @@ class _Told:
         self._lines: dict[str, dict[str, list[str]]] = {}  # by path and by the name that begins the line
         self._signatures: dict[tuple[str, str], str] = {}
         self._known: set[tuple[str, str]] = set()
+
+    @property
+    def has_room(self) -> bool:
+        """False if hardly anything more fits."""
+        return self._room > _MIN_ROOM
 
     def add(self, entry: _Entry) -> None:
         """Adds an entry that is not there, if it fits."""

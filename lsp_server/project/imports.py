@@ -105,10 +105,13 @@ def _list_relative(path: str, wanted: Import) -> list[tuple[str, str]]:
 
 
 def _resolve_go(index: Index, path: str, module: str) -> list[str]:
-    """The files of the package that ends with the most parts of this path. A package of Go itself names no host."""
+    """The files of the package that ends with the most parts of this path. A package of Go itself names no host.
+
+    Only `go.mod` knows the path of the module's own folder, so nothing is found for that.
+    """
     parts = module.split("/")
     above = [str(each) for each in PurePosixPath("/", path).parents]  # one of them is the module's folder
-    for start in range(1, len(parts) + 1 if "." in parts[0] else 0):
+    for start in range(1, len(parts) if "." in parts[0] else 0):
         for folder in above:
             files = index.list_folder(posixpath.join(folder, *parts[start:]).lstrip("/") or ".")
             if files:
