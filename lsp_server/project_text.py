@@ -55,7 +55,8 @@ class ProjectText:
 
     def configure(self, folder_uris: Iterable[str]) -> None:
         """Sets the workspace's folders, and reads them."""
-        wanted = {uri: path for uri in folder_uris if (path := to_fs_path(uri)) is not None} if self._index_dir else {}
+        found = {uri: path for uri in folder_uris if (path := to_fs_path(uri)) is not None}
+        wanted = {uri: path for uri, path in found.items() if _is_project(Path(path))} if self._index_dir else {}
         for uri in self.projects.keys() - wanted.keys():
             self._closing.append(asyncio.create_task(self.projects.pop(uri).close()))
         for uri, path in wanted.items():
@@ -143,3 +144,8 @@ class ProjectText:
                 uris = tuple((project.folder / each).as_uri() for each in chosen)
                 return Told(summary, name, tuple(RelatedFile(*each) for each in chosen.items()), uris)
         return Told(summary)
+
+
+def _is_project(folder: Path) -> bool:
+    """False for a whole disk and for a home folder, which editors take for a workspace if they find no other."""
+    return folder not in (Path.home(), Path(folder.anchor))

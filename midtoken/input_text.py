@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from inference.protocol.characters import CharacterRequest
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import CompletionRequest, RelatedFile
 from lsp_server.context import Context, Excerpt, clean
 from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import PLACEHOLDER
+from lsp_server.project.grammar import BY_EXTENSION
+from lsp_server.related import write_comments
 from lsp_server.settings import Settings
 from midtoken.server_arguments import UsageError, add_connection_arguments, may_be_remote
+from midtoken.workspace import choose_related, find_index_dir, read_project
 
 # The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
 _PIECE_BYTES = 1024
@@ -136,6 +139,7 @@ class ClearedText:
         self._paths: dict[str, Path] = {}  # of the files that were read, by URI
         self._guard = Guard(Policy(os.environ), is_remote=may_be_remote(options))
         settings = Settings(exclude=tuple(options.exclude), redact_secrets=not options.send_secrets)
+        self._index_dir, self._exclude = find_index_dir(options), tuple(options.exclude)
         self._guard.configure(settings, [Path.cwd().as_uri()])
 
     def read_file(self, name: str) -> bytes:
@@ -151,6 +155,19 @@ class ClearedText:
         self._paths[path.absolute().as_uri()] = path
         context = self._redact(context)
         return Context(context.prefix[-_NEAR_CHARS:], context.suffix[:_NEAR_CHARS])
+
+    def read_related(self, place: str, context: Context) -> tuple[tuple[RelatedFile, ...], str]:
+        """Returns what is told of other files, and the path of the file itself in its project."""
+        path = Path(_split(place)[0])
+        read = read_project(path, self._index_dir, self._exclude)
+        if read is None:
+            return (), ""
+        folder, index, _ = read
+        with contextlib.closing(index):
+            related = choose_related(path, context.prefix, context.suffix, folder, index)
+        return write_comments(related, BY_EXTENSION.get(path.suffix, "")), path.absolute().relative_to(
+            folder
+        ).as_posix()
 
     def read_end(self, text: str) -> bytes:
         """Returns a text that ends at the cursor; standard input if it is `-`."""

@@ -21,13 +21,18 @@ _IDLE = getattr(subprocess, "IDLE_PRIORITY_CLASS", 0)  # of Windows; elsewhere t
 _MAX_FAILURES = 3  # of the process; then nothing more is read
 
 
+def find_database(index_dir: Path, folder: Path) -> Path:
+    """Returns the file with the index of a folder."""
+    return index_dir / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:32]}.db"
+
+
 class Project:
     """Starts the process, has it read files, and knows what it has read."""
 
     def __init__(self, folder: Path, index_dir: Path, on_change: Callable[[], None]) -> None:
         """`index_dir`: where the indexes of a user's folders are. `on_change`: called after files were read."""
         self.folder = folder
-        self.database = index_dir / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:32]}.db"
+        self.database = find_database(index_dir, folder)
         self.report: Report | None = None
         self.process_id: int | None = None
         self._on_change = on_change

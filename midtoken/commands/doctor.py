@@ -30,6 +30,7 @@ from midtoken.answer import read_answer
 from midtoken.connection import Connection, open_connection
 from midtoken.server import ServerArguments
 from midtoken.server_arguments import add_connection_arguments, find_languages
+from midtoken.workspace import find_index_dir, read_project
 
 # The example of the README. Its cursor is in the middle of a token.
 _PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
@@ -127,6 +128,23 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
     return good(f"{path} gets suggestions, unless the settings of your editor exclude it")
 
 
+def check_project(path: Path, index_dir: Path | None) -> Check:
+    """Reads the project of a file, and says what is known of it."""
+    read = read_project(path, index_dir)
+    if read is None:
+        return note("it is in no repository of Git, so completions know nothing of other files that are not open")
+    folder, index, report = read
+    index.close()
+    languages = ", ".join(f"{number} {language}" for language, number in sorted(report.languages.items())) or "no"
+    left_out = {
+        "excluded": report.num_excluded,
+        "too large or no text": report.num_unread,
+        "more than are read": report.num_left_out,
+    }
+    others = "".join(f"; {number} {why}" for why, number in left_out.items() if number)
+    return good(f"completions know the declarations of {languages} files in {folder}{others}")
+
+
 _STYLES = {Mark.GOOD: "green", Mark.NOTE: "yellow", Mark.WRONG: "bold red"}
 
 
@@ -157,3 +175,4 @@ async def _check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
         yield check
     if options.file is not None:
         yield check_document(options.file, os.environ, find_languages(options))
+        yield check_project(options.file, find_index_dir(options))

@@ -47,7 +47,10 @@ def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
     text = ClearedText(options)
     cursor = text.read_cursor(options.cursor, options.stdin)
-    request = CompletionRequest(cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE)
+    related, path = text.read_related(options.cursor, cursor)
+    request = CompletionRequest(
+        cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE, related=related, path=path
+    )
     requests = {each: text.clear(replace(request, healing=each, explain=each is Healing.EXACT)) for each in Healing}
     Console().print(render(options.cursor, cursor, asyncio.run(_ask_all(options, requests))))
     return 0

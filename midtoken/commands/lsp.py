@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import NoReturn
 
 from inference.errors import LaunchError
-from inference.serving.private_files import find_user_folder
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
@@ -21,6 +20,7 @@ from lsp_server.server import MidtokenServer
 from lsp_server.stdio import serve_stdio
 from lsp_server.usage import UsageFile, find_usage_path
 from midtoken.server_arguments import add_connection_arguments, find_languages, may_be_remote
+from midtoken.workspace import find_index_dir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,10 +41,8 @@ def run(options: argparse.Namespace) -> NoReturn:
 def build_language_server(options: argparse.Namespace, usage: UsageFile | None = None) -> MidtokenServer:
     """Returns one that uses the completion server of the parsed arguments of `add_connection_arguments`."""
     connect, languages = partial(_connect, options), find_languages(options)
-    index_dir = None
-    with suppress(LaunchError):  # without a home folder, no files are read
-        index_dir = (options.state_dir or find_user_folder("cache")) / "indexes"
-    return build_server(connect, languages, Policy(os.environ), may_be_remote(options), usage, index_dir)
+    is_remote = may_be_remote(options)
+    return build_server(connect, languages, Policy(os.environ), is_remote, usage, find_index_dir(options))
 
 
 async def _connect(options: argparse.Namespace, model: str | None, on_download: OnDownload) -> CompletionBackend:
