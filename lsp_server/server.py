@@ -127,9 +127,9 @@ class MidtokenServer(TextServer):
         """Notes that a document was saved."""
         self._prefetcher.expect_again()
 
-    def lose_text(self) -> None:
-        """Marks the text of all documents as unknown after an edit that cannot be read: it may be of any."""
-        for session in self.sessions.values():
+    def lose_text(self, uri: str | None) -> None:
+        """Marks the text of a document as unknown after an edit that cannot be read; of all documents without a URI."""
+        for session in [each for each in self.sessions.values() if uri in (None, each.document.uri)]:
             try:
                 session.lose_text()
             except OutOfStepError as error:
