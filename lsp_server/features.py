@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lsprotocol import types
+from pygls.capabilities import get_capability
 
 from lsp_server.backend import BackendFactory
 from lsp_server.commands import add_commands
@@ -52,9 +53,9 @@ def _add_lifecycle(server: MidtokenServer) -> None:
     def _initialize(params: types.InitializeParams) -> None:
         server.initialize(params)
         if _draws_ghost_text(params.capabilities):
-            _add_inline_completion(server, writes_lf=_is_neovim(params))
+            _add_inline_completion(server, writes_lf=_is(params, "Neovim"))
         else:
-            _add_completion_menu(server)
+            _add_completion_menu(server, _reads_markdown(params))
 
     @server.feature(types.INITIALIZED)
     async def _initialized(_: types.InitializedParams) -> None:
@@ -108,13 +109,13 @@ def _add_inline_completion(server: MidtokenServer, writes_lf: bool) -> None:
         return _to_inline_list(found, place, params.context.selected_completion_info)
 
 
-def _add_completion_menu(server: MidtokenServer) -> None:
+def _add_completion_menu(server: MidtokenServer, reads_markdown: bool) -> None:
     """For clients without inline completion. The others would show each suggestion twice."""
     options = types.CompletionOptions(trigger_characters=_TRIGGER_CHARACTERS)
 
     @server.feature(types.TEXT_DOCUMENT_COMPLETION, options)
     async def _completion(params: types.CompletionParams) -> types.CompletionList:
-        return _to_menu(await server.suggest(params.text_document.uri, params.position))
+        return _to_menu(await server.suggest(params.text_document.uri, params.position), reads_markdown)
 
 
 def _to_inline_list(
@@ -132,11 +133,11 @@ def _to_inline_list(
     return types.InlineCompletionList(items)
 
 
-def _to_menu(found: Suggestion | NoSuggestion) -> types.CompletionList:
+def _to_menu(found: Suggestion | NoSuggestion, reads_markdown: bool) -> types.CompletionList:
     """Marks the list as incomplete, so that the editor requests a new one after the next letter."""
     if isinstance(found, NoSuggestion):
         return types.CompletionList(is_incomplete=True, items=[])
-    items = [completion_item(each, found.context, found.place) for each in found.insertions]
+    items = [completion_item(each, found.context, found.place, reads_markdown) for each in found.insertions]
     return types.CompletionList(is_incomplete=True, items=items)
 
 
@@ -145,8 +146,14 @@ def _draws_ghost_text(capabilities: types.ClientCapabilities) -> bool:
     return document is not None and document.inline_completion is not None
 
 
-def _is_neovim(params: types.InitializeParams) -> bool:
-    return params.client_info is not None and params.client_info.name == "Neovim"
+def _reads_markdown(params: types.InitializeParams) -> bool:
+    """Helix does not say so, and takes all text for Markdown."""
+    field = "text_document.completion.completion_item.documentation_format"
+    return _is(params, "helix") or types.MarkupKind.Markdown in (get_capability(params.capabilities, field) or ())
+
+
+def _is(params: types.InitializeParams, name: str) -> bool:
+    return params.client_info is not None and params.client_info.name == name
 
 
 # Implementation-dependent (LSP, "$ Notifications"): servers that do not know it ignore it.

@@ -58,10 +58,10 @@ def extend_selected(
     return item if item.range == selected.range and str(item.insert_text).startswith(selected.text) else None
 
 
-def completion_item(insertion: Insertion, context: Context, place: Place) -> CompletionItem:
+def completion_item(insertion: Insertion, context: Context, place: Place, reads_markdown: bool) -> CompletionItem:
     """Returns the item for `textDocument/completion`, such that clients show it first and do not filter it out.
 
-    The preview of several lines is a block of code in Markdown, which almost all clients can show.
+    `reads_markdown`: the client does, so the preview of several lines is a block of code.
     """
     word = _find_word(context.line_before)
     text = word + insertion.text
@@ -70,7 +70,7 @@ def completion_item(insertion: Insertion, context: Context, place: Place) -> Com
         label=first_line.replace("\t", " ") + (" …" if more else ""),  # Helix would draw a tab over other text
         kind=CompletionItemKind.Text,
         detail="midtoken",
-        documentation=_preview(text) if more else None,
+        documentation=_preview(text, reads_markdown) if more else None,
         sort_text="\1",  # before all others; Emacs refuses a message with \0
         filter_text=text.partition("\n")[0] or word,  # clients compare its beginning with the typed text
         insert_text_format=InsertTextFormat.PlainText,
@@ -79,7 +79,9 @@ def completion_item(insertion: Insertion, context: Context, place: Place) -> Com
     )
 
 
-def _preview(text: str) -> MarkupContent:
+def _preview(text: str, reads_markdown: bool) -> str | MarkupContent:
+    if not reads_markdown:
+        return text
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return MarkupContent(MarkupKind.Markdown, f"{fence}\n{text}\n{fence}")
 

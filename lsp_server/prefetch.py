@@ -18,7 +18,7 @@ from lsp_server.request_builder import Purpose, RequestBuilder
 
 try:
     import psutil
-except ImportError:  # an installation without the extra `local`
+except (ImportError, NotImplementedError):  # an installation without the extra `local`; another system
     psutil = None
 
 _PAUSE_S = 0.15  # keys that follow each other are mostly closer

@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 class TextServer(LanguageServer):
     """A server that keeps the text of documents itself."""
 
-    def lose_text(self) -> None:
-        """Is called for an edit that cannot be read."""
+    def lose_text(self, uri: str | None) -> None:
+        """Is called for an edit that cannot be read. Without a URI it may concern any document."""
         raise NotImplementedError
 
 
@@ -71,7 +71,7 @@ class MidtokenProtocol(LanguageServerProtocol):
             message = None
         if not isinstance(message, dict):
             _log.warning("midtoken: received a message that is not a JSON object")
-            self._server.lose_text()
+            self._server.lose_text(None)
         elif "method" not in message:
             self._receive_response(message)
         elif message["method"] == types.EXIT and "id" not in message:
@@ -99,7 +99,7 @@ class MidtokenProtocol(LanguageServerProtocol):
         if "id" in message:
             self._send_response(message["id"], error=error.to_response_error())
         elif method in _SYNCHRONIZATION and isinstance(error, JsonRpcInvalidParams):
-            self._server.lose_text()
+            self._server.lose_text(_find_uri(message))
 
     def _receive_response(self, message: dict[str, Any]) -> None:
         """Hands on the result as JSON: only workspace/configuration has one, and LSP defines no form for it."""
@@ -162,3 +162,11 @@ def _read_number(value: Any, kind: type[int]) -> int:
 def _with_settings(params: Any) -> dict[str, Any]:
     """Some editors send no `settings` when they have none. It then is null."""
     return {"settings": params.get("settings") if isinstance(params, dict) else None}
+
+
+def _find_uri(message: dict[str, Any]) -> str | None:
+    """Returns the URI of the document that a message names, if that can be read."""
+    match message:
+        case {"params": {"textDocument": {"uri": str(uri)}}}:
+            return uri
+    return None

@@ -137,9 +137,9 @@ class MidtokenServer(TextServer):
             self.project.refresh(self.sessions[uri].document)
         self._prefetcher.expect_again()
 
-    def lose_text(self) -> None:
-        """Marks the text of all documents as unknown after an edit that cannot be read: it may be of any."""
-        for session in self.sessions.values():
+    def lose_text(self, uri: str | None) -> None:
+        """Marks the text of a document as unknown after an edit that cannot be read; of all documents without a URI."""
+        for session in [each for each in self.sessions.values() if uri in (None, each.document.uri)]:
             try:
                 session.lose_text()
             except OutOfStepError as error:

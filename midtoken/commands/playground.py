@@ -34,14 +34,13 @@ def run(options: argparse.Namespace) -> int:
 async def _serve(options: argparse.Namespace, page: Path) -> None:
     from midtoken.playground.app import Gate, start_app  # here, because aiohttp is optional
 
-    listener = listen(options.port)
-    gate = Gate(listener.getsockname()[1])
-    async with open_connection(options) as connection:
-        app = await start_app(
-            gate, page, connection, partial(build_language_server, options), listener, may_be_remote(options)
-        )
-        try:
-            print(f"The playground is at\n\n  {gate.url}\n\nCtrl-C ends it.", flush=True)
-            await asyncio.Event().wait()
-        finally:
-            await app.cleanup()
+    with listen(options.port) as listener:
+        gate = Gate(listener.getsockname()[1])
+        async with open_connection(options) as connection:
+            build_server = partial(build_language_server, options)
+            app = await start_app(gate, page, connection, build_server, listener, may_be_remote(options))
+            try:
+                print(f"The playground is at\n\n  {gate.url}\n\nCtrl-C ends it.", flush=True)
+                await asyncio.Event().wait()
+            finally:
+                await app.cleanup()

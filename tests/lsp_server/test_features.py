@@ -135,6 +135,29 @@ async def test_the_menu_is_an_incomplete_list_with_one_item_or_none(
     assert [item.text_edit and item.text_edit.new_text for item in menu.items] == inserted
 
 
+@pytest.mark.parametrize(
+    ("name", "formats", "preview"),
+    [
+        ("Emacs", ["plaintext"], "b:\n    c"),
+        ("Emacs", [], "b:\n    c"),
+        ("Emacs", ["markdown", "plaintext"], "```\nb:\n    c\n```"),
+        ("helix", [], "```\nb:\n    c\n```"),  # it does not say so, and takes all text for Markdown
+    ],
+)
+async def test_the_preview_in_the_menu_is_markdown_for_editors_that_read_it(
+    both: InProcess, name: str, formats: list[str], preview: str
+) -> None:
+    item = types.ClientCompletionItemOptions(documentation_format=[types.MarkupKind(each) for each in formats] or None)
+    capabilities = build_capabilities(draws_ghost_text=False)
+    assert capabilities.text_document is not None
+    capabilities.text_document.completion = types.CompletionClientCapabilities(completion_item=item)
+    await both.start_with("b", capabilities, name=name)
+    asking = asyncio.ensure_future(both.editor.menu(0, 1))
+    (await both.find_stream()).finish(":\n    c")
+    shown = (await asking).items[0].documentation
+    assert (shown.value if isinstance(shown, types.MarkupContent) else shown) == preview
+
+
 # initializationOptions, workspace/configuration, workspace/didChangeConfiguration
 
 

@@ -39,7 +39,7 @@ def test_an_item_replaces_the_typed_word_in_the_units_of_the_editor(
 def test_a_menu_item_passes_the_filters_of_clients_and_comes_first(
     text: str, label: str, filter_text: str, has_preview: bool
 ) -> None:
-    item = completion_item(Insertion(text), Context("return Nod", ""), Place(Position(0, 10)))
+    item = completion_item(Insertion(text), Context("return Nod", ""), Place(Position(0, 10)), reads_markdown=True)
     assert (item.label, item.filter_text, item.documentation is not None) == (label, filter_text, has_preview)
     assert item.text_edit is not None
     assert item.text_edit.new_text == f"Nod{text}"
@@ -48,7 +48,7 @@ def test_a_menu_item_passes_the_filters_of_clients_and_comes_first(
 
 @pytest.mark.parametrize(("text", "fence"), [("f():\n    x", "```"), ("f():\n    ````", "`````")])
 def test_the_preview_of_a_menu_item_keeps_the_indentation_in_markdown(text: str, fence: str) -> None:
-    item = completion_item(Insertion(text), Context("", ""), Place(Position(0, 0)))
+    item = completion_item(Insertion(text), Context("", ""), Place(Position(0, 0)), reads_markdown=True)
     assert item.documentation == MarkupContent(MarkupKind.Markdown, f"{fence}\n{text}\n{fence}")
 
 

@@ -161,6 +161,22 @@ async def test_after_an_edit_that_cannot_be_read_there_are_no_suggestions_until_
     assert both.editor.shown == [_LOST]
 
 
+@pytest.mark.parametrize(
+    ("document", "is_lost"),
+    [({"uri": "file:///project/other.py", "version": 1}, False), ({"uri": URI}, True), ({"uri": None}, True)],
+)
+async def test_an_edit_that_cannot_be_read_concerns_its_own_document_if_that_is_named(
+    both: InProcess, document: dict[str, Any], is_lost: bool
+) -> None:
+    await both.start()
+    both.editor.open("abc")
+    params = {"textDocument": document, "contentChanges": None}
+    both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didChange", "params": params})
+    both.editor.edit(0, 0, "x")
+    await wait_for(lambda: _find_text(both) == "xabc" or both.editor.shown != [])
+    assert both.editor.shown == ([_LOST] if is_lost else [])
+
+
 async def test_a_document_that_cannot_be_read_is_not_open(both: InProcess) -> None:
     await both.start()
     document = {"uri": URI, "languageId": "python", "version": 0, "text": None}

@@ -75,6 +75,7 @@ _TOO_LONG = (
 
 @pytest.mark.parametrize("kind", ["qwen", "llama2"])
 @example("n", 60, "", Healing.GREEDY, Layout.PSM, 8)
+@example("aaaé👩\u200d💻 <|fim_prefix|>returnreturn", 1, "aaaaaaa<|endoftext|>", Healing.GREEDY, Layout.PSM, 62)
 @given(
     prefix=texts,
     repeats=st.sampled_from([1, 1, 8, 40]),
@@ -107,7 +108,7 @@ def test_a_prompt_with_its_healed_bytes_fits_or_is_refused(
     assert full[len(full) - len(prompt.kept_ids) :] == prompt.kept_ids
     num_suffix = len(prompt.context_ids) - len(prompt.kept_ids) - 1
     if num_suffix and len(prompt.kept_ids) < len(full):  # the suffix is cut before the last quarter of the text
-        assert len(prompt.kept_ids) >= max_tokens // 4 * 3 // 4
+        assert len(prompt.kept_ids) > max_tokens // 4 // 2  # of which the cut, in blocks, leaves more than half
 
 
 def test_the_suffix_is_cut_before_the_text_before_the_cursor() -> None:
