@@ -25,6 +25,7 @@ class Purpose(enum.Enum):
 
 _MAX_WORD_BYTES = 300  # of declarations of the typed word, which stand above the line
 
+
 class RequestBuilder:
     """Builds requests by the current rules. Clearing a request is the last step: nothing is added after it."""
 
