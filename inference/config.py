@@ -16,6 +16,7 @@ AUTO_LAYOUT = "auto"
 AUTO_DTYPE = "auto"
 AUTO_DEVICE = "auto"
 DEFAULT_CONTEXT_TOKENS = 1024
+MAX_CONTEXT_TOKENS = 1_048_576
 MIN_PROMPT_TOKENS = 16  # fewer leave hardly any text before the cursor
 
 # The minimum and maximum of each number.
@@ -23,7 +24,7 @@ _RANGES = {
     "num_threads": (1, 1024),
     "max_sequences": (1, 1024),
     "max_waiting": (0, 65_536),
-    "max_context_tokens": (MIN_PROMPT_TOKENS, 1_048_576),
+    "max_context_tokens": (MIN_PROMPT_TOKENS, MAX_CONTEXT_TOKENS),
     "memory_mib": (0, 1_048_576),
     "cache_tokens": (2 * MIN_PROMPT_TOKENS, 1_073_741_824),
 }
@@ -39,7 +40,7 @@ class EngineConfig:
     num_threads: int | None = None  # on the CPU; None: 1 for a small model, for others what a trial finds quicker
     max_sequences: int = 16  # running sequences, one for each candidate
     max_waiting: int = 64  # queued requests; further ones are refused
-    max_context_tokens: int | None = None  # prompt tokens of a request; None: what the model's folder names, or 1024
+    max_context_tokens: int | None = None  # of a prompt; None: see `inference.model.window`
     cache_tokens: int = 65_536  # capacity for keys and values, in tokens of all sequences together
     memory_mib: int = 256  # for what is remembered between requests: sequences, states; 0: nothing is
     drafts: bool = True  # guess tokens from earlier text, where that pays; completions are the same without

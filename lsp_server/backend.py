@@ -10,6 +10,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest
 from lsp_server.errors import to_connect_error, to_midtoken_error
 from lsp_server.no_suggestion import NoSuggestion, Reason
 from lsp_server.privacy.guard import Cleared
+from lsp_server.settings import Settings
 from lsp_server.status import Status
 
 
@@ -19,6 +20,7 @@ class CompletionBackend(Protocol):
     languages: tuple[str, ...] | None  # those that the model knows, by their identifiers in LSP; None: any
     reads_files: bool  # whether the model was trained on several files in one text
     runs_as: str  # the type of numbers, the threads, and why
+    context_tokens: int | None  # of a prompt, at most; None: the server does not say
 
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the answer. `aclose`, or cancelling the task that iterates, ends it in the model too.
@@ -32,8 +34,8 @@ class CompletionBackend(Protocol):
 
 
 OnDownload = Callable[[str, int], None]  # gets a text for the user, and how much there is, in percent
-# Gets the model that the settings name; None: that of the command line.
-BackendFactory = Callable[[str | None, OnDownload], Awaitable[CompletionBackend]]
+# Gets the settings, of which `model` and `context` go before the command line.
+BackendFactory = Callable[[Settings, OnDownload], Awaitable[CompletionBackend]]
 
 
 class BackendStarter:

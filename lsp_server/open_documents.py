@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pygls.lsp.server import LanguageServer
 
@@ -34,7 +35,7 @@ class OpenDocuments:
     ) -> None:
         """`server`: it knows the workspace folders. `languages`: those of the default model; None: any."""
         self.by_uri: dict[str, Document] = {}  # the one that was opened or edited last is last
-        self.settings = Settings()
+        self.settings = self.chosen = Settings()  # `settings`: with a context that the connected server can take
         self.guard = guard
         self.reads_files = False  # whether the model was trained on several files in one text
         self.quiet = quiet
@@ -42,6 +43,7 @@ class OpenDocuments:
         self._status = status
         self._starter = starter
         self._languages = self._default_languages = languages
+        self._server_tokens: int | None = None  # of the connected server's context
         self.refusal: str | None = None  # why nothing may be sent, by the settings
         self._are_settings_known = False
         self._checks: dict[str, asyncio.Task[None]] = {}
@@ -65,22 +67,26 @@ class OpenDocuments:
 
     def configure(self, read: ReadSettings, are_known: bool) -> None:
         """Sets the settings. `are_known`: the editor has answered the request for them. Until then nothing is sent."""
-        is_other_model = read.settings.model != self.settings.model
-        self.settings, self.refusal, self._are_settings_known = read.settings, read.refusal, are_known
-        if is_other_model:
-            self._languages = self._find_default_languages()
+        is_other = (read.settings.model, read.settings.context) != (self.chosen.model, self.chosen.context)
+        self.chosen, self.refusal, self._are_settings_known = read.settings, read.refusal, are_known
+        if is_other:
+            self._languages, self._server_tokens = self._find_default_languages(), None
             self._starter.restart()
+        self._fit_context()
         self._status.configured(read.problems)
         self._configure_guard()
         self.check_all_soon()
 
-    def note_connected(self, languages: tuple[str, ...] | None, reads_files: bool) -> None:
-        """Sets the languages that the model of the connected server knows; None: the server does not say.
+    def note_connected(
+        self, languages: tuple[str, ...] | None, reads_files: bool, context_tokens: int | None = None
+    ) -> None:
+        """Sets the languages and the context of the connected server's model; None: the server does not say.
 
         `reads_files`: see there.
         """
         self.reads_files = reads_files
-        self._languages = languages or self._find_default_languages()
+        self._languages, self._server_tokens = languages or self._find_default_languages(), context_tokens
+        self._fit_context()
         for document in self.by_uri.values():
             self.check(document)
 
@@ -142,8 +148,12 @@ class OpenDocuments:
         if self.check(document) is None:
             self._starter.start()
 
+    def _fit_context(self) -> None:
+        known = [each for each in (self.chosen.context, self._server_tokens) if each is not None]
+        self.settings = replace(self.chosen, context=min(known, default=None))
+
     def _find_default_languages(self) -> tuple[str, ...] | None:
-        return self._default_languages if self.settings.model is None else None
+        return self._default_languages if self.chosen.model is None else None
 
     def _configure_guard(self) -> None:
         """Passes the settings on, each time before the guard is asked, because the workspace folders may change."""

@@ -23,6 +23,9 @@ class Purpose(enum.Enum):
     PREFETCH = enum.auto()  # no answer: the server caches the text before a key asks for it
 
 
+_MAX_WORD_BYTES = 300  # of declarations of the typed word, which stand above the line
+
+
 class RequestBuilder:
     """Builds requests by the current rules. Clearing a request is the last step: nothing is added after it."""
 
@@ -41,7 +44,7 @@ class RequestBuilder:
             return found
         try:
             own_text = write_blanks(guard.redactor.redact_excerpt(request.excerpt), document.language_id)
-            self._related.max_bytes = request.settings.max_related_bytes
+            self._related.max_bytes = min(_MAX_WORD_BYTES, request.settings.sizes.related_bytes)
             declared = [self._project.list_declarations(each) for each in others if each.file_uri != document.file_uri]
             prefix = self._related.add(own_text, document, declared, request.is_imagined)
             told = self._project.find_told(document)

@@ -250,8 +250,8 @@ class MidtokenServer(TextServer):
         self._prefetcher.expect(Expectation(request.document, types.Range(start, end), insertion.text))
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
-        backend = await connect(self.documents.settings.model, on_download)
-        self.documents.note_connected(backend.languages, backend.reads_files)
+        backend = await connect(self.documents.chosen, on_download)
+        self.documents.note_connected(backend.languages, backend.reads_files, backend.context_tokens)
         self._prefetcher.expect_again()
         return backend
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from inference.config import MAX_CONTEXT_TOKENS, MIN_PROMPT_TOKENS
 from inference.protocol.completion import MAX_NEW_TOKENS, Extent, Healing
+from lsp_server.sizes import DEFAULT_CONTEXT_TOKENS, Sizes, find_sizes
 
 SECTION = "midtoken"
 ANY_LANGUAGE = "*"  # in the setting `languages`
@@ -22,9 +24,10 @@ class Settings:
     healing: Healing = Healing.EXACT
     confidence: float = 0.45  # the least probability of what is suggested unasked; 0: the whole line or block is
     deadline_ms: int | None = None  # generation stops after this time; the text so far is suggested
-    max_prefix_bytes: int = 8192  # how much text before the cursor is sent
-    max_suffix_bytes: int = 2048  # how much text after the cursor is sent
-    max_related_bytes: int = 300  # how much text of other open files is sent, at most
+    context: int | None = None  # the most tokens of a prompt; None: what the server says
+    max_prefix_bytes: int | None = None  # this and the next two are old names: see `sizes`
+    max_suffix_bytes: int | None = None
+    max_related_bytes: int | None = None
     prefetch: bool = True  # whether text is sent and read before a key asks for it
     prefetch_min_battery: int = 20  # not on a battery with less percent than this
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore; of documents that match one, nothing is sent
@@ -32,6 +35,13 @@ class Settings:
     stats: bool = True  # whether what suggestions bring is counted, on this machine
     model: str | None = None  # what --model takes; None: that of the command line
     languages: tuple[str, ...] | None = None  # those with suggestions; None: those that the model knows
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much text is sent."""
+        sizes = find_sizes(self.context or DEFAULT_CONTEXT_TOKENS)
+        old = {each.name: getattr(self, f"max_{each.name}") for each in dataclasses.fields(Sizes)}
+        return dataclasses.replace(sizes, **{name: value for name, value in old.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +100,7 @@ def read_settings(values: Any, base: Settings) -> ReadSettings:
         if value is None or (setting is None and _is_foreign(name, value)):
             continue
         if setting is None:
-            problems.append(f"unknown setting {_show(name)}; known are {', '.join(_SETTINGS)}")
+            problems.append(f"unknown setting {_show(name)}; known are {', '.join(_NAMES)}")
             refusals += [f"unknown setting {_show(name)}, which may mean {meant}" for meant in _find_meant(name)]
             continue
         if setting.has(value):
@@ -100,6 +110,8 @@ def read_settings(values: Any, base: Settings) -> ReadSettings:
             refusals += [problem] if name in _LIMITS else []
             kept = "nothing is sent" if name in _LIMITS else f"it stays {_show(getattr(base, setting.field))}"
             problems.append(f"{problem}; {kept}")
+    if old := [name for name in _SIZES if values.get(name) is not None]:
+        problems.append(f"{' and '.join(old)} will go: context, a number of tokens, says how much text is sent")
     return ReadSettings(dataclasses.replace(base, **fields), tuple(problems), next(iter(refusals), None))
 
 
@@ -159,6 +171,17 @@ def _is_share(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
+_CONTEXTS = _between("context", MIN_PROMPT_TOKENS, MAX_CONTEXT_TOKENS)
+
+
+def _is_context(value: Any) -> bool:
+    return value == "auto" or _CONTEXTS.has(value)
+
+
+def _read_context(value: Any) -> int | None:
+    return None if value == "auto" else int(value)
+
+
 def _show(value: Any) -> str:
     text = repr(str(value)) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -171,6 +194,7 @@ _SETTINGS: Mapping[str, _Setting] = {
     "healing": _one_of("healing", Healing),
     "confidence": _Setting("confidence", "a number from 0 to 1", _is_share, float),
     "deadlineMs": _between("deadline_ms", 1, 3_600_000),
+    "context": _Setting("context", f"auto or {_CONTEXTS.values}", _is_context, _read_context),
     "maxPrefixBytes": _between("max_prefix_bytes", 256, 1_048_576),
     "maxSuffixBytes": _between("max_suffix_bytes", 0, 1_048_576),
     "maxRelatedBytes": _between("max_related_bytes", 0, 65_536),
@@ -182,5 +206,6 @@ _SETTINGS: Mapping[str, _Setting] = {
     "model": _Setting("model", "a text", lambda value: _is_text(value) and value != ""),
     "languages": _texts("languages"),
 }
-_SIZES = {"maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes"}
-_LIMITS = {"enabled", "prefetch", "exclude", "redactSecrets", "languages", *_SIZES}
+_SIZES = ("maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes")  # the old names of `context`
+_NAMES = [name for name in _SETTINGS if name not in _SIZES]
+_LIMITS = {"enabled", "prefetch", "exclude", "redactSecrets", "languages", "context", *_SIZES}

@@ -34,6 +34,7 @@ class Connection:
         self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any
         self.reads_files = False  # whether the model was trained on several files in one text
         self.runs_as = ""  # the type of numbers, the threads, and why
+        self.context_tokens: int | None = None  # of a prompt; None: the server does not say
 
     @classmethod
     async def open(
@@ -59,6 +60,7 @@ class Connection:
             description = await connection.read_description()
             connection.languages, connection.runs_as = description.languages or None, description.runs_as
             connection.reads_files = description.repository_format != ""
+            connection.context_tokens = description.context_tokens
         except BaseException:
             await connection.close()
             raise

@@ -33,6 +33,7 @@ TLS_SCHEME = "grpcs://"
 Resolve = Callable[[str], Sequence[str]]  # a host name to its IP addresses; raises OSError
 
 _DEFAULTS = EngineConfig(Path())
+_NUM_CONTEXTS = 5  # of full length at once: alternatives are four
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ def _refuse_with_server(options: argparse.Namespace) -> None:
         "device": _DEFAULTS.device,
         "dtype": _DEFAULTS.dtype,
         "threads": _DEFAULTS.num_threads,
+        "context": _DEFAULTS.max_context_tokens,
         "runtime": Runtime.AUTO,
         "triton_binary": None,
     }
@@ -156,6 +158,8 @@ class ServerArguments:
             device=options.device,
             dtype=options.dtype,
             num_threads=options.threads,
+            max_context_tokens=options.context,
+            cache_tokens=max(_DEFAULTS.cache_tokens, _NUM_CONTEXTS * (options.context or 0)),
             graph_dir=find_cache_dir(),
             fill_in_layout=os.environ.get("MIDTOKEN_FILL_IN_LAYOUT") or _DEFAULTS.fill_in_layout,
             engine_url=",".join(find_engine_urls(options.engine)) if options.engine else "",
@@ -189,6 +193,7 @@ class ServerArguments:
             "--triton-binary": self.triton_binary,
             "--state-dir": self.state_dir,
             "--threads": self.model.num_threads,
+            "--context": self.model.max_context_tokens,
             "--engine": self.model.engine_url,
             "--engine-key": self.engine_key,
         }

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
-from inference.config import EngineConfig
+from inference.config import MAX_CONTEXT_TOKENS, MIN_PROMPT_TOKENS, EngineConfig
 from inference.errors import MidtokenError
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES
 
@@ -85,6 +85,13 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         help="threads on the CPU (default: one for a small model; for others, as many as a trial finds faster)",
     )
     parser.add_argument(
+        "--context",
+        type=_parse_context,
+        metavar="N",
+        help="the most tokens of a prompt; auto: what this machine reads in about two seconds, 1024 to 8192, "
+        "or what the model's folder names (default: auto)",
+    )
+    parser.add_argument(
         "--runtime",
         choices=[*Runtime],
         default=Runtime.AUTO,
@@ -112,6 +119,10 @@ def number_from(lowest: int, highest: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def _parse_context(text: str) -> int | None:
+    return None if text == "auto" else number_from(MIN_PROMPT_TOKENS, MAX_CONTEXT_TOKENS)(text)
 
 
 def find_languages(options: argparse.Namespace) -> tuple[str, ...] | None:

@@ -31,6 +31,7 @@ from lsp_server.items import Suggestion
 from lsp_server.no_suggestion import Reason
 from lsp_server.privacy.guard import Cleared
 from lsp_server.server import MidtokenServer
+from lsp_server.settings import Settings
 
 _MIN_CHARS_ABOVE = 1_000
 _NEAR_CHARS = 16_384  # twice what is sent
@@ -121,11 +122,11 @@ class Recorder:
         self._backend = backend
         self.languages: tuple[str, ...] | None = None
         self.reads_files = False
-        self.runs_as = backend.runs_as
+        self.runs_as, self.context_tokens = backend.runs_as, backend.context_tokens
         self.num_requests, self.num_tokens = 0, 0
         self.last: list[CompletionChunk] = []
 
-    async def connect(self, _model: str | None, _on_download: OnDownload) -> CompletionBackend:
+    async def connect(self, _settings: Settings, _on_download: OnDownload) -> CompletionBackend:
         """Returns itself, as a language server wants it."""
         return self
 

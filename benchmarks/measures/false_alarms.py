@@ -40,7 +40,7 @@ def measure_false_alarms() -> Figures:
 
 def _iter_keys(texts: Sequence[str]) -> Iterator[str]:
     """Yields the text before the cursor after each key, in the middle of each file."""
-    limit = Settings().max_prefix_bytes
+    limit = Settings().sizes.prefix_bytes
     for text in texts:
         start = text.find("\n", len(text) // 2) + 1
         for end in range(start + 1, min(start + _KEYS_OF_A_FILE, len(text))):

@@ -68,7 +68,7 @@ def _is_unbalanced(gap: Gap, insertion: Insertion) -> bool:
 def _suggest(engine: CompletionEngine, gap: Gap) -> Insertion:
     """What an editor would show."""
     settings = Settings()
-    context = Context(gap.prefix[-settings.max_prefix_bytes :], gap.suffix[: settings.max_suffix_bytes])
+    context = Context(gap.prefix[-settings.sizes.prefix_bytes :], gap.suffix[: settings.sizes.suffix_bytes])
     sent = write_blanks(context, "python")
     request = CompletionRequest(sent.prefix, sent.suffix, max_tokens=settings.max_tokens, chunks=Chunks.LINES)
     return fit(complete(engine, request)[0], context) or Insertion("")

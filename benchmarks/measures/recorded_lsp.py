@@ -50,6 +50,7 @@ class RecordingBackend:
     """Records what passes through a connection."""
 
     runs_as = ""
+    context_tokens: int | None = None
 
     def __init__(self, client: Client, path: Path) -> None:
         self._client = client

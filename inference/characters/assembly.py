@@ -20,6 +20,7 @@ def load_character_model(config: EngineConfig, watch: PassWatch = nullcontext) -
     if config.dtype == AUTO_DTYPE:  # what suits completions may not be exact enough for probabilities
         config = dataclasses.replace(config, dtype="float32")
     max_context_tokens = config.max_context_tokens or DEFAULT_CONTEXT_TOKENS  # for the same reason
+    config = dataclasses.replace(config, max_context_tokens=max_context_tokens)
     loaded = load_model(config)
     end_ids = sorted(loaded.tokenizer.vocabulary.end_ids)
     if not end_ids:

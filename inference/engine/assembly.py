@@ -14,9 +14,9 @@ from inference.engine.marker_check import SAMPLES, MarkerMeasure, measure_marker
 from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import complete
 from inference.errors import MidtokenError, ModelError, to_public_error
-from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.loader import load_model
+from inference.model.window import choose_loaded_window
 from inference.protocol.completion import CompletionRequest
 
 _log = logging.getLogger(__name__)
@@ -32,9 +32,12 @@ def load_engine(config: EngineConfig) -> Engine:
 
 def build_engine(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> Engine:
     """An engine for a model that is loaded already, as `load_engine`."""
-    if config.max_context_tokens is None:
-        config = dataclasses.replace(config, max_context_tokens=read_folder_file(config.model_dir).context_tokens)
-    config = dataclasses.replace(config, cache_tokens=min(config.cache_tokens, loaded.cache_tokens))
+    try:
+        window = choose_loaded_window(config, loaded)
+    except Exception as error:  # a model's code may raise anything in its first pass
+        raise ModelError(f"the model cannot be used: {to_public_error(error, _log.error)}") from error
+    cache_tokens = min(config.cache_tokens, loaded.cache_tokens)
+    config = dataclasses.replace(config, max_context_tokens=window, cache_tokens=cache_tokens)
     fill_in = choose_fill_in(config, loaded)
     engine = start_engine(config, loaded.model, PromptBuilder(loaded.tokenizer, fill_in), runs_as=loaded.runs_as)
     _warm(engine)

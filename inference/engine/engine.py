@@ -66,6 +66,11 @@ class Engine:
         """Why no request would be answered now, as far as that is known; empty if one would. Thread-safe."""
         return self._executor.problem
 
+    @property
+    def context_tokens(self) -> int:
+        """The most tokens of a prompt. Thread-safe."""
+        return min(self._executor.max_tokens, self._config.max_context_tokens or DEFAULT_CONTEXT_TOKENS)
+
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
         """Queues the request; its chunks go to `sink`.
 
@@ -194,7 +199,7 @@ class Engine:
                 f"max_tokens is {request.max_tokens}; the model sees {self._executor.max_tokens} tokens in all, and "
                 f"{MIN_PROMPT_TOKENS} of them at least are for the prompt"
             )
-        return min(room, self._config.max_context_tokens or DEFAULT_CONTEXT_TOKENS)
+        return min(room, self.context_tokens)
 
     def _make_room(self, job: Job) -> bool:
         """Whether the job can begin. A person gets the room of prefetches, which end."""

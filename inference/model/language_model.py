@@ -206,5 +206,6 @@ class LoadedModel(Generic[ModelT_co]):
     tokenizer: LoadedTokenizer
     runs_as: str = ""  # the type of numbers, the threads, and why
     # What is measured of this model under a name, now or when it was loaded before.
-    recall: Callable[[str, Callable[[], dict[str, float]]], dict[str, float]] = lambda _name, measure: measure()
+    recall: Callable[..., dict[str, float]] = lambda _name, measure, _keeps=True: measure()
     cache_tokens: int = sys.maxsize  # of all sequences in use together; others wait
+    context_tokens: int | None = None  # of a prompt, if its memory is taken already

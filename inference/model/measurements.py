@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,8 @@ from inference.platforms import is_own
 
 MAX_SMALL = 100_000_000  # weights of a small model; in float32, they take 0.4 GB
 _GROUP_AND_OTHERS_WRITE = 0o022
+# Where a group's limit is, by the controllers that a line of /proc/self/cgroup names: versions 2 and 1 of cgroups.
+_LIMITS = {"": ("", "memory.max"), "memory": ("memory", "memory.limit_in_bytes")}
 
 Measured = dict[str, float]
 Recall = Callable[..., Measured]  # see `_recall`
@@ -72,6 +74,26 @@ def identify_files(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
 def count_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def find_memory(root: Path = Path("/")) -> int:
+    """The bytes of memory that this process may use; of a system that does not say, more than there are."""
+    if not hasattr(os, "sysconf"):
+        return 2**62
+    num_bytes: int = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([num_bytes, *_iter_limits(root)])
+
+
+def _iter_limits(root: Path) -> Iterator[int]:
+    """The limits of the process's group and of those above it. A container may see its own as the uppermost."""
+    groups = root / "proc/self/cgroup"
+    for line in groups.read_text().splitlines() if groups.exists() else ():
+        _, controllers, path = line.split(":", 2)
+        place, name = _LIMITS.get(controllers, ("", ""))
+        for group in (Path(path), *Path(path).parents):
+            file = root / "sys/fs/cgroup" / place / group.relative_to("/") / name
+            if file.is_file() and (limit := file.read_text().strip()).isdigit():
+                yield int(limit)
 
 
 def is_busy() -> bool:

@@ -73,6 +73,7 @@ class Description:
     problem: str = ""  # why no request would be answered now; empty: one would
     inputs: tuple[str, ...] = tuple(REQUEST_TYPES)  # the fields of requests that it knows
     repository_format: str = ""  # in which the model reads `related`; empty: as plain text, which it was not trained on
+    context_tokens: int | None = None  # of a prompt, at most
 
 
 # One array for each field. An empty one is left out.
@@ -128,7 +129,7 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
 def description_to_arrays(description: Description) -> dict[str, Array]:
     """The arrays of the description's fields."""
     values = dataclasses.asdict(description).items()
-    texts = {name: (value,) if isinstance(value, str) else value for name, value in values}
+    texts = {name: value if isinstance(value, tuple) else (value or "",) for name, value in values}
     return {name: to_array(value, np.object_) for name, value in texts.items() if any(value)}
 
 
@@ -144,6 +145,7 @@ def description_from_arrays(arrays: Mapping[str, Array]) -> Description:
         "".join(read("problem")),
         read("inputs"),
         "".join(read("repository_format")),
+        next((int(text) for text in read("context_tokens") if text.isdecimal()), None),
     )
 
 

@@ -17,6 +17,7 @@ from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.server import MidtokenServer
+from lsp_server.settings import Settings
 from lsp_server.stdio import serve_stdio
 from lsp_server.usage import UsageFile, find_usage_path
 from midtoken.server_arguments import add_connection_arguments, find_languages, may_be_remote
@@ -45,10 +46,13 @@ def build_language_server(options: argparse.Namespace, usage: UsageFile | None =
     return build_server(connect, languages, Policy(os.environ), is_remote, usage, find_index_dir(options))
 
 
-async def _connect(options: argparse.Namespace, model: str | None, on_download: OnDownload) -> CompletionBackend:
+async def _connect(options: argparse.Namespace, settings: Settings, on_download: OnDownload) -> CompletionBackend:
     # The module imports gRPC and NumPy. The editor would wait for that before it gets the answer to `initialize`.
     module = await asyncio.to_thread(import_module, "midtoken.connection")
-    options = argparse.Namespace(**vars(options) | {"model": model or options.model})
+    chosen: dict[str, object] = {"model": settings.model or options.model}
+    if options.server is None:  # one that runs has its own; less text is sent there
+        chosen["context"] = settings.context or options.context
+    options = argparse.Namespace(**vars(options) | chosen)
     backend: CompletionBackend = await module.Connection.open(options, _log, on_download)
     return backend
 

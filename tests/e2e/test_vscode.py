@@ -61,9 +61,7 @@ def _open(extensions: Path, folder: Path, name: str, text: str, status: str, **s
 
 @pytest.fixture(scope="module")
 def window(extensions: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VsCode]:
-    with _open(
-        extensions, tmp_path_factory.mktemp("window"), "file.py", "", "no command", maxPrefixBytes=300
-    ) as window:
+    with _open(extensions, tmp_path_factory.mktemp("window"), "file.py", "", "no command", context=37) as window:
         yield window
 
 

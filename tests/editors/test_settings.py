@@ -18,6 +18,8 @@ _PROPERTIES: dict[str, Any] = json.loads((_FOLDER / "package.json").read_text())
 # `languages` and `model` are of both. For `languages`, the default there is a list; `model` becomes an argument.
 _OF_THE_EXTENSION = {"command", "languages", "model", "server"}
 _DEFAULTS = {re.sub("_(.)", lambda match: match[1].upper(), field.name): field.default for field in fields(Settings)}
+_DEFAULTS = {name: value for name, value in _DEFAULTS.items() if not name.endswith("Bytes")}  # the old names
+_DEFAULTS["context"] = "auto"
 _OF_THE_SERVER = {
     name: schema
     for key, schema in _PROPERTIES.items()
@@ -72,7 +74,7 @@ def test_each_setting_is_in_the_readme(key: str) -> None:
     assert f"`{key}`" in (_FOLDER / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["command", "model", "server"])
+@pytest.mark.parametrize("name", ["command", "context", "model", "server"])
 def test_what_runs_and_where_text_goes_cannot_be_set_by_a_workspace(name: str) -> None:
     assert _PROPERTIES[f"{SECTION}.{name}"]["scope"] == "machine"
 

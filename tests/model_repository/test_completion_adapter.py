@@ -22,7 +22,7 @@ _LAST = CompletionChunk("x", finish_reason=FinishReason.END, stats=CompletionSta
 
 def _make_model(act: Callable[[CompletionRequest, ChunkSink], None], model_dir: Path = Path("m")) -> Any:
     """The adapter with an engine that calls the test's function for each request, at once."""
-    told = {"runs_as": "int8", "problem": "gone", "repository_format": "qwen"}
+    told: dict[str, Any] = {"runs_as": "int8", "problem": "gone", "repository_format": "qwen", "context_tokens": 512}
     engine = SimpleNamespace(**told, submit=act, measure_heartbeat_ms=lambda: 12.5)
     return load_adapter("completion", lambda _: engine, model_dir)
 
@@ -81,7 +81,7 @@ def test_a_heartbeat_tells_of_the_model_and_is_neither_noted_nor_given_to_the_en
     [answer] = _take(model, {HEARTBEAT: np.array([True])}).parts
     assert heartbeat_from_arrays(answer) == 12.5
     assert description_from_arrays(answer) == Description(
-        DEFAULT_MODEL_LANGUAGES, "int8", "gone", repository_format="qwen"
+        DEFAULT_MODEL_LANGUAGES, "int8", "gone", repository_format="qwen", context_tokens=512
     )
     assert (reached, noted) == ([CompletionRequest("a")], [])
 

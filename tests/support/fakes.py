@@ -29,6 +29,7 @@ class ScriptedEngine:
     """
 
     runs_as = problem = repository_format = ""
+    context_tokens = 1024
 
     def __init__(self, config: EngineConfig) -> None:
         self._log = config.model_dir / "events.txt"

@@ -63,6 +63,7 @@ class FedBackend:
         self.languages = languages  # that the model knows
         self.reads_files = False
         self.runs_as = ""
+        self.context_tokens: int | None = None
         self.streams: list[FedStream] = []
         self.prefetches: list[FedStream] = []  # those of requests for which nobody waits
         self.is_closed = False
@@ -94,6 +95,7 @@ class ScriptedBackend:
         self.languages: tuple[str, ...] | None = None
         self.reads_files = False
         self.runs_as = "int8, 2 threads (1,544 million weights)"
+        self.context_tokens: int | None = None
         self._rules = rules
         self._log = log
 

@@ -22,6 +22,7 @@ from lsp_server.features import build_server
 from lsp_server.privacy import rulings
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.server import MidtokenServer
+from lsp_server.settings import Settings
 from lsp_server.stdio import serve_messages
 from tests.support.lsp_editor import WITHIN_S, LspEditor, build_capabilities, wait_for
 from tests.support.lsp_fakes import FedBackend, FedStream
@@ -37,6 +38,7 @@ class InProcess:
     ) -> None:
         self.backend = FedBackend(languages)
         self.models: list[str | None] = []  # with which it was connected, one for each attempt
+        self.contexts: list[int | None] = []  # as models
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
         self.server: MidtokenServer = build_server(
             self._connect, languages, policy=Policy(os.environ), is_remote=is_remote, index_dir=index_dir
@@ -92,8 +94,9 @@ class InProcess:
         """The notifications and requests of the server, as they were sent."""
         return [data.decode() for data in self.written if b'"method"' in data]
 
-    async def _connect(self, model: str | None, on_download: OnDownload) -> CompletionBackend:
-        self.models.append(model)
+    async def _connect(self, settings: Settings, on_download: OnDownload) -> CompletionBackend:
+        self.models.append(settings.model)
+        self.contexts.append(settings.context)
         if self.download is not None:
             await self.download(on_download)
         return self.backend

@@ -15,6 +15,7 @@ from inference.errors import LaunchError, keep_text_out_of_logs
 from lsp_server.backend import BackendFactory, CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
+from lsp_server.settings import Settings
 from lsp_server.stdio import serve_stdio
 from lsp_server.usage import UsageFile
 from tests.support.lsp_fakes import ScriptedBackend
@@ -30,7 +31,7 @@ def main() -> NoReturn:
 def build_connect(script: dict[str, Any]) -> BackendFactory:
     """Returns a function that connects to the scripted model."""
 
-    async def connect(_model: str | None, _on_download: OnDownload) -> CompletionBackend:
+    async def connect(_settings: Settings, _on_download: OnDownload) -> CompletionBackend:
         await asyncio.sleep(script.get("start_s", 0))
         if script.get("start_error"):
             raise LaunchError(script["start_error"])

@@ -48,6 +48,7 @@ const LIMITS: Readonly<Record<string, Join>> = {
   prefetch: joinSwitches,
   redactSecrets: joinBy(isSwitch, (one, other) => one || other),
   exclude: joinBy(isListOfTexts, (one, other) => [...new Set([...one, ...other])]),
+  // The old names of `context`, which a workspace cannot set.
   maxPrefixBytes: joinSizes,
   maxSuffixBytes: joinSizes,
   maxRelatedBytes: joinSizes,

@@ -91,7 +91,8 @@ class Llama:
             raise ModelError(f"llama.cpp cannot read it: {_explain()}")
 
     def open_context(self, num_cells: int, num_threads: int) -> None:
-        """Makes the context. Raises ModelError if there is no memory for it."""
+        """Makes the context, in place of an earlier one. Raises ModelError if there is no memory for it."""
+        self._free_context()
         options = llama_cpp.llama_context_default_params()
         options.n_ctx = num_cells
         options.n_batch = options.n_ubatch = _MAX_ROWS
@@ -106,6 +107,11 @@ class Llama:
         if not self._memory:
             raise ModelError("it is an encoder, and does not predict the next token")
         self._batch = _Batch()
+
+    def _free_context(self) -> None:
+        if getattr(self, "_context", None):
+            llama_cpp.llama_free(self._context)
+            self._context = None
 
     def read_metadata(self, key: str) -> str | None:
         """A value of the file's metadata."""
@@ -151,8 +157,7 @@ class Llama:
             raise ModelError(f"llama.cpp cannot run a forward pass over {num_rows} tokens ({code}): {_explain()}")
 
     def __del__(self) -> None:
-        if getattr(self, "_context", None):
-            llama_cpp.llama_free(self._context)
+        self._free_context()
         if getattr(self, "model", None):
             llama_cpp.llama_model_free(self.model)
 

@@ -3,23 +3,32 @@
 import math
 import platform
 import time
+from functools import partial
 from pathlib import Path
 
 import llama_cpp
 
-from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
+from inference.config import AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import LoadedTokenizer, check_ids, load_tokenizer
 from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer_file import read_tokenizer_file
-from inference.model.folder_file import read_folder_file
 from inference.model.gguf.kv_cache import CellPool
 from inference.model.gguf.llama import Llama
 from inference.model.gguf.model import GgufModel
 from inference.model.language_model import LoadedModel, Part
-from inference.model.measurements import MAX_SMALL, Fit, count_cores, identify_files, is_busy, open_measurements
+from inference.model.measurements import (
+    MAX_SMALL,
+    Fit,
+    Measured,
+    count_cores,
+    identify_files,
+    is_busy,
+    open_measurements,
+)
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.tree_check import check_tree_difference, measure_tree_difference
+from inference.model.window import MAX_AUTO_TOKENS, choose_window, measure_reading
 from inference.model_folder import find_gguf_file
 
 _DTYPES = (AUTO_DTYPE, "float32")  # in which llama.cpp computes, whatever the file has
@@ -65,20 +74,39 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     _check_tokens(llama, config, tokenizer)
     fit = _choose_fit(llama, config.num_threads)
     cell_nbytes = _find_cell_nbytes(llama)
-    in_use, remembered = (_choose_room(config, cell_nbytes, least) for least in (_LEAST_IN_USE, _LEAST_REMEMBERED))
+    sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
+    files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
+    recall = open_measurements(config.graph_dir)
+    machine = f"{fit.num_threads} {config.device} {platform.node()} {files}"
+    measure = partial(recall, f"window {machine}", partial(_measure_reading, llama, fit, sampler), not is_busy())
+    window = choose_window(config, llama.max_tokens, cell_nbytes, measure)
+    in_use, remembered = (
+        _choose_room(config, window, cell_nbytes, least) for least in (_LEAST_IN_USE, _LEAST_REMEMBERED)
+    )
     num_cells, num_bytes = -(-(in_use + remembered) // _CELL_STEP) * _CELL_STEP, config.memory_mib * 2**20
     llama.open_context(num_cells, fit.num_threads)
     pool = CellPool(llama, num_cells, max(cell_nbytes, num_bytes // remembered), num_bytes)
-    model = GgufModel(pool, NumpySampler(tokenizer.vocabulary, tokenizer.trie))
-    files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
-    recall = open_measurements(config.graph_dir)
-    trial = f"row cost {fit.num_threads} {config.device} {platform.node()} {files}"
+    model = GgufModel(pool, sampler)
     tree = recall(f"tree {config.device} {files}", lambda: {"difference": measure_tree_difference(model)})
     check_tree_difference(tree["difference"], "llama.cpp")
-    model.row_cost = recall(trial, lambda: {"row_cost": _measure_row_cost(model)}, not is_busy())["row_cost"]
+    model.row_cost = recall(f"row cost {machine}", lambda: {"row_cost": _measure_row_cost(model)}, not is_busy())[
+        "row_cost"
+    ]
     return LoadedModel(
-        model, tokenizer, str(fit), lambda name, measure: recall(f"{files} gguf {name}", measure), cache_tokens=in_use
+        model,
+        tokenizer,
+        str(fit),
+        lambda name, *measure: recall(f"{files} gguf {name}", *measure),
+        cache_tokens=in_use,
+        context_tokens=window,
     )
+
+
+def _measure_reading(llama: Llama, fit: Fit, sampler: NumpySampler) -> Measured:
+    """Measured in a context of its own, because the one that is used has memory for what is measured."""
+    num_cells = min(MAX_AUTO_TOKENS, llama.max_tokens) + _CELL_STEP
+    llama.open_context(num_cells, fit.num_threads)
+    return measure_reading(GgufModel(CellPool(llama, num_cells, 1), sampler))
 
 
 def _measure_row_cost(model: GgufModel) -> float:
@@ -109,10 +137,8 @@ def _choose_fit(llama: Llama, num_threads: int | None) -> Fit:
     return Fit(dtype, num_threads or chosen, f"llama.cpp, {num_weights / 1e6:,.0f} million weights")
 
 
-def _choose_room(config: EngineConfig, cell_nbytes: int, least: int) -> int:
+def _choose_room(config: EngineConfig, window: int, cell_nbytes: int, least: int) -> int:
     """As many tokens as the memory of the settings has room for; `least`: contexts of full length."""
-    folder_tokens = read_folder_file(config.model_dir).context_tokens
-    window = config.max_context_tokens or folder_tokens or DEFAULT_CONTEXT_TOKENS
     num_tokens = min(max(config.memory_mib * 2**20 // cell_nbytes, least * window), _MOST * window)
     return min(num_tokens, config.cache_tokens, _MAX_CELLS)
 

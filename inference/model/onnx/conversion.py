@@ -12,10 +12,10 @@ from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
-from inference.model.measurements import identify_files, is_busy, open_measurements
+from inference.model.measurements import find_memory, identify_files, is_busy, open_measurements
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.fitting import check_product, choose_fit, find_memory, name_trial, run_trial
+from inference.model.onnx.fitting import check_product, choose_fit, name_trial, run_trial
 from inference.model.onnx.graph import Graph, build_graph
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
 from inference.model.onnx.model import OnnxModel
@@ -54,7 +54,7 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
         model,
         tokenizer,
         str(fit),
-        lambda name, measure: recall(f"{files} {fit.dtype} {name}", measure),
+        lambda name, *measure: recall(f"{files} {fit.dtype} {name}", *measure),
     )
 
 

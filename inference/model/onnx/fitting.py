@@ -7,12 +7,10 @@ trial, with products of one row as in decoding, and kept beside the converted we
 """
 
 import math
-import os
 import platform
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +29,6 @@ _MIN_GAIN = 1.2  # of more threads, or of fewer bits
 _NUM_TRIAL_WEIGHTS = 2**26  # more than a cache has room for
 _NUM_RUNS = 8
 _CHECKED_SHAPE, _MAX_ROUNDING = (64, 300), 0.25  # of the weights of a check, and of its results
-# Where a group's limit is, by the controllers that a line of /proc/self/cgroup names: versions 2 and 1 of cgroups.
-_LIMITS = {"": ("", "memory.max"), "memory": ("memory", "memory.limit_in_bytes")}
 
 Trial = dict[str, float]  # "BITS THREADS" -> seconds
 
@@ -63,26 +59,6 @@ def choose_fit(
     if best > 1 and num_threads is None:
         reason += f"; in a trial, {best} threads were {trial['8 1'] / trial[f'8 {best}']:.1f} times as quick as one"
     return Fit(dtype, best, reason)
-
-
-def find_memory(root: Path = Path("/")) -> int:
-    """The bytes of memory that this process may use; of a system that does not say, more than there are."""
-    if not hasattr(os, "sysconf"):
-        return 2**62
-    num_bytes: int = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([num_bytes, *_iter_limits(root)])
-
-
-def _iter_limits(root: Path) -> Iterator[int]:
-    """The limits of the process's group and of those above it. A container may see its own as the uppermost."""
-    groups = root / "proc/self/cgroup"
-    for line in groups.read_text().splitlines() if groups.exists() else ():
-        _, controllers, path = line.split(":", 2)
-        place, name = _LIMITS.get(controllers, ("", ""))
-        for group in (Path(path), *Path(path).parents):
-            file = root / "sys/fs/cgroup" / place / group.relative_to("/") / name
-            if file.is_file() and (limit := file.read_text().strip()).isdigit():
-                yield int(limit)
 
 
 def name_trial(decoder: DecoderConfig) -> str:

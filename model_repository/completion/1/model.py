@@ -39,13 +39,19 @@ class TritonPythonModel(Adapter):
         """See `Adapter`."""
         super().load(config)
         self._languages = read_folder_file(config.model_dir).languages
-        self.log_info(f"completion: the model runs as {self.engine.runs_as}")
+        self.log_info(
+            f"completion: the model runs as {self.engine.runs_as}, {self.engine.context_tokens} tokens of context"
+        )
 
     def describe(self) -> dict[str, Array]:
         """What the model knows, how it runs, and what is wrong with its engine."""
         engine = self.engine
         description = completion_arrays.Description(
-            self._languages, engine.runs_as, engine.problem, repository_format=engine.repository_format
+            self._languages,
+            engine.runs_as,
+            engine.problem,
+            repository_format=engine.repository_format,
+            context_tokens=engine.context_tokens,
         )
         return completion_arrays.description_to_arrays(description)
 

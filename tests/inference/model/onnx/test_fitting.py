@@ -6,9 +6,9 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.model.loader import load_model
-from inference.model.measurements import Fit, open_measurements
+from inference.model.measurements import Fit, find_memory, open_measurements
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.fitting import Trial, choose_fit, find_memory, run_trial
+from inference.model.onnx.fitting import Trial, choose_fit, run_trial
 
 _DEFAULT = Path("models/default")
 _GB = 10**9
