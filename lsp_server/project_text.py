@@ -17,14 +17,13 @@ from pygls.uris import to_fs_path
 from inference.protocol.completion import RelatedFile
 from lsp_server.documents import Document
 from lsp_server.open_documents import OpenDocuments
-from lsp_server.project.choice import choose_declarations
+from lsp_server.project.choice import MAX_BYTES, choose_declarations
 from lsp_server.project.declarations import Declaration, Summary, summarize
 from lsp_server.project.grammar import BY_LANGUAGE_ID, load_grammar
 from lsp_server.project.index import Index
 from lsp_server.project.project import Project
 
 REST_S = 2.0
-MAX_BYTES = 2000  # of what is told
 _MAX_CHARS = 300_000  # of a document; a longer one is not read
 
 
@@ -61,7 +60,7 @@ class ProjectText:
             self._closing.append(asyncio.create_task(self.projects.pop(uri).close()))
         for uri, path in wanted.items():
             if uri not in self.projects and self._index_dir is not None:
-                self.projects[uri] = Project(Path(path), self._index_dir, self._refresh_all)
+                self.projects[uri] = Project(Path(path), self._index_dir, self.refresh_all)
             self.projects[uri].read(self._documents.settings.exclude)
 
     def note_changed(self, uris: Sequence[str]) -> None:
@@ -115,7 +114,8 @@ class ProjectText:
         if task is not None:
             task.cancel()
 
-    def _refresh_all(self) -> None:
+    def refresh_all(self) -> None:
+        """Reads all documents, and chooses what to tell in them."""
         for document in self._documents.by_uri.values():
             self.refresh(document)
 
@@ -140,7 +140,8 @@ class ProjectText:
             if path is not None and Path(path).is_relative_to(project.folder) and project.database.exists():
                 name = Path(path).relative_to(project.folder).as_posix()
                 with closing(Index(project.database)) as index:
-                    chosen = choose_declarations(index, name, language, summary, before, MAX_BYTES)
+                    max_bytes = min(MAX_BYTES, self._documents.settings.sizes.related_bytes)
+                    chosen = choose_declarations(index, name, language, summary, before, max_bytes)
                 uris = tuple((project.folder / each).as_uri() for each in chosen)
                 return Told(summary, name, tuple(RelatedFile(*each) for each in chosen.items()), uris)
         return Told(summary)

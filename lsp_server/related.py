@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from inference.protocol.completion import RelatedFile
 from lsp_server.context import Context
-from lsp_server.documents import Document
 from lsp_server.project.declarations import Declaration
+
+if TYPE_CHECKING:  # commands have no documents
+    from lsp_server.documents import Document
 
 _MAX_LINE_CHARS = 400  # of the line that are read; it may be one of megabytes
 _WORD_AT_END = re.compile(r"[^\W\d]\w*\Z")
@@ -70,7 +73,7 @@ class RelatedText:
     _lines: dict[tuple[str, str], list[Declaration]] = field(default_factory=dict)  # by URI and the text above
 
     def add(
-        self, context: Context, document: Document, others: Sequence[Sequence[Declaration]], is_imagined: bool = False
+        self, context: Context, document: "Document", others: Sequence[Sequence[Declaration]], is_imagined: bool = False
     ) -> str:
         """Returns the prefix of `context` with the comments in it.
 

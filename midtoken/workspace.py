@@ -9,13 +9,12 @@ from inference.errors import LaunchError
 from inference.protocol.completion import RelatedFile
 from inference.serving.private_files import find_user_folder, make_private_folder
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.project.choice import choose_declarations
+from lsp_server.project.choice import MAX_BYTES, choose_declarations
 from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_EXTENSION, load_grammar
 from lsp_server.project.index import Index
 from lsp_server.project.indexer import Indexer, Job, Report
 from lsp_server.project.project import find_database
-from lsp_server.project_text import MAX_BYTES
 
 
 def find_index_dir(options: argparse.Namespace) -> Path | None:

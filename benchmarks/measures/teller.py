@@ -7,12 +7,11 @@ from pathlib import Path
 from inference.protocol.completion import RelatedFile
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.redaction import Redactor
-from lsp_server.project.choice import choose_declarations
+from lsp_server.project.choice import MAX_BYTES, choose_declarations
 from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_EXTENSION, load_grammar
 from lsp_server.project.index import Index
 from lsp_server.project.indexer import Indexer, Job
-from lsp_server.project_text import MAX_BYTES
 
 _REDACTOR = Redactor()
 

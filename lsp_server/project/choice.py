@@ -11,6 +11,7 @@ from lsp_server.project.imports import find_imported, list_package
 from lsp_server.project.index import Index
 
 _WORD = re.compile(r"[^\W\d]\w{3,}")
+MAX_BYTES = 2000  # that are told, however large the window is
 _MAX_FILES_BY_NAME = 3  # that declare a name; what more of them declare is not told by the name alone
 _MAX_MEMBERS = 60  # of a type
 _MIN_ROOM = 40  # in bytes
