@@ -129,7 +129,7 @@ async def test_no_secret_of_another_file_is_told(workspace: Workspace) -> None:
     for number, each in enumerate(secrets):
         workspace.write(f"m{number}.py", text.format(f"Name{number}", each.text.rstrip("\n")))
     imports = "".join(f"import m{number}\n" for number in range(len(secrets)))
-    await workspace.open(f"{imports}\nprint(Cir")
+    await workspace.open(f"{imports}\nprint(Cir", {"context": 8192})
     request = await workspace.ask_until(bool)
     assert str(request.related).count("Name") > 50
     for each in secrets:
