@@ -132,7 +132,7 @@ def check_project(path: Path, index_dir: Path | None) -> Check:
     """Reads the project of a file, and says what is known of it."""
     read = read_project(path, index_dir)
     if read is None:
-        return note("it is in no repository of Git, so completions know nothing of other files that are not open")
+        return note(f"{path.absolute()} is in no repository of Git; what its project declares was not looked at")
     folder, index, report = read
     index.close()
     languages = ", ".join(f"{number} {language}" for language, number in sorted(report.languages.items())) or "no"
