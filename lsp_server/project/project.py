@@ -76,4 +76,5 @@ class Project:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            process.stdin.close()
+            await process.communicate()  # closes its pipes, too

@@ -95,7 +95,7 @@ async def test_what_is_told_stays_while_somebody_types_and_changes_when_a_file_d
 
 
 async def test_a_rest_is_enough_for_another_import(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lsp_server.project_text.REST_S", 0.1)
+    monkeypatch.setattr("lsp_server.project_text.REST_S", 0.01)
     workspace.write("shapes.py", _SHAPES)
     workspace.write("colors.py", "def mix(red): ...\n")
     await workspace.open()
