@@ -105,3 +105,8 @@ class Index:
     def close(self) -> None:
         """Closes the database."""
         self._database.close()
+
+    def __del__(self) -> None:
+        """Closes the database of an index that nobody uses any more; Python warns of an open one."""
+        if hasattr(self, "_database"):  # not if it could not be opened
+            self.close()
