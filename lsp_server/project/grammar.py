@@ -10,22 +10,22 @@ from importlib.resources import files
 
 from tree_sitter import Language, Parser, Query
 
-# The extensions of each language, and the packages with its queries for tags.
+# The extensions of each language, the packages with its queries for tags, and the files in `queries`.
 _LANGUAGES = {
-    "python": ((".py", ".pyi"), ("python",)),
-    "javascript": ((".js", ".mjs", ".cjs", ".jsx"), ("javascript",)),
-    "typescript": ((".ts", ".mts", ".cts"), ("javascript", "typescript")),
-    "tsx": ((".tsx",), ("javascript", "typescript")),
-    "go": ((".go",), ("go",)),
-    "rust": ((".rs",), ("rust",)),
-    "java": ((".java",), ("java",)),
-    "c": ((".c", ".h"), ("c",)),
-    "cpp": ((".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"), ("c", "cpp")),
+    "python": ((".py", ".pyi"), ("python",), ("python",)),
+    "javascript": ((".js", ".mjs", ".cjs", ".jsx"), ("javascript",), ("script", "javascript")),
+    "typescript": ((".ts", ".mts", ".cts"), ("javascript", "typescript"), ("script", "typescript")),
+    "tsx": ((".tsx",), ("javascript", "typescript"), ("script", "typescript")),
+    "go": ((".go",), ("go",), ("go",)),
+    "rust": ((".rs",), ("rust",), ("rust",)),
+    "java": ((".java",), ("java",), ("java",)),
+    "c": ((".c", ".h"), ("c",), ("c",)),
+    "cpp": ((".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"), ("c", "cpp"), ("c",)),
 }
 # The identifiers in LSP, where they differ.
 _LANGUAGE_IDS = {"javascriptreact": "javascript", "typescriptreact": "tsx"}
 BY_LANGUAGE_ID = {name: name for name in _LANGUAGES} | _LANGUAGE_IDS
-BY_EXTENSION = {extension: name for name, (extensions, _) in _LANGUAGES.items() for extension in extensions}
+BY_EXTENSION = {extension: name for name, (extensions, *_) in _LANGUAGES.items() for extension in extensions}
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Grammar:
     @cached_property
     def query(self) -> Query:
         """Finds declarations and imports. Patterns that find only references are switched off."""
-        tags = [_read_query(f"tree_sitter_{each}", "tags") for each in _LANGUAGES[self.name][1]]
-        own = _read_query(__package__, {"tsx": "typescript"}.get(self.name, self.name))
-        source = "\n".join([*tags, own]).encode()
+        _, packages, names = _LANGUAGES[self.name]
+        tags = [_read_query(f"tree_sitter_{each}", "tags") for each in packages]
+        source = "\n".join([*tags, *(_read_query(__package__, each) for each in names)]).encode()
         query = Query(self.language, source.decode())
         for number in range(query.pattern_count):
             pattern = source[query.start_byte_for_pattern(number) : query.end_byte_for_pattern(number)]

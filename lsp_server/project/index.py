@@ -95,13 +95,6 @@ class Index:
         """Returns the files in a folder, without those in its subfolders."""
         return [path for (path,) in self._database.execute("SELECT path FROM files WHERE folder = ?", (folder,))]
 
-    def find_folders(self, suffix: str) -> list[str]:
-        """Returns the folders with files whose path ends with these parts."""
-        rows = self._database.execute(
-            "SELECT DISTINCT folder FROM files WHERE folder = ? OR folder LIKE ?", (suffix, f"%/{suffix}")
-        )
-        return [folder for (folder,) in rows]
-
     def close(self) -> None:
         """Closes the database."""
         self._database.close()
