@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
 from typing import Any, Protocol  # JSON has no types
 
 from aiohttp import web
@@ -26,13 +25,13 @@ from inference.errors import (
     ServerUnreachableError,
 )
 from inference.likely_text import LikelyText, LikelyToken
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason, RelatedFile
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import Description
 from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError, to_midtoken_error
 from lsp_server.privacy.guard import Cleared, Guard
-from midtoken.front.asked import Asked, Fields, read_completion, read_infill
+from midtoken.front.asked import Asked, Fields, cut_near, read_completion, read_infill
 from midtoken.front.door import Door
 from midtoken.front.likely import show_likely
 
@@ -187,7 +186,6 @@ def _write_speed(name: str, num_tokens: int, took_ms: float) -> dict[str, float]
     }
 
 
-_NEAR_CHARS = 2**16  # on each side of the cursor, and of other files: more than a model reads, and a second of work
 _JSON = "application/json"
 _TYPES = {401: "authentication_error", 403: "permission_error", 499: "superseded_error", 503: "unavailable_error"}
 _Read = Callable[[Fields, str, str], Asked]
@@ -300,8 +298,7 @@ class _Front:
             raise InvalidRequestError("the body is no JSON") from None
         asked = read(fields, client, session)
         completion = asked.completion
-        prefix, suffix = _cut_far(completion.prefix), completion.suffix[:_NEAR_CHARS]
-        near = replace(completion, prefix=prefix, suffix=suffix, related=_keep_first(completion.related))
+        near = cut_near(completion)
         return replace(asked, completion=near), self._guard.clear(near, ())
 
     async def _generate(
@@ -324,18 +321,6 @@ class _Front:
 def _read_name(request: web.Request, header: str) -> str:
     """A name that a client gives itself, in any bytes."""
     return request.headers.get(header, "").encode(errors="surrogateescape").decode("latin-1")
-
-
-def _cut_far(prefix: str) -> str:
-    """The end of the text, from the start of a line on if it has several: half of a secret is not recognised."""
-    line = prefix.find("\n", len(prefix) - _NEAR_CHARS) + 1
-    return prefix if len(prefix) <= _NEAR_CHARS else prefix[line or -_NEAR_CHARS :]
-
-
-def _keep_first(files: tuple[RelatedFile, ...]) -> tuple[RelatedFile, ...]:
-    """Half of a file is not taken: half of a secret is not recognised."""
-    ends = accumulate(len(each.text) for each in files)
-    return tuple([each for each, end in zip(files, ends, strict=True) if end <= _NEAR_CHARS])
 
 
 async def _end_in_time(

@@ -7,6 +7,7 @@ llama-server and vLLM do. Without a temperature, the text is the most likely one
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, TypeVar  # JSON has no types
 
 from inference import fim_markers
@@ -202,3 +203,24 @@ def _build(
         max_predict_ms=fields.take("t_max_predict_ms", 0),
         fields=fields.take_texts("response_fields"),
     )
+
+
+_NEAR_CHARS = 2**16  # on each side of the cursor, and of other files: more than a model reads, and a second of work
+
+
+def cut_near(request: CompletionRequest) -> CompletionRequest:
+    """The request without text that is far from the cursor."""
+    prefix, suffix = _cut_far(request.prefix), request.suffix[:_NEAR_CHARS]
+    return replace(request, prefix=prefix, suffix=suffix, related=_keep_first(request.related))
+
+
+def _cut_far(prefix: str) -> str:
+    """The end of the text, from the start of a line on if it has several: half of a secret is not recognised."""
+    line = prefix.find("\n", len(prefix) - _NEAR_CHARS) + 1
+    return prefix if len(prefix) <= _NEAR_CHARS else prefix[line or -_NEAR_CHARS :]
+
+
+def _keep_first(files: tuple[RelatedFile, ...]) -> tuple[RelatedFile, ...]:
+    """Half of a file is not taken: half of a secret is not recognised."""
+    ends = accumulate(len(each.text) for each in files)
+    return tuple([each for each, end in zip(files, ends, strict=True) if end <= _NEAR_CHARS])
