@@ -61,12 +61,10 @@ def _iter_declarations(found: list[tuple[Node, dict[str, list[Node]]]]) -> Itera
         around = [each for each in around if each[0] > name_node.start_byte]
         parent = _find_parent(captures, kind, around)
         around.append((node.end_byte, kind, name))
-        if parent is None or kind == "implementation" or is_random(name):
+        if parent is None or kind == "implementation" or (name, parent) in seen or is_random(name):
             continue
-        declaration = Declaration(name, _read_signature(node, name_node), parent)
-        if (name, parent) not in seen:
-            seen.add((name, parent))
-            yield declaration
+        seen.add((name, parent))
+        yield Declaration(name, _read_signature(node, name_node), parent)
 
 
 def _find_definition(captures: dict[str, list[Node]]) -> tuple[str, Node]:
