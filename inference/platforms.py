@@ -4,12 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-from asyncio import timeout
 from collections.abc import Callable
-from enum import StrEnum
-from typing import Any, Self
-
-__all__ = ["DETACHED", "Self", "StrEnum", "call_at_signals", "is_own", "is_there", "timeout"]
+from typing import Any
 
 # The arguments of Popen for a process that Ctrl-C in the terminal, and its closing, do not reach.
 DETACHED: dict[str, Any] = {"creationflags": 0x208} if sys.platform == "win32" else {"start_new_session": True}

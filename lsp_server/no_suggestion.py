@@ -1,10 +1,10 @@
 """Why a request has no suggestion: the reason, and which documents and places have none."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from inference.errors import MidtokenError, OverloadedError, ServerUnreachableError
 from inference.likely_text import is_word
-from inference.platforms import StrEnum
 from lsp_server.context import Context
 from lsp_server.documents import Document, Edit, Place
 from lsp_server.errors import ExcludedError, InSecretError, OutOfStepError, TooLargeError, UnexpectedError

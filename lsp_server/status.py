@@ -4,13 +4,13 @@ import dataclasses
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from inference.errors import MidtokenError
-from inference.platforms import StrEnum
 from lsp_server.errors import EditorError
 from lsp_server.no_suggestion import OF_DOCUMENT, NoSuggestion, Reason, find_reason
 from lsp_server.quiet import describe

@@ -41,8 +41,8 @@ from huggingface_hub.utils.sha import git_hash, sha_fileobj
 from inference.errors import LaunchError, MidtokenError, ModelError
 from inference.model_folder import check_model_folder, name_other_format
 from inference.serving.private_files import FileLock, make_private_folder
+from midtoken.generated_folder import make_folder, write_contents
 from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
-from midtoken.made_folder import make_folder, write_contents
 from midtoken.models import FAILED, IN_VAIN
 
 _WEIGHTS = "model.safetensors"

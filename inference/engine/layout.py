@@ -16,9 +16,8 @@ grows. In `psm` the prefix section changes with each word, and everything behind
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import accumulate
-
-from inference.platforms import StrEnum
 
 
 @dataclass(frozen=True, slots=True)

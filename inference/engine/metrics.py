@@ -8,9 +8,9 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, describe_failure
-from inference.platforms import StrEnum
 from inference.protocol.completion import CompletionChunk, FinishReason
 
 

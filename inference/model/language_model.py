@@ -7,7 +7,7 @@ as long as it likes: what stands in them depends only on the tokens before them.
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ import numpy.typing as npt
 from inference.healing.covering import Crossing
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree
-from inference.platforms import Self
 
 
 class LogitRow(Protocol):

@@ -10,12 +10,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
 from inference.errors import InvalidRequestError, check_ranges, refuse
-from inference.platforms import StrEnum
 from inference.protocol.arrays import Array, FieldTypes, fields_from_arrays, fields_to_arrays, to_array, to_text
 
 END = 256  # the index of the end of the text in a distribution, after the 256 bytes

@@ -5,9 +5,9 @@ language server starts without it.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from inference.errors import InvalidRequestError, check_ranges, refuse
-from inference.platforms import StrEnum
 
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # more than any window; each byte is looked at for secrets
 MAX_NAME_BYTES = 1024

@@ -6,6 +6,7 @@ import math
 import re
 import secrets
 import time
+from asyncio import timeout
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -16,7 +17,6 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from inference.errors import EngineUnreachableError, MidtokenError, OverloadedError, ServerError, quote
-from inference.platforms import timeout
 from inference.remote.choice import GeneratedToken
 
 _CONNECT_S, _ANSWER_S = 5.0, 30.0

@@ -14,7 +14,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any  # grpc has no types, and a pair of streams is passed as two arguments
+from typing import (
+    Any,  # grpc has no types, and a pair of streams is passed as two arguments
+    Self,
+)
 
 import grpc
 import numpy as np
@@ -26,7 +29,6 @@ from tritonclient.utils import (
 )
 
 from inference.errors import MidtokenError
-from inference.platforms import Self
 from inference.protocol.arrays import Array
 from inference.serving.loopback import UNKNOWN_USER, Streams, connect, pass_on
 from inference.serving.private_files import open_folder

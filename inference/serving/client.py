@@ -8,6 +8,7 @@ Unary calls are never used for requests, because the bundled server crashes when
 
 import asyncio
 import secrets
+from asyncio import timeout
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any, TypeVar  # grpc and tritonclient have no types
@@ -17,7 +18,6 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError
-from inference.platforms import timeout
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import (
     HEARTBEAT,
@@ -30,7 +30,7 @@ from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import Description
 from inference.serving.calls import CHARACTERS, COMPLETION, Channel, Secret, Tls, add_tensors, read_tensors
-from inference.serving.pace import Pace
+from inference.serving.throttle import Throttle
 
 # A server that is older than one of these fields answers well without it, but sends more text or knows less.
 _OPTIONAL = frozenset({"min_probability", "related", "path"})
@@ -83,14 +83,14 @@ class Client(AbstractAsyncContextManager["Client"]):
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel.grpc)
         self._left_out: frozenset[str] = frozenset()  # the fields of requests that the server does not know
         self._endings: set[asyncio.Task[None]] = set()
-        self._pace = Pace(self._send, asyncio.get_running_loop().time)
+        self._throttle = Throttle(self._send, asyncio.get_running_loop().time)
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the completion. The last one has `is_last`.
 
         Closing the generator or cancelling the task that reads it cancels the completion on the server.
         """
-        return self._pace.stream(request) if request.document and not request.is_prefetch else self._send(request)
+        return self._throttle.stream(request) if request.document and not request.is_prefetch else self._send(request)
 
     def _send(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         arrays = completion_arrays.request_to_arrays(request)

@@ -10,19 +10,19 @@ import contextlib
 import os
 import sys
 import threading
+from asyncio import timeout
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn  # grpc, tritonclient and the adapters have no types
+from typing import Any, NoReturn, Self  # grpc, tritonclient and the adapters have no types
 
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, LaunchError, MidtokenError, quote, to_public_error
-from inference.platforms import Self, timeout
 from inference.protocol.arrays import Array, error_to_response
 from inference.serving.calls import CHARACTERS, COMPLETION, LIMIT, SOCKET_SCHEME, Secret, add_tensors, read_tensors
 from inference.serving.launcher import (

@@ -10,14 +10,14 @@ import os
 import re
 import socket
 import sys
+from asyncio import timeout
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from inference.config import EngineConfig
 from inference.errors import LaunchError, ServerError, ServerUnreachableError
-from inference.platforms import Self, timeout
 from inference.serving import process_guard
 from inference.serving.calls import CHARACTERS, COMPLETION, SOCKET_SCHEME
 from inference.serving.client import Client

@@ -9,6 +9,7 @@ import contextlib
 import io
 import re
 import ssl
+from asyncio import timeout
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,6 @@ from typing import Any  # a pair of streams is passed as two arguments
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.typedefs import Handler
 
-from inference.platforms import timeout
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import find_stranger, listen, pass_on
 from inference.serving.private_files import make_private_folder, open_folder

@@ -19,10 +19,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from inference.config import EngineConfig
 from inference.errors import LaunchError
-from inference.platforms import DETACHED, Self
+from inference.platforms import DETACHED
 from inference.protocol import characters
 from inference.protocol.completion_arrays import CHUNK_TYPES, REQUEST_TYPES
 from inference.serving.private_files import FileLock, make_private_folder, open_private

@@ -3,12 +3,12 @@
 import asyncio
 import math
 import time
+from asyncio import timeout
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
-from inference.platforms import timeout
 from lsp_server.privacy.exclusion import Policy
 
 _VALID_S = 1.0  # an edit of an ignore file counts after this time

@@ -20,7 +20,7 @@ from inference.serving.loopback import ADDRESS
 from inference.serving.shared_server import Registration
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
-from midtoken.front.door import Door
+from midtoken.front.endpoint import Endpoint
 from midtoken.installed import require_packages
 from midtoken.models import fetch_model
 from midtoken.server import ServerAddress, ServerArguments
@@ -93,7 +93,7 @@ async def _serve(options: argparse.Namespace) -> None:
     async with AsyncExitStack() as stack:
         if registration is not None:
             stack.callback(registration.close)
-        door = _open_door(options)
+        endpoint = _open_endpoint(options)
         shown = "Serving your editors; Ctrl-C ends it."
         if obstacle is not None:
             _say(f"serving without Triton, and so without HTTP and metrics: {obstacle}")
@@ -108,30 +108,30 @@ async def _serve(options: argparse.Namespace) -> None:
         else:
             running, restart = await EmbeddedServer.start(server, _say), restart_process
             stack.callback(asyncio.ensure_future(_end_if_stuck(options.max_stall)).cancel)
-        if door is not None:
-            await _open_front(stack, door, running.url, options)
+        if endpoint is not None:
+            await _open_front(stack, endpoint, running.url, options)
         _say(shown)
         await _run(running, restart, registration, options)
 
 
-def _open_door(options: argparse.Namespace) -> Door | None:
+def _open_endpoint(options: argparse.Namespace) -> Endpoint | None:
     if options.openai is not None:
         require_packages("playground", "--openai needs")
-        return Door.open(options, os.environ)
+        return Endpoint.open(options, os.environ)
     if options.openai_key or options.openai_tls or options.confidence is not None:
         raise UsageError("--openai-key, --openai-tls and --confidence are about the port of --openai")
     return None
 
 
-async def _open_front(stack: AsyncExitStack, door: Door, url: str, options: argparse.Namespace) -> None:
+async def _open_front(stack: AsyncExitStack, endpoint: Endpoint, url: str, options: argparse.Namespace) -> None:
     from midtoken.front.app import open_front  # here, because aiohttp takes 15 MB
 
     connection = Connection(ServerAddress(url, None), None)
     stack.push_async_callback(connection.close)
     model = Path(options.model or "default").name
-    front = open_front(door, connection, model, may_be_remote(options), options.confidence or 0.0)
+    front = open_front(endpoint, connection, model, may_be_remote(options), options.confidence or 0.0)
     await stack.enter_async_context(front)
-    _say(f"Editors with /v1/completions or /infill find it at {door.url}")
+    _say(f"Editors with /v1/completions or /infill find it at {endpoint.url}")
 
 
 def _read_share(text: str) -> float:

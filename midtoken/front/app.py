@@ -31,9 +31,9 @@ from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError, to_midtoken_error
 from lsp_server.privacy.guard import Cleared, Guard
-from midtoken.front.asked import Asked, Fields, cut_near, read_completion, read_infill
-from midtoken.front.door import Door
+from midtoken.front.endpoint import Endpoint
 from midtoken.front.likely import show_likely
+from midtoken.front.parsed_request import Fields, ParsedRequest, cut_near, read_completion, read_infill
 
 DONE = "[DONE]"
 _log = logging.getLogger(__name__)
@@ -63,9 +63,9 @@ class CompletionForm:
 
     names: Mapping[str, str] = {**_NAMES, "prefix": "prompt"}  # of fields of a `CompletionRequest`, for the client
 
-    def __init__(self, asked: Asked, model: str) -> None:
+    def __init__(self, parsed: ParsedRequest, model: str) -> None:
         """`model`: its name."""
-        self._asked = asked
+        self._parsed = parsed
         self._head = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time())}
         self._head["model"] = model
 
@@ -81,13 +81,13 @@ class CompletionForm:
 
     def write_end(self, texts: Texts) -> Iterator[object]:
         """Yields the last events of a stream."""
-        if self._asked.wants_usage:
+        if self._parsed.wants_usage:
             yield {**self._head, "choices": [], "usage": _write_usage(texts.stats)}
         yield DONE
 
     def _write_choice(self, candidate: int, texts: Texts, reason: FinishReason | None, start: int = 0) -> object:
         ended = None if reason is None else "length" if reason is FinishReason.LENGTH else "stop"
-        likely, num_top = texts.texts[candidate], self._asked.num_top_tokens
+        likely, num_top = texts.texts[candidate], self._parsed.num_top_tokens
         logprobs = None if num_top is None else _write_logprobs([*likely.read_tokens(start)], num_top)
         return {"index": candidate, "text": likely.text[start:], "logprobs": logprobs, "finish_reason": ended}
 
@@ -102,14 +102,14 @@ class InfillForm:
         "related": "input_extra",
     }
 
-    def __init__(self, asked: Asked, model: str) -> None:
+    def __init__(self, parsed: ParsedRequest, model: str) -> None:
         """`model`: its name."""
-        self._asked, self._model = asked, model
+        self._parsed, self._model = parsed, model
 
     def write_whole(self, texts: Texts) -> object:
         """Returns the answer that is not streamed."""
         results = [self._write_result(each, texts.texts[each].text, texts) for each in sorted(texts.texts)]
-        return results if self._asked.completion.num_candidates > 1 else results[0]
+        return results if self._parsed.completion.num_candidates > 1 else results[0]
 
     def write_event(self, chunk: CompletionChunk, _texts: Texts) -> object:
         """Returns the event of a stream for a chunk."""
@@ -120,7 +120,7 @@ class InfillForm:
         return (self._write_result(each, "", texts) for each in sorted(texts.texts))
 
     def _write_result(self, candidate: int, content: str, texts: Texts) -> dict[str, Any]:
-        request, reason = self._asked.completion, texts.reasons.get(candidate)
+        request, reason = self._parsed.completion, texts.reasons.get(candidate)
         names = {FinishReason.END: "eos", FinishReason.STOP: "word"}
         result: dict[str, Any] = {
             "index": candidate,
@@ -135,10 +135,10 @@ class InfillForm:
         }
         if texts.stats is not None:
             result |= _write_costs(texts.stats)
-        if not self._asked.fields:
+        if not self._parsed.fields:
             return result
         result |= {f"timings/{name}": value for name, value in result.get("timings", {}).items()}
-        return {name: value for name, value in result.items() if name in self._asked.fields}
+        return {name: value for name, value in result.items() if name in self._parsed.fields}
 
 
 def to_json(value: object) -> str:
@@ -188,7 +188,7 @@ def _write_speed(name: str, num_tokens: int, took_ms: float) -> dict[str, float]
 
 _JSON = "application/json"
 _TYPES = {401: "authentication_error", 403: "permission_error", 499: "superseded_error", 503: "unavailable_error"}
-_Read = Callable[[Fields, str, str], Asked]
+_Read = Callable[[Fields, str, str], ParsedRequest]
 _Form = CompletionForm | InfillForm
 
 
@@ -215,26 +215,26 @@ _STATUSES = (
 
 @asynccontextmanager
 async def open_front(
-    door: Door, backend: Backend, model: str, is_remote: bool = False, confidence: float = 0.0
+    endpoint: Endpoint, backend: Backend, model: str, is_remote: bool = False, confidence: float = 0.0
 ) -> AsyncIterator[None]:
-    """Answers the door's requests inside the block.
+    """Answers the endpoint's requests inside the block.
 
     `model`: the name of the model for editors. `is_remote`: text may go to another machine. `confidence`: of a
     request that has none.
     """
-    front = _Front(door, backend, model, is_remote, confidence)
+    front = _Front(endpoint, backend, model, is_remote, confidence)
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[front.guard])
     app.router.add_get("/health", front.tell_health)
     app.router.add_get("/v1/models", front.list_models)
     app.router.add_post("/v1/completions", partial(front.complete, read_completion, CompletionForm))
     app.router.add_post("/infill", partial(front.complete, read_infill, InfillForm))
-    async with serve_http(app, door.listener, door.tls):
+    async with serve_http(app, endpoint.listener, endpoint.tls):
         yield
 
 
 class _Front:
-    def __init__(self, door: Door, backend: Backend, model: str, is_remote: bool, confidence: float) -> None:
-        self._door, self._backend, self._model = door, backend, model
+    def __init__(self, endpoint: Endpoint, backend: Backend, model: str, is_remote: bool, confidence: float) -> None:
+        self._endpoint, self._backend, self._model = endpoint, backend, model
         self._defaults = {"confidence": confidence}
         self._guard = Guard(is_remote=is_remote)
         self._reading = asyncio.Lock()
@@ -242,7 +242,7 @@ class _Front:
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuses who may not enter, and turns errors into answers."""
-        if refusal := self._door.find_refusal(request.headers):
+        if refusal := self._endpoint.find_refusal(request.headers):
             return _refuse(request, *refusal)
         if request.method == "POST" and request.content_type != _JSON:
             return _refuse(request, 415, f"Send JSON, with the header Content-Type: {_JSON}.")
@@ -279,27 +279,29 @@ class _Front:
         body, session = await request.read(), _read_name(request, "X-Session-ID")
         client = f"{request.remote} {_read_name(request, 'User-Agent')}"
         async with self._reading:  # one after the other, in a thread: a long body takes a second
-            asked, cleared = await asyncio.to_thread(self._read, read, body, client, session)
-        form, texts = form_of(asked, self._model), Texts()
-        chunks = self._generate(cleared, asked.completion if form_of is InfillForm else None)
-        chunks = _end_in_time(show_likely(chunks, asked.completion.min_probability), asked.max_predict_ms)
+            parsed, cleared = await asyncio.to_thread(self._read, read, body, client, session)
+        form, texts = form_of(parsed, self._model), Texts()
+        chunks = self._generate(cleared, parsed.completion if form_of is InfillForm else None)
+        chunks = _end_in_time(show_likely(chunks, parsed.completion.min_probability), parsed.max_predict_ms)
         async with aclosing(chunks):
-            if asked.streams:
+            if parsed.streams:
                 return await _stream(request, chunks, form, texts)
             async for chunk in chunks:
                 texts.add(chunk)
         return web.json_response(form.write_whole(texts), dumps=to_json)
 
-    def _read(self, read: _Read, body: bytes, client: str, session: str) -> tuple[Asked, Cleared[CompletionRequest]]:
+    def _read(
+        self, read: _Read, body: bytes, client: str, session: str
+    ) -> tuple[ParsedRequest, Cleared[CompletionRequest]]:
         """What a body asks for, and the request with what may be sent. Raises InvalidRequestError or InSecretError."""
         try:
             fields = Fields(json.loads(body), self._defaults)
         except (ValueError, RecursionError):
             raise InvalidRequestError("the body is no JSON") from None
-        asked = read(fields, client, session)
-        completion = asked.completion
+        parsed = read(fields, client, session)
+        completion = parsed.completion
         near = cut_near(completion)
-        return replace(asked, completion=near), self._guard.clear(near, ())
+        return replace(parsed, completion=near), self._guard.clear(near, ())
 
     async def _generate(
         self, cleared: Cleared[CompletionRequest], or_one_of: CompletionRequest | None

@@ -10,7 +10,7 @@ from aiohttp import ClientSession
 
 from inference.protocol.completion import CompletionRequest, Healing
 from inference.serving.client import Client
-from midtoken.front.asked import Fields, read_completion, read_infill
+from midtoken.front.parsed_request import Fields, read_completion, read_infill
 from tests.support.front_clients import EDITORS, REST, complete_as, read_sent
 from tests.support.servers import RunningServer
 

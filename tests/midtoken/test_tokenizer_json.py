@@ -14,8 +14,8 @@ from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer, iter_sample, load_tokenizer
 from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.model_folder import check_model_folder
+from midtoken.generated_folder import make_folder
 from midtoken.gguf_file import read_metadata
-from midtoken.made_folder import make_folder
 from midtoken.tokenizer_json import can_write_tokenizer, write_folder_files, write_tokenizer
 
 _KINDS = {kind.name: kind for kind in TOKENIZER_KINDS}

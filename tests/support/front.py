@@ -18,7 +18,7 @@ from inference.protocol.completion import (
 )
 from inference.protocol.completion_arrays import Description
 from midtoken.front.app import open_front
-from midtoken.front.door import Door
+from midtoken.front.endpoint import Endpoint
 from tests.support.lsp_fakes import FedBackend, FedStream
 
 _PATIENCE = ClientTimeout(20)
@@ -75,15 +75,18 @@ def last_chunk(text: str, reason: FinishReason = FinishReason.END, candidate: in
     return CompletionChunk(text, candidate, finish_reason=reason, stats=_STATS)
 
 
-def open_door(environment: Mapping[str, str] = {}, **options: Any) -> Door:
-    return Door.open(Namespace(**{"openai": "0", "openai_key": None, "openai_tls": None, **options}), environment)
+def open_endpoint(environment: Mapping[str, str] = {}, **options: Any) -> Endpoint:
+    return Endpoint.open(Namespace(**{"openai": "0", "openai_key": None, "openai_tls": None, **options}), environment)
 
 
 @asynccontextmanager
 async def run_front(
-    door: Door | None = None, is_remote: bool = False, confidence: float = 0.0
+    endpoint: Endpoint | None = None, is_remote: bool = False, confidence: float = 0.0
 ) -> AsyncIterator[FrontClient]:
-    door, model = door or open_door(), FedModel()
+    endpoint, model = endpoint or open_endpoint(), FedModel()
     model.prefetches = model.streams
-    async with open_front(door, model, "default", is_remote, confidence), ClientSession(timeout=_PATIENCE) as session:
-        yield FrontClient(door.url, session, model)
+    async with (
+        open_front(endpoint, model, "default", is_remote, confidence),
+        ClientSession(timeout=_PATIENCE) as session,
+    ):
+        yield FrontClient(endpoint.url, session, model)

@@ -7,13 +7,13 @@ import asyncio
 import os
 import sys
 import tempfile
+from asyncio import timeout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from benchmarks.baselines.gguf_file import Precision, write_gguf
 from benchmarks.measures.lsp_client import LANGUAGE_SERVER, LspClient, find_place
-from inference.platforms import timeout
 from inference.serving.triton_installation import find_obstacle
 from midtoken.installed import find_default_model
 from tests.support.hub import Repository, run_hub

@@ -7,13 +7,12 @@ whatever sequence it is of. So a few of them have room for hundreds of branches.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.gguf.llama import NUM_SEQUENCE_IDS, BatchSpan, Llama
 from inference.model.language_model import Part
-from inference.platforms import Self
 
 _NUM_IDLE = 48  # sequences that nobody uses
 _MAX_SHELVES = 128  # the other ids are for caches and for the leaves of trees

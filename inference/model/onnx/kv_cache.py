@@ -1,7 +1,7 @@
 """The keys and values of one sequence, in memory that onnxruntime reads and writes in place."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,6 @@ from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.session import InferenceSession
-from inference.platforms import Self
 
 _NUM_PADDING_ROWS = 1  # a single row is run with one more beside it
 

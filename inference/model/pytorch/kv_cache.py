@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,6 @@ import torch
 
 from inference.healing.token_tree import TokenTree
 from inference.model.pytorch.device import refusing_when_out_of_memory
-from inference.platforms import Self
 
 StoredRow = torch.Tensor  # [size], device: one token's keys and values in all layers
 

@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from asyncio import timeout
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from inspect import signature
@@ -18,7 +19,6 @@ import trustme
 
 from inference.errors import MidtokenError, OverloadedError, ServerError
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.platforms import timeout
 from inference.remote.http_client import SILENT_S, HttpClient, ask_all
 from inference.serving.client import Client
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server

@@ -1,6 +1,7 @@
 import asyncio
 import gzip
 import io
+from asyncio import timeout
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,6 @@ import pytest
 from aiohttp import ClientSession, web
 
 from inference.config import EngineConfig
-from inference.platforms import timeout
 from inference.protocol.completion import CompletionRequest
 from inference.serving.client import Client
 from inference.serving.launcher import ServerOptions

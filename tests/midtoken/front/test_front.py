@@ -26,7 +26,7 @@ from inference.protocol.completion import (
     RelatedFile,
 )
 from midtoken.front.app import open_front
-from tests.support.front import FedModel, FrontClient, last_chunk, open_door, run_front
+from tests.support.front import FedModel, FrontClient, last_chunk, open_endpoint, run_front
 from tests.support.secret_forms import SECRETS
 
 _COMPLETION, _INFILL, _HEALTH = "/v1/completions", "/infill", "/health"
@@ -360,9 +360,9 @@ async def test_a_web_page_reaches_no_model(front: FrontClient, headers: Mapping[
 
 async def test_a_port_that_closes_ends_what_it_is_asked() -> None:
     async with ClientSession() as session, asyncio.timeout(10):
-        door, model = open_door(), FedModel()
-        async with open_front(door, model, "default"):
-            front = FrontClient(door.url, session, model)
+        endpoint, model = open_endpoint(), FedModel()
+        async with open_front(endpoint, model, "default"):
+            front = FrontClient(endpoint.url, session, model)
             asking, stream = await front.begin(front.post(_INFILL, {}))
         with pytest.raises(ClientError):
             await asking

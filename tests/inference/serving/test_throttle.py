@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
-from inference.serving.pace import Pace
+from inference.serving.throttle import Throttle
 
 _GAP_S = 0.1
 
@@ -16,7 +16,7 @@ class _Server:
     def __init__(self, answer_s: float, reason: FinishReason | None = None) -> None:
         self.answer_s, self.reason, self.now = answer_s, reason, 0.0
         self.sent: list[tuple[float, str]] = []
-        self.pace = Pace(self._send, lambda: self.now, self._sleep)
+        self.throttle = Throttle(self._send, lambda: self.now, self._sleep)
         self._until = 0.0  # when the next key comes
 
     async def _send(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
@@ -34,7 +34,7 @@ class _Server:
         self._until = self.now + gap_s
         is_answered = False
         try:
-            async with aclosing(self.pace.stream(CompletionRequest(text, document=document))) as chunks:
+            async with aclosing(self.throttle.stream(CompletionRequest(text, document=document))) as chunks:
                 is_answered = [chunk.text async for chunk in chunks] == ["x"]
         except asyncio.CancelledError:
             pass

@@ -16,7 +16,7 @@ from midtoken.server_arguments import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Endpoint:
     """The address of one front."""
 
     address: str

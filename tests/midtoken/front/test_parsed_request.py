@@ -9,7 +9,7 @@ from inference.errors import (
     InvalidRequestError,
 )
 from inference.protocol.completion import RelatedFile
-from midtoken.front.asked import SplitPrompt, split_prompt
+from midtoken.front.parsed_request import SplitPrompt, split_prompt
 from tests.support.front import FrontClient
 
 _COMPLETION, _INFILL = "/v1/completions", "/infill"

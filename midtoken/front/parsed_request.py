@@ -47,7 +47,7 @@ _FOLDER = re.compile(r".*[/\\]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedRequest:
     """One request, and how it is answered. Its text is not cleared yet."""
 
     completion: CompletionRequest
@@ -104,7 +104,7 @@ class Fields:
                 raise InvalidRequestError(f"{name} is not supported; omit it")
 
 
-def read_completion(fields: Fields, client: str, session: str) -> Asked:
+def read_completion(fields: Fields, client: str, session: str) -> ParsedRequest:
     """Reads a request of `/v1/completions`. Raises InvalidRequestError.
 
     `session`: names what the client edits; it may be empty.
@@ -115,11 +115,13 @@ def read_completion(fields: Fields, client: str, session: str) -> Asked:
     has_suffix = fields.has("suffix")
     prompt = SplitPrompt(prompts[0], fields.take("suffix", "")) if has_suffix else split_prompt(prompts[0])
     max_tokens = fields.take("max_tokens", _NUM_COMPLETION_TOKENS)
-    asked = _build(fields, prompt, max_tokens, fields.take("n", 1), client, session)
-    return replace(asked, num_top_tokens=_read_logprobs(fields, asked.completion)) if fields.has("logprobs") else asked
+    parsed = _build(fields, prompt, max_tokens, fields.take("n", 1), client, session)
+    return (
+        replace(parsed, num_top_tokens=_read_logprobs(fields, parsed.completion)) if fields.has("logprobs") else parsed
+    )
 
 
-def read_infill(fields: Fields, client: str, session: str) -> Asked:
+def read_infill(fields: Fields, client: str, session: str) -> ParsedRequest:
     """The same for `/infill`. The last of `input_extra` is the newest, which comes first."""
     related = tuple(_read_chunk(Fields(chunk)) for chunk in reversed(fields.take("input_extra", [])))
     before = fields.take("input_prefix", "") + fields.take("prompt", "")
@@ -171,7 +173,7 @@ def _split_files(text: str) -> tuple[tuple[RelatedFile, ...], str]:
 
 def _build(
     fields: Fields, prompt: SplitPrompt, max_tokens: int, num_candidates: int, client: str, session: str
-) -> Asked:
+) -> ParsedRequest:
     """A request for no tokens has its text read, so that a later one need not."""
     temperature, slot, seed = fields.take("temperature", 0.0), fields.take("id_slot", -1), fields.take("seed", -1)
     confidence = fields.take("confidence", 0.0)
@@ -196,7 +198,7 @@ def _build(
         related=tuple(RelatedFile(clean(each.path), clean(each.text)) for each in prompt.related),
         path=clean(prompt.path),
     )
-    return Asked(
+    return ParsedRequest(
         completion,
         streams=fields.take("stream", False),
         wants_usage=Fields(fields.take("stream_options", {})).take("include_usage", False),

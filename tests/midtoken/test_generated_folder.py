@@ -15,7 +15,7 @@ from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import LaunchError, ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model_folder import check_model_folder
-from midtoken.made_folder import make_folder
+from midtoken.generated_folder import make_folder
 
 _SPEC = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
 _END = {"tokenizer.ggml.eos_token_id": 1}
@@ -100,7 +100,7 @@ def test_a_folder_with_vocab_and_merges_gets_a_tokenizer_and_keeps_its_files(tmp
 def test_two_processes_make_one_folder_and_a_killed_one_leaves_none(tmp_path: Path, cache: Path) -> None:
     path = write_tokenizer_gguf(tmp_path / "m.gguf", _SPEC, "qwen2", **_END)
     program = (
-        "import sys, pathlib, midtoken.made_folder as made\n"
+        "import sys, pathlib, midtoken.generated_folder as made\n"
         "f = made.make_folder(pathlib.Path(sys.argv[1])); print(f, f.stat().st_ino)"
     )
     slowly = program.replace(

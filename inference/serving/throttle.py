@@ -46,7 +46,7 @@ class _Typing:
             self.distance = 0.0
 
 
-class Pace:
+class Throttle:
     """Sends the requests of one client. Not thread-safe."""
 
     def __init__(
