@@ -40,7 +40,7 @@ from inference.engine.prompt import PromptBuilder
 from inference.healing.covering import Crossing, Rule
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Part, SampleRequest, Sampling, SequenceCache
+from inference.model.language_model import SampleRequest, Sampling, SequenceCache, SequenceInput
 from inference.model.pytorch.sampler import build_sampler
 from inference.protocol.completion import CompletionRequest, CompletionStats, Extent, FinishReason
 from models.training.corpus import iter_held_out
@@ -220,7 +220,7 @@ def measure_tree(engine: RandomEngine) -> Figures:
 
     def step(tree: TokenTree, crossings: tuple[Crossing, ...]) -> None:
         length = cache.num_tokens
-        [rows] = model.forward([Part(cache, tree)])
+        [rows] = model.forward([SequenceInput(cache, tree)])
         model.choose([SampleRequest(tree, crossings, rows, _GREEDY)])
         cache.keep(tree)
         cache.cut(length)
@@ -240,7 +240,7 @@ def _read_text(engine: RandomEngine, prompts: PromptBuilder) -> SequenceCache:
     cache: SequenceCache = model.new_cache(2 * len(ids))
     for start in range(0, len(ids), _READ_TOKENS):
         tree = TokenTree(ids[start : start + _READ_TOKENS])
-        model.forward([Part(cache, tree, wants_logits=False)])
+        model.forward([SequenceInput(cache, tree, wants_logits=False)])
         cache.keep(tree)
     return cache
 

@@ -40,7 +40,7 @@ from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import Choice, SampleRequest
 from inference.model.loader import load_model
-from inference.model.path_weights import find_row
+from inference.model.path_log_probs import find_row
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
 from inference.remote.assembly import load_remote_engine
 from inference.remote.choice import GeneratedToken

@@ -6,7 +6,7 @@ MidtokenError
 ├── OverloadedError         the engine has no room; try again later
 ├── ServerError             the server refused, failed or stopped in the middle of an answer
 │   ├── ServerUnreachableError   no server answers at the address
-│   └── EngineUnreachableError   it answers, but the server that has the model does not
+│   └── InferenceServerUnreachableError   it answers, but the server that has the model does not
 └── LaunchError             the server could not be found or started
 """
 
@@ -49,7 +49,7 @@ class ServerUnreachableError(ServerError):
     """No server answers at the address."""
 
 
-class EngineUnreachableError(ServerError):
+class InferenceServerUnreachableError(ServerError):
     """The server of an `--engine` does not answer. The one in front of it does: the connection to that is not lost."""
 
 
@@ -109,7 +109,7 @@ class _Formatter(logging.Formatter):
 
 
 def _log_uncaught(found: Any, *exception: Any) -> None:
-    """`found`: what has an exception; for `sys.excepthook` its type, before itself and its traceback."""
+    """`found`: has the exception. `sys.excepthook` passes its type instead, then the exception and its traceback."""
     _log.error("%s", describe_failure(exception[0] if exception else found.exc_value))
 
 

@@ -34,7 +34,7 @@ class CompletionBackend(Protocol):
 
 
 OnDownload = Callable[[str, int], None]  # gets a text for the user, and how much there is, in percent
-# Gets the settings, of which `model` and `context` go before the command line.
+# Gets the settings, of which `model` and `context` override the command line.
 BackendFactory = Callable[[Settings, OnDownload], Awaitable[CompletionBackend]]
 
 

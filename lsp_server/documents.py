@@ -21,7 +21,7 @@ from lsprotocol.types import (
     TextDocumentItem,
 )
 
-from lsp_server.errors import EditorError, OutOfStepError, TooLargeError
+from lsp_server.errors import EditorError, OutOfSyncError, TooLargeError
 
 Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
 
@@ -98,14 +98,14 @@ class Document:
 
     @property
     def lines(self) -> Sequence[str]:
-        """The lines with their line ends. Raises OutOfStepError, TooLargeError."""
+        """The lines with their line ends. Raises OutOfSyncError, TooLargeError."""
         self._check_known()
         return self._lines
 
     def apply(self, version: int, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification in order, each to the result of the one before.
 
-        Raises OutOfStepError for the first edit that cannot be applied; the next ones are ignored until a change
+        Raises OutOfSyncError for the first edit that cannot be applied; the next ones are ignored until a change
         contains the whole text.
         """
         self.version = version
@@ -131,10 +131,10 @@ class Document:
         edit = self.last_edit
         return None if edit is None else Position(edit.line, num_units(edit.before, self._encoding))
 
-    def lose_text(self, problem: str) -> None:
-        """Makes the text unknown until a change contains all of it. Raises OutOfStepError, if it was known."""
+    def mark_out_of_sync(self, problem: str) -> None:
+        """Makes the text unknown until a change contains all of it. Raises OutOfSyncError, if it was known."""
         if self.problem is None:
-            error = OutOfStepError(f"{problem}; there are no suggestions for this document until it is opened again")
+            error = OutOfSyncError(f"{problem}; there are no suggestions for this document until it is opened again")
             self.problem = error
             raise error
 
@@ -155,7 +155,7 @@ class Document:
         return () if self.notebook is None else self.notebook.list_lines_above(self)
 
     def split_with_above(self, position: Position) -> tuple[Sequence[str], int, str, str]:
-        """Returns its lines, those above included, and what `split_at` does, counted in them. Raises like `lines`."""
+        """Does the same as `split_at`, with the lines of the cells above included and counted. Raises like `lines`."""
         number, before, after = self.split_at(position)
         above = self.lines_above
         return [*above, *self._lines] if above else self._lines, len(above) + number, before, after
@@ -181,7 +181,9 @@ class Document:
 
     def _replace(self, span: Range, text: str) -> None:
         if (span.start.line, span.start.character) > (span.end.line, span.end.character):
-            self.lose_text(f"the editor sent an edit that ends before it starts ({span}, version {self.version})")
+            self.mark_out_of_sync(
+                f"the editor sent an edit that ends before it starts ({span}, version {self.version})"
+            )
         first, before, _ = self.split_at(span.start)
         last, _, after = self.split_at(span.end)
         if first > 0 and not before and self._lines[first - 1].endswith("\r"):

@@ -2,7 +2,7 @@
 
 MidtokenError (inference.errors)
 ├── EditorError               the editor sent something that cannot be applied
-│   ├── OutOfStepError        the text is no longer known; the document has to be opened again
+│   ├── OutOfSyncError        the text is no longer known; the document has to be opened again
 │   ├── TooLargeError         the document is too large for suggestions
 │   └── BrokenInputError      the input is not LSP, so nothing more can be read from it
 ├── NotSentError              the rules on what may be sent refuse a text
@@ -18,7 +18,7 @@ class EditorError(MidtokenError):
     """The editor sent something that cannot be applied."""
 
 
-class OutOfStepError(EditorError):
+class OutOfSyncError(EditorError):
     """An edit could not be applied. The text is unknown until the editor sends all of it again."""
 
 

@@ -7,7 +7,7 @@ from inference.errors import MidtokenError, OverloadedError, ServerUnreachableEr
 from inference.likely_text import is_word
 from lsp_server.context import Context
 from lsp_server.documents import Document, Edit, Place
-from lsp_server.errors import ExcludedError, InSecretError, OutOfStepError, TooLargeError, UnexpectedError
+from lsp_server.errors import ExcludedError, InSecretError, OutOfSyncError, TooLargeError, UnexpectedError
 from lsp_server.settings import ANY_LANGUAGE, Settings
 
 
@@ -72,7 +72,7 @@ def find_reason(error: MidtokenError) -> Reason:
 
 
 _REASONS = {
-    OutOfStepError: Reason.OUT_OF_STEP,
+    OutOfSyncError: Reason.OUT_OF_STEP,
     TooLargeError: Reason.TOO_LARGE,
     UnexpectedError: Reason.FAILED,
     ExcludedError: Reason.EXCLUDED,

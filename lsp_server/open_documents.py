@@ -62,7 +62,7 @@ class OpenDocuments:
         """Forgets a document."""
         del self.by_uri[document.uri]
         self._checks.pop(document.uri).cancel()
-        self.guard.rulings.forget(document.file_uri)
+        self.guard.exclusions.forget(document.file_uri)
         self._status.forget(document.uri)
 
     def configure(self, read: ReadSettings, are_known: bool) -> None:
@@ -109,9 +109,9 @@ class OpenDocuments:
         return found
 
     async def check_by_new_rules(self, document: Document) -> NoSuggestion | None:
-        """Does the same as `check`, after reading rules that are older than a second again, if that is quick."""
+        """Does the same as `check`, but first reads rules again that are older than a second, if that is quick."""
         self._configure_guard()
-        await self.guard.rulings.ask(_list_languages([document]))
+        await self.guard.exclusions.refresh(_list_languages([document]))
         found = self.check(document)
         if found is not None and found.reason is Reason.UNKNOWN_RULES:
             self._status.checked(document.uri, found)
@@ -121,7 +121,7 @@ class OpenDocuments:
     async def wait_for_rules(self, document: Document) -> None:
         """Waits until the rules say whether text of a document may be sent."""
         self._configure_guard()
-        await self.guard.rulings.wait_until_known(_list_languages([document]))
+        await self.guard.exclusions.wait_until_known(_list_languages([document]))
 
     async def find_others(self, document: Document, told_uris: Iterable[str] = ()) -> list[Document]:
         """Returns the other documents whose declarations may be sent with a text of this one, the newest first.
@@ -130,16 +130,20 @@ class OpenDocuments:
         """
         others = [each for each in reversed(self.by_uri.values()) if each.language_id == document.language_id]
         languages = _list_languages(others[:_MAX_OTHERS]) | dict.fromkeys(told_uris, document.language_id)
-        await self.guard.rulings.ask_about_others(languages)
+        await self.guard.exclusions.refresh_others(languages)
         return [each for each in others[:_MAX_OTHERS] if self.find_reason(each) is None]
 
     def find_reason(self, document: Document) -> NoSuggestion | None:
         """Returns why a document gets no suggestions; None if it gets them."""
         if self.by_uri.get(document.uri) is not document:
             return SUPERSEDED
-        exclusion = self.guard.rulings.find_exclusion(document.file_uri)
+        exclusion = self.guard.exclusions.find_exclusion(document.file_uri)
         found = find_document_reason(document, self.settings, self._languages, exclusion)
-        if found is not None and found.reason is Reason.EXCLUDED and not self.guard.rulings.is_known(document.file_uri):
+        if (
+            found is not None
+            and found.reason is Reason.EXCLUDED
+            and not self.guard.exclusions.is_known(document.file_uri)
+        ):
             return NoSuggestion(Reason.UNKNOWN_RULES, found.message)
         return found or self.quiet.find_reason(list_scopes(document, self._server.workspace.folders))
 

@@ -30,7 +30,7 @@ _MAX_CHARS = 300_000  # of a document; a longer one is not read
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ProjectContext:
     """What was read for a document."""
 
     summary: Summary = field(default_factory=Summary)  # of the document itself
@@ -48,7 +48,7 @@ class ProjectText:
         self._documents = documents
         self._index_dir = index_dir
         self._on_change = on_change
-        self._told: dict[str, Told] = {}  # by the URI of the document
+        self._told: dict[str, ProjectContext] = {}  # by the URI of the document
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._resting: dict[str, asyncio.TimerHandle] = {}
         self._closing: list[asyncio.Task[None]] = []
@@ -75,13 +75,13 @@ class ProjectText:
 
     def list_declarations(self, document: Document) -> Sequence[Declaration]:
         """Returns what a document declares, as far as it was read."""
-        return self._told.get(document.uri, Told()).summary.declarations
+        return self._told.get(document.uri, ProjectContext()).summary.declarations
 
-    def find_told(self, document: Document) -> Told:
+    def find_project_context(self, document: Document) -> ProjectContext:
         """Returns what to tell in a document. A file that has been excluded since is left out."""
-        told, rulings = self._told.get(document.uri, Told()), self._documents.guard.rulings
-        kept = [each for each in zip(told.related, told.uris, strict=True) if not rulings.is_excluded(each[1])]
-        return Told(told.summary, told.path, tuple(file for file, _ in kept), tuple(uri for _, uri in kept))
+        told, exclusions = self._told.get(document.uri, ProjectContext()), self._documents.guard.exclusions
+        kept = [each for each in zip(told.related, told.uris, strict=True) if not exclusions.is_excluded(each[1])]
+        return ProjectContext(told.summary, told.path, tuple(file for file, _ in kept), tuple(uri for _, uri in kept))
 
     def refresh(self, document: Document) -> None:
         """Reads a document, and chooses what to tell in it."""
@@ -128,13 +128,13 @@ class ProjectText:
         before = document.lines if end is None else document.lines[: end.line]
         read = partial(self._read, document, "".join(document.lines), "".join(before))
         told = await asyncio.get_running_loop().run_in_executor(self._thread, read)
-        await self._documents.guard.rulings.wait_until_known(dict.fromkeys(told.uris, document.language_id))
-        known = self.find_told(document)
+        await self._documents.guard.exclusions.wait_until_known(dict.fromkeys(told.uris, document.language_id))
+        known = self.find_project_context(document)
         self._told[document.uri] = told
-        if self.find_told(document).related != known.related:
+        if self.find_project_context(document).related != known.related:
             self._on_change()
 
-    def _read(self, document: Document, text: str, before: str) -> Told:
+    def _read(self, document: Document, text: str, before: str) -> ProjectContext:
         """Runs in the thread. `before`: the text before the last edit."""
         language, path = BY_LANGUAGE_ID[document.language_id], to_fs_path(document.file_uri)
         summary = summarize(text.encode("utf-8", "replace"), load_grammar(language))
@@ -145,8 +145,8 @@ class ProjectText:
                     max_bytes = min(MAX_BYTES, self._documents.settings.sizes.related_bytes - _UNTOLD_BYTES)
                     chosen = choose_declarations(index, name, language, summary, before, max_bytes)
                 uris = tuple((project.folder / each).as_uri() for each in chosen)
-                return Told(summary, name, tuple(RelatedFile(*each) for each in chosen.items()), uris)
-        return Told(summary)
+                return ProjectContext(summary, name, tuple(RelatedFile(*each) for each in chosen.items()), uris)
+        return ProjectContext(summary)
 
 
 def _is_project(folder: Path) -> bool:

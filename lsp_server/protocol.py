@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 class TextServer(LanguageServer):
     """A server that keeps the text of documents itself."""
 
-    def lose_text(self, uri: str | None) -> None:
+    def mark_out_of_sync(self, uri: str | None) -> None:
         """Is called for an edit that cannot be read. Without a URI it may concern any document."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class MidtokenProtocol(LanguageServerProtocol):
             message = None
         if not isinstance(message, dict):
             _log.warning("midtoken: received a message that is not a JSON object")
-            self._server.lose_text(None)
+            self._server.mark_out_of_sync(None)
         elif "method" not in message:
             self._receive_response(message)
         elif message["method"] == types.EXIT and "id" not in message:
@@ -99,7 +99,7 @@ class MidtokenProtocol(LanguageServerProtocol):
         if "id" in message:
             self._send_response(message["id"], error=error.to_response_error())
         elif method in _SYNCHRONIZATION and isinstance(error, JsonRpcInvalidParams):
-            self._server.lose_text(_find_uri(message))
+            self._server.mark_out_of_sync(_find_uri(message))
 
     def _receive_response(self, message: dict[str, Any]) -> None:
         """Hands on the result as JSON: only workspace/configuration has one, and LSP defines no form for it."""

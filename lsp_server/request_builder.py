@@ -38,7 +38,7 @@ class RequestBuilder:
     async def build(self, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest] | NoSuggestion:
         """Returns what to send, or why nothing may be sent."""
         document, guard = request.document, self._documents.guard
-        others = await self._documents.find_others(document, self._project.find_told(document).uris)
+        others = await self._documents.find_others(document, self._project.find_project_context(document).uris)
         found = self._documents.check(document)
         if found is not None:
             return found
@@ -47,7 +47,7 @@ class RequestBuilder:
             self._related.max_bytes = min(_MAX_WORD_BYTES, request.settings.sizes.related_bytes)
             declared = [self._project.list_declarations(each) for each in others if each.file_uri != document.file_uri]
             prefix = self._related.add(own_text, document, declared, request.is_imagined)
-            told = self._project.find_told(document)
+            told = self._project.find_project_context(document)
             complete = CompletionRequest(
                 prefix=prefix,
                 suffix=own_text.suffix,

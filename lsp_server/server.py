@@ -14,7 +14,7 @@ from inference.platforms import is_there
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
 from lsp_server.documents import Document, Notebook, num_units
 from lsp_server.editor_request import EditorRequest, build_editor_request
-from lsp_server.errors import EditorError, OutOfStepError, to_midtoken_error
+from lsp_server.errors import EditorError, OutOfSyncError, to_midtoken_error
 from lsp_server.filters import Insertion, fit_all
 from lsp_server.items import Suggestion
 from lsp_server.no_suggestion import SNOOZED, SUPERSEDED, NoSuggestion, Reason, find_disturbance, to_no_suggestion
@@ -137,12 +137,12 @@ class MidtokenServer(TextServer):
             self.project.refresh(self.sessions[uri].document)
         self._prefetcher.expect_again()
 
-    def lose_text(self, uri: str | None) -> None:
+    def mark_out_of_sync(self, uri: str | None) -> None:
         """Marks the text of a document as unknown after an edit that cannot be read; of all documents without a URI."""
         for session in [each for each in self.sessions.values() if uri in (None, each.document.uri)]:
             try:
-                session.lose_text()
-            except OutOfStepError as error:
+                session.mark_out_of_sync()
+            except OutOfSyncError as error:
                 self._status.failed(error)
             self.documents.check(session.document)
 
@@ -186,7 +186,7 @@ class MidtokenServer(TextServer):
                 self.close(uri)
             self.usage.write()
             await self.project.close()
-            self.documents.guard.rulings.close()
+            self.documents.guard.exclusions.close()
             await self._starter.close()
 
     async def settle(self) -> None:
@@ -225,7 +225,7 @@ class MidtokenServer(TextServer):
         if found is not None:
             return found
         best = await session.complete(request)
-        others = await session.draw_alternatives(request) if is_invoked and isinstance(best, str) else []
+        others = await session.sample_alternatives(request) if is_invoked and isinstance(best, str) else []
         if isinstance(best, NoSuggestion) or isinstance(others, NoSuggestion):
             return best if isinstance(best, NoSuggestion) else SUPERSEDED
         return self._offer(session, request, [best, *others])

@@ -87,7 +87,7 @@ class Generation:
         return text
 
     @property
-    def says_nothing(self) -> bool:
+    def was_cut_empty(self) -> bool:
         """True if it ended before it had any text. It answers its own request, and no later one."""
         return self.finish_reason in _CUTS and not self.likely.text.strip()
 
@@ -154,10 +154,10 @@ class Session:
         self.document.was_pasted = is_paste(self.document.last_edit, self.acceptance.lines)
         self.acceptance.follow(changes)
 
-    def lose_text(self) -> None:
-        """Marks the text as unknown, and supersedes the waiting request. Raises OutOfStepError if it was known."""
+    def mark_out_of_sync(self) -> None:
+        """Marks the text as unknown, and supersedes the waiting request. Raises OutOfSyncError if it was known."""
         self._note_edit()
-        self.document.lose_text("the editor sent an edit that cannot be read")
+        self.document.mark_out_of_sync("the editor sent an edit that cannot be read")
 
     async def complete(self, request: EditorRequest) -> str | NoSuggestion:
         """Returns the text to suggest, which may be empty, or why there is no suggestion.
@@ -167,7 +167,7 @@ class Session:
         number, self._was_known = self.supersede(), True
         if self._drawing is not None and self._drawing.request != request:
             self._drawing.task.cancel()
-        if self._generation is not None and self._generation.says_nothing:
+        if self._generation is not None and self._generation.was_cut_empty:
             self._stop()
         while self.is_newest(number):
             text = self._find_text(request)
@@ -181,7 +181,7 @@ class Session:
                 return found
         return SUPERSEDED
 
-    async def draw_alternatives(self, request: EditorRequest) -> list[str] | NoSuggestion:
+    async def sample_alternatives(self, request: EditorRequest) -> list[str] | NoSuggestion:
         """Returns more texts for the request that `complete` answered last, in no order; none if the server is busy.
 
         If the answer of `complete` was new, this waits at most a tenth of a second, because the editor shows nothing
@@ -281,7 +281,7 @@ class Session:
                     self._wake()
                     await asyncio.sleep(0)  # the request takes the text, even if an error comes next
             generation.is_finished = True
-            if not generation.says_nothing:
+            if not generation.was_cut_empty:
                 self._remembered.appendleft(generation)
             self._wake()
             self._status.working()

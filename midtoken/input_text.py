@@ -179,7 +179,7 @@ class ClearedText:
         languages = {} if self._sends_excluded else dict.fromkeys(self._paths, "")
         try:
             with contextlib.suppress(TimeoutError):
-                asyncio.run(asyncio.wait_for(self._guard.rulings.wait_until_known(languages), _WAIT_S))
+                asyncio.run(asyncio.wait_for(self._guard.exclusions.wait_until_known(languages), _WAIT_S))
             return self._guard.clear(request, languages)
         except ExcludedError as error:
             raise UsageError(f"{self._paths[error.uri]}: {error}; --send-excluded sends it anyway") from None

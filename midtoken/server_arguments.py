@@ -131,10 +131,12 @@ def find_languages(options: argparse.Namespace) -> tuple[str, ...] | None:
 
 
 def may_be_remote(options: argparse.Namespace) -> bool:
-    """True if the text may reach another machine: it reaches none without one of these arguments."""
-    addresses = (getattr(options, "server", None) or "", *(options.engine or "").replace(",", " ").split())
-    is_named = any(getattr(options, name, None) for name in ("tls", "tls_ca", "insecure"))
-    return is_named or any(address.lower().startswith(("grpcs://", "https://")) for address in addresses)
+    """True if the text may reach another machine.
+
+    A server that the user names may have an engine elsewhere, even if it is on this machine.
+    """
+    engines = (options.engine or "").replace(",", " ").split()
+    return bool(getattr(options, "server", None)) or any(each.lower().startswith("https://") for each in engines)
 
 
 def _parse_address(text: str) -> str:

@@ -19,7 +19,7 @@ from benchmarks.measures.report import Outcome
 from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LoadedModel, Part
+from inference.model.language_model import LoadedModel, SequenceInput
 from inference.model.pytorch.kv_cache import TorchSequenceCache
 from inference.model.pytorch.runner import Runner, TorchModel
 
@@ -103,7 +103,7 @@ class PackedPasses:
         self._forward(stage, [_Move(sequence, TokenTree(self.draw(1))) for sequence in sequences])
 
     def _forward(self, stage: str, moves: list[_Move]) -> None:
-        parts = [Part(move.sequence.cache, move.tree, wants_logits=move.wants_logits) for move in moves]
+        parts = [SequenceInput(move.sequence.cache, move.tree, wants_logits=move.wants_logits) for move in moves]
         rows = iter(self._runner.forward(parts))
         for move in moves:
             before = move.sequence.token_ids + move.tree.chain_ids

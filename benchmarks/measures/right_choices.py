@@ -18,7 +18,7 @@ from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.model.language_model import Choice, LanguageModel, SampleRequest, SampleResult
 from inference.model.loader import load_model
-from inference.model.path_weights import find_row, weigh_nodes
+from inference.model.path_log_probs import find_row, score_paths
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from tests.support.sinks import complete
 
@@ -101,6 +101,6 @@ def _find_loss(ours: list[Recorded], theirs: list[Recorded]) -> float:
 def find_log_prob(request: SampleRequest, choice: Choice) -> float:
     """The log probability of a choice that the request allows."""
     rows = request.rows
-    weights = weigh_nodes(request, lambda row, token: float(rows[row].logits[token]) - rows[row].log_total)
+    weights = score_paths(request, lambda row, token: float(rows[row].logits[token]) - rows[row].log_total)
     row = rows[find_row(choice.crossing.node)]
     return float(weights.log_probs[choice.crossing.node] + row.logits[choice.token_id] - row.log_total)

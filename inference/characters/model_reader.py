@@ -13,7 +13,7 @@ import numpy.typing as npt
 from inference.characters.token_string import PassWatch, TokenString, find_common_beginning
 from inference.errors import InvalidRequestError
 from inference.healing.token_tree import TokenTree, TreeBuilder
-from inference.model.language_model import LanguageModel, Part
+from inference.model.language_model import LanguageModel, SequenceInput
 from inference.model.token_sequence import TokenSequence
 from trie_cache.trie import Trie
 
@@ -65,7 +65,7 @@ class ModelReader:
         nodes = [paths.add_path(string.find_tokens_since(trunk)) for string in strings]
         tree, chain = paths.build(()), self._begin(trunk, is_wanted=None in nodes)
         if chain:
-            self._forward(Part(sequence.cache, tree.with_chain(chain)))
+            self._forward(SequenceInput(sequence.cache, tree.with_chain(chain)))
         else:
             self._forward(sequence.build_part(tree, [node for node in nodes if node is not None]))
         rows = sequence.recall_rows(tree)
@@ -85,11 +85,11 @@ class ModelReader:
             self._sequence.cut(trunk.num_tokens - 1)
             chain = trunk.token_ids[-1:]
         while len(chain) > _MAX_CHAIN:
-            self._forward(Part(self._sequence.cache, TokenTree(chain[:_MAX_CHAIN]), wants_logits=False))
+            self._forward(SequenceInput(self._sequence.cache, TokenTree(chain[:_MAX_CHAIN]), wants_logits=False))
             chain = chain[_MAX_CHAIN:]
         return chain
 
-    def _forward(self, part: Part) -> None:
+    def _forward(self, part: SequenceInput) -> None:
         with self._watch():
             [rows] = self._model.forward([part])
         self._sequence.absorb(part, rows)

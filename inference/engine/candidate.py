@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from inference.engine.answer import Answer
+from inference.engine.candidate_text import CandidateText
 from inference.healing.covering import Crossing, Rule
 from inference.model.language_model import Choice
 from inference.protocol.completion import FinishReason
@@ -14,7 +14,7 @@ class Candidate:
     """The tokens and the text of one completion."""
 
     index: int
-    answer: Answer
+    answer: CandidateText
     vocabulary: Vocabulary
     crossings: tuple[Crossing, ...]  # the nodes that the next token may follow
     token_ids: list[int] = field(default_factory=list)

@@ -1,12 +1,12 @@
-"""Drafts: guesses of the next tokens, which one pass verifies together.
+"""Prompt lookup: draft tokens that one forward pass verifies together.
 
-Text repeats itself. If the last tokens stand earlier in the sequence too, what followed them there may follow here. The
-guess is forwarded as a branch, and its nodes are then known: as long as the choices agree with it, they need no pass of
-their own. The choices themselves are made as without a guess, so greedy completions are the same, and sampled ones come
-from the same distribution, with the same draws.
+Text repeats itself. If the last tokens also occur earlier in the sequence, what followed them there may follow here.
+The draft is forwarded as a branch. As long as the choices agree with it, they need no pass of their own. The choices
+are made as without a draft, so greedy completions are the same, and sampled ones come from the same distribution, with
+the same random numbers.
 
-More rows make a pass slower. So a guess has at most one token more than agree before it, and there is none where rows
-are dear.
+More tokens make a pass slower. So a draft has at most one token more than agree before it, and there is none where a
+longer pass costs too much.
 """
 
 from array import array
@@ -27,7 +27,7 @@ def propose(token_ids: Sequence[int], row_cost: float) -> tuple[int, ...]:
 
 
 def find_earlier(token_ids: Sequence[int]) -> tuple[int, int] | None:
-    """Where the last tokens stand earlier: the end of that place, and how many tokens agree before it.
+    """Where the last tokens occur earlier: the end of that place, and how many tokens agree before it.
 
     The latest of the longest matches, of which `_MAX_MATCH` tokens are compared; None if fewer than `_MIN_MATCH` agree.
     """

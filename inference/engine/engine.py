@@ -189,7 +189,7 @@ class Engine:
         job.prepare(self._prompts.build(job.request, self._find_prompt_room(job.request), job.leaves_room))
         job.costs.prompt_ms = 1e3 * (self._clock() - started_at)
         self._scheduler.check_size(job)
-        self._executor.estimate_prefill(job)
+        self._executor.admit(job)
 
     def _find_prompt_room(self, request: CompletionRequest) -> int:
         """The number of tokens available for the prompt and the generated healed bytes together."""

@@ -8,7 +8,7 @@ from inference.engine.prefill_speed import PrefillSpeed
 
 
 class Executor(Protocol):
-    """Chooses the tokens of an engine's jobs. All methods are called by the engine's thread."""
+    """Chooses the tokens of an engine's jobs. The engine's thread calls all methods that are not marked thread-safe."""
 
     cache_tokens: int  # capacity for keys and values, in tokens of all sequences together
     runs_together: bool  # whether a step of many jobs takes less time than one for each
@@ -26,13 +26,13 @@ class Executor(Protocol):
 
     @property
     def has_work(self) -> bool:
-        """False while a step would change nothing; `start`'s function is called when that ends."""
+        """Whether a step would do anything now. When this becomes true, the function of `start` is called."""
 
     def start(self, wake: Callable[[], None]) -> None:
         """Called once, first. `wake` is thread-safe."""
 
-    def estimate_prefill(self, job: Job) -> None:
-        """Sets how much a job has to prefill. Raises InvalidRequestError if its request cannot be executed."""
+    def admit(self, job: Job) -> None:
+        """Estimates how much a job has to prefill. Raises InvalidRequestError if its request cannot be executed."""
 
     def begin(self, job: Job) -> None:
         """Begins to work on a job. Raises OverloadedError."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from inference.engine.answer import Answer, build_limits
 from inference.engine.candidate import Candidate
+from inference.engine.candidate_text import CandidateText, build_stop_conditions
 from inference.engine.explanation import build_explanation
 from inference.engine.prompt import Prompt
 from inference.engine.sink import ChunkSink
@@ -104,10 +104,13 @@ class Job:
         """Gives each of the first choices a candidate, which has still to take it."""
         if self.request.explain:
             self._explanation = build_explanation(tokenizer, self.prompt, result)
-        limits = build_limits(self.request, self.prompt.reads_suffix)
+        limits = build_stop_conditions(self.request, self.prompt.reads_suffix)
         self.candidates = [
             Candidate(
-                index, Answer(limits, len(self.prompt.healed)), tokenizer.vocabulary, self.prompt.covering.crossings
+                index,
+                CandidateText(limits, len(self.prompt.healed)),
+                tokenizer.vocabulary,
+                self.prompt.covering.crossings,
             )
             for index in range(len(result.choices))
         ]

@@ -13,13 +13,13 @@ from typing import TypeVar
 import numpy as np
 
 from inference.config import EngineConfig
-from inference.engine.decoder import Decoder
 from inference.engine.job import Job
 from inference.engine.prefill_speed import PrefillSpeed
 from inference.engine.prefix_cache import PrefixCache
+from inference.engine.running_sequence import RunningSequence
 from inference.errors import as_failure, describe_failure
 from inference.healing.loaded_tokenizer import LoadedTokenizer
-from inference.model.language_model import LanguageModel, Part, SampleRequest, SampleResult
+from inference.model.language_model import LanguageModel, SampleRequest, SampleResult, SequenceInput
 from inference.protocol.completion import FinishReason
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class LocalExecutor:
         self._row_cost = model.row_cost if config.drafts else math.inf
         self._max_bytes = config.memory_mib * 2**20
         self._prefix_cache = PrefixCache(model.new_cache, self._max_bytes)
-        self._decoders: dict[Job, list[Decoder]] = {}  # the first one's sequence is remembered
+        self._decoders: dict[Job, list[RunningSequence]] = {}  # the first one's sequence is remembered
 
     @property
     def max_tokens(self) -> int:
@@ -61,7 +61,7 @@ class LocalExecutor:
     def start(self, wake: Callable[[], None]) -> None:
         """A step always has work."""
 
-    def estimate_prefill(self, job: Job) -> None:
+    def admit(self, job: Job) -> None:
         context_ids = job.prompt.context_ids
         job.num_to_prefill = len(context_ids) - self._prefix_cache.count_cached(job.request.tenant, context_ids)
 
@@ -69,7 +69,7 @@ class LocalExecutor:
         seeds, is_greedy = job.list_seeds(), job.request.temperature == 0.0
         sources = tuple(None if is_greedy else np.random.default_rng(seed) for seed in seeds)
         sequence = self._prefix_cache.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens)
-        first = Decoder(job, sequence, sources, self._row_cost)
+        first = RunningSequence(job, sequence, sources, self._row_cost)
         self._decoders[job] = [first]
         first.begin()
         job.num_to_prefill = len(first.tree.chain_ids)
@@ -88,7 +88,7 @@ class LocalExecutor:
     def close(self) -> None:
         """The model ends with the process."""
 
-    def _list_active(self, jobs: Iterable[Job]) -> list[Decoder]:
+    def _list_active(self, jobs: Iterable[Job]) -> list[RunningSequence]:
         """The decoders that have not ended; none of a job that has ended or failed."""
         running = (job for job in jobs if job.failure is None and not job.is_finished)
         return [each for job in running for each in self._decoders[job] if _is_active(each)]
@@ -97,7 +97,7 @@ class LocalExecutor:
         """Chooses tokens as long as all that is needed was forwarded."""
         decoders = self._list_active(jobs)
         while decoders:
-            asked: list[tuple[Decoder, SampleRequest]] = []
+            asked: list[tuple[RunningSequence, SampleRequest]] = []
             for decoder in decoders:
                 with decoder.job.recording_failure():
                     request = decoder.prepare_choice()
@@ -105,9 +105,9 @@ class LocalExecutor:
                         asked.append((decoder, request))
             decoders = self._choose(asked)
 
-    def _choose(self, asked: Sequence[tuple[Decoder, SampleRequest]]) -> list[Decoder]:
+    def _choose(self, asked: Sequence[tuple[RunningSequence, SampleRequest]]) -> list[RunningSequence]:
         """Chooses for these decoders. Returns those that may go on."""
-        advanced: list[Decoder] = []
+        advanced: list[RunningSequence] = []
         for chosen, results, ms in self._call(self.model.choose, asked):
             for job in dict.fromkeys(decoder.job for decoder, _ in chosen):
                 job.costs.choice_ms += ms
@@ -117,14 +117,14 @@ class LocalExecutor:
                         advanced += self._advance(decoder, result)
         return [decoder for decoder in advanced if decoder.job.failure is None]
 
-    def _advance(self, decoder: Decoder, result: SampleResult) -> list[Decoder]:
+    def _advance(self, decoder: RunningSequence, result: SampleResult) -> list[RunningSequence]:
         """Takes choices, if they are certain. Returns the decoders that may choose again. Raises OverloadedError."""
         job = decoder.job
         if result.missing:
             decoder.missing = result.missing
             return [decoder]
         if job.request.is_prefetch:
-            job.finish(FinishReason.READ)
+            job.finish(FinishReason.PREFILLED)
             return []
         decoders = [decoder]
         if decoder.candidate is None:
@@ -136,7 +136,7 @@ class LocalExecutor:
     def _forward(self, jobs: Iterable[Job], is_shared: bool) -> Mapping[Job, int]:
         """Forwards what the decoders need before their next choice. A pass that fails leaves the caches unchanged."""
         num_rows = dict.fromkeys(jobs, 0)
-        built: list[tuple[Decoder, Part]] = []
+        built: list[tuple[RunningSequence, SequenceInput]] = []
         for decoder in self._list_active(num_rows):
             with decoder.job.recording_failure():
                 max_rows = self.speed.find_max_rows(decoder.job.request.is_prefetch, is_shared)
@@ -154,8 +154,8 @@ class LocalExecutor:
         return num_rows
 
     def _call(
-        self, call: Callable[[list[_Asked]], list[_Result]], asked: Sequence[tuple[Decoder, _Asked]]
-    ) -> Iterator[tuple[Sequence[tuple[Decoder, _Asked]], list[_Result], float]]:
+        self, call: Callable[[list[_Asked]], list[_Result]], asked: Sequence[tuple[RunningSequence, _Asked]]
+    ) -> Iterator[tuple[Sequence[tuple[RunningSequence, _Asked]], list[_Result], float]]:
         """Calls the model for all jobs together; if that fails, for each job alone, which may fail by itself.
 
         Yields what was asked together, the results and the milliseconds.
@@ -182,5 +182,5 @@ class LocalExecutor:
         return self._max_bytes // max(sum(job.request.num_candidates for job in self._decoders), 1)
 
 
-def _is_active(decoder: Decoder) -> bool:
+def _is_active(decoder: RunningSequence) -> bool:
     return decoder.candidate is None or not decoder.candidate.is_finished

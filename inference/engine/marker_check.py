@@ -19,7 +19,7 @@ from inference.healing.covering import CoveringTree, Crossing, Rule
 from inference.healing.heal_point import encode_section, encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TreeBuilder
-from inference.model.language_model import LanguageModel, Part, SampleRequest, Sampling
+from inference.model.language_model import LanguageModel, SampleRequest, Sampling, SequenceInput
 
 _MIN_LOG_END = math.log(0.01)
 _MIN_CONTRAST = math.log(10)
@@ -98,7 +98,7 @@ def _build_end_tree(
 
 def _measure_masses(model: LanguageModel, trees: Sequence[CoveringTree]) -> list[list[float]]:
     """log P(path) of each tree's paths, in one pass."""
-    rows = model.forward([Part(model.new_cache(each.tree.num_rows), each.tree) for each in trees])
+    rows = model.forward([SequenceInput(model.new_cache(each.tree.num_rows), each.tree) for each in trees])
     results = model.choose(
         [
             SampleRequest(each.tree, each.crossings, own, Sampling(0.0, 1.0), wants_scores=True)

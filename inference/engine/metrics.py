@@ -81,11 +81,11 @@ _OUTCOMES: dict[FinishReason | None, Outcome] = {
     FinishReason.CANCELLED: Outcome.CANCELLED,
     FinishReason.DEADLINE: Outcome.DEADLINE,
     FinishReason.SUPERSEDED: Outcome.SUPERSEDED,
-    FinishReason.READ: Outcome.READ,
+    FinishReason.PREFILLED: Outcome.READ,
 }
 
 
-class LateObservations:
+class BufferedMetrics:
     """Observations that are written once a second, in a thread of its own. Counters are added up until then.
 
     Each write is a round trip between two processes. Of a busy server, most requests are superseded, and must cost

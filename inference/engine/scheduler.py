@@ -1,17 +1,16 @@
-"""Decides which requests step next, from their sizes, their order and the work that they took. Uses no model.
+"""Decides which requests step next, from their sizes, their order and the work done for them. Uses no model.
 
-The aim is completed answers, not many begun ones. A request is worth nothing once its user has typed on. So
+The aim is completed requests, not many started ones: a request is worth nothing once its user has typed on. So
 
 1. a person who waits comes before a prefetch, and a request that can be in time before one that will be too late;
-2. one that has taken much work already gives way to those that have taken little;
-3. one that is writing its answer goes on: it is nearest to its end;
-4. tenants that got clearly less than the others come before them;
-5. a request that has a long context to prefill comes after those that are nearly ready to write: in its time, several
-   of them are answered;
+2. one that much work was done for gives way to those with little;
+3. one that is being decoded goes on: it is nearest to its end;
+4. tenants that were served clearly less than the others come before them;
+5. a request with a long context to prefill comes after those that are nearly ready to decode: in the same time,
+   several of them complete;
 6. the newest request comes first: its user has waited least, and will not type on so soon;
-7. but a request that has waited for long is that of a user who waits and does not type on; and one that names no
-   document is never superseded. Such requests come in the order of their arrival, before the others, whatever they
-   have to prefill;
+7. but if a request has waited for long, its user is waiting and does not type on; and a request without a document is
+   never superseded. These come before the others, in the order of their arrival, whatever they have to prefill;
 8. a newer request for a document supersedes the older ones; but a prefetch supersedes prefetches only.
 """
 

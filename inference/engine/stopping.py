@@ -64,11 +64,11 @@ def build_extent_rule(extent: Extent, prefix: str, suffix: str) -> LineRule | Bl
     if extent is Extent.UNLIMITED:
         return BlockRule(0, closes=False)  # no line is indented less
     line = prefix[prefix.rfind("\n") + 1 :]
-    remaining_line = suffix.partition("\n")[0].strip()
+    line_remainder = suffix.partition("\n")[0].strip()
     opens = line.rstrip().endswith(_OPENERS)
     above = prefix[: len(prefix) - len(line)].rstrip()
     in_new_block = not line.strip() and above.endswith(_OPENERS)
-    if extent is Extent.SINGLE_LINE or (extent is Extent.AUTO and (remaining_line or not (opens or in_new_block))):
+    if extent is Extent.SINGLE_LINE or (extent is Extent.AUTO and (line_remainder or not (opens or in_new_block))):
         return LineRule()
     if opens:
         return BlockRule(find_indent(line) + 1, closes=True)

@@ -40,7 +40,7 @@ class SuffixRule:
 
     near_prefix: str
     near_suffix: str
-    remaining_line: str  # the suffix up to its first line feed, without white space at its end
+    line_remainder: str  # the suffix up to its first line feed, without white space at its end
     lines_below: tuple[str, ...]  # the lines of `near_suffix` after it that are not blank
 
     @property
@@ -61,10 +61,10 @@ class SuffixRule:
         found, line_start = self._find_start(text, is_open=True), text.rfind("\n") + 1
         if found is not None:
             return found[0]
-        if self.remaining_line:
-            num_chars = len(text[line_start:].rstrip()) - len(self.remaining_line)
-            is_there = text[line_start:].rstrip().endswith(self.remaining_line)
-            return line_start + num_chars if is_there else find_beginning(text, self.remaining_line, line_start)
+        if self.line_remainder:
+            num_chars = len(text[line_start:].rstrip()) - len(self.line_remainder)
+            is_there = text[line_start:].rstrip().endswith(self.line_remainder)
+            return line_start + num_chars if is_there else find_beginning(text, self.line_remainder, line_start)
         if not self.lines_below:
             return len(text)
         last = (self.line_before if line_start == 0 else "") + text[line_start:]
@@ -77,7 +77,7 @@ class SuffixRule:
         for number, line in enumerate(lines):
             at = None if is_open and not line.is_complete else self._find_start_in(text, line)
             following = lines[number + 1 : number + _NUM_CERTAIN_LINES]
-            is_rest = bool(self.remaining_line) and line.start == 0
+            is_rest = bool(self.line_remainder) and line.start == 0
             if at is None or not (is_rest or self._agrees(following)) or self._is_needed(text[: line.end], at):
                 continue
             return at, is_rest or (len(following) == _NUM_CERTAIN_LINES - 1 and following[-1].is_complete)
@@ -85,9 +85,9 @@ class SuffixRule:
 
     def _find_start_in(self, text: str, line: _Line) -> int | None:
         """Where the suffix begins in `line`, if its end is the rest of the cursor's line, or it is the line below."""
-        if self.remaining_line:
-            at = line.end - len(self.remaining_line)
-            return at if text[line.start : line.end].endswith(self.remaining_line) else None
+        if self.line_remainder:
+            at = line.end - len(self.line_remainder)
+            return at if text[line.start : line.end].endswith(self.line_remainder) else None
         return len(text[: line.start].rstrip()) if self.lines_below[:1] == (line.content,) else None
 
     def _iter_lines(self, text: str) -> Iterator[_Line]:
@@ -101,7 +101,7 @@ class SuffixRule:
 
     def _agrees(self, following: list[_Line]) -> bool:
         """True if the lines that follow the suffix's first line are those of the suffix. The last may be incomplete."""
-        below = self.lines_below[not self.remaining_line :][: len(following)]
+        below = self.lines_below[not self.line_remainder :][: len(following)]
         pairs = zip(following, below, strict=False)
         return len(below) == len(following) and all(
             line.content == expected or (not line.is_complete and expected.startswith(line.content))
@@ -122,12 +122,12 @@ def build_suffix_rule(prefix: str, suffix: str) -> SuffixRule | None:
     if not suffix.strip():
         return None
     near_suffix = suffix[:_NEAR_CHARS]
-    remaining_line, *below = near_suffix.split("\n")
+    line_remainder, *below = near_suffix.split("\n")
     if below and len(suffix) > _NEAR_CHARS:
         below.pop()  # it may be incomplete
     return SuffixRule(
         near_prefix=prefix[-_NEAR_CHARS:],
         near_suffix=near_suffix,
-        remaining_line=remaining_line.rstrip(),
+        line_remainder=line_remainder.rstrip(),
         lines_below=tuple(line.rstrip() for line in below if line.strip()),
     )

@@ -66,9 +66,9 @@ class AddedTexts:
         return pieces
 
     def find_openings(self, text: str) -> list[int]:
-        """The places where an added text may begin that goes beyond the end of `text`: characters before the end.
+        """Where an added token that extends past the end of `text` may begin, in characters before the end.
 
-        The end itself is one of them, unless there are no added texts.
+        The end itself is one of these places, unless there are no added tokens.
         """
         if not self.ids:
             return []

@@ -25,7 +25,7 @@ class LogitRow(Protocol):
         """The memory that it takes."""
 
 
-class StoredRow(Protocol):
+class TokenKV(Protocol):
     """The keys and values of one token, copied out of a cache. Each implementation has its own type."""
 
     @property
@@ -58,13 +58,13 @@ class SequenceCache(Protocol):
     def keep(self, tree: TokenTree) -> None:
         """Keeps the chain of the last forwarded tree; discards the branches."""
 
-    def copy_branches(self, tree: TokenTree) -> list[Any]:  # of StoredRow
+    def copy_branches(self, tree: TokenTree) -> list[Any]:  # of TokenKV
         """The keys and values of each branch of the last forwarded tree. Call it before `keep`.
 
         None for one that could not be stored.
         """
 
-    def copy_tokens(self, start: int) -> list[Any]:  # of StoredRow
+    def copy_tokens(self, start: int) -> list[Any]:  # of TokenKV
         """The keys and values of the kept tokens from `start` on. None for one that could not be stored."""
 
     def append(self, rows: Sequence[Any]) -> None:
@@ -84,7 +84,7 @@ class SequenceCache(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SequenceInput:
     """One sequence's part in a forward pass."""
 
     cache: SequenceCache
@@ -179,12 +179,12 @@ class LanguageModel(Protocol):
         Raises OverloadedError if there is no memory for it.
         """
 
-    def forward(self, parts: Sequence[Part]) -> list[list[Any]]:  # of LogitRow
-        """Forwards all parts. Returns the rows of each part that wants them.
+    def forward(self, parts: Sequence[SequenceInput]) -> list[list[Any]]:  # of LogitRow
+        """Forwards all parts. Returns the logit rows of each part that wants them.
 
-        They are those of the chain's end, if there is a chain, and of each branch that is not stored. Afterwards call
-        `cache.keep` once for each part. Raises OverloadedError if there is not enough memory for all parts together.
-        The kept tokens are then unchanged, so fewer of the same parts may be tried again.
+        These are one for the end of the chain, if there is one, and one for each branch that is not stored. Afterwards
+        call `cache.keep` once for each part. Raises OverloadedError if there is not enough memory for all parts
+        together. The kept tokens are then unchanged, so fewer of the same parts may be tried again.
         """
 
     def copy_logits(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:  # `rows`: of LogitRow; at least one

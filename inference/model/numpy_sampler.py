@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult
-from inference.model.path_weights import NodeWeights, find_needed, find_row, log_sum_exp, sum_masses, weigh_nodes
+from inference.model.path_log_probs import PathLogProbs, find_needed, find_row, log_sum_exp, score_paths, sum_masses
 from trie_cache.hot_prefixes import HotPrefixCache
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
@@ -97,7 +97,7 @@ class NumpySampler:
         if request.wants_best and len(request.crossings) == 1 and request.crossings[0] == _ANY:
             token_id = int(rows[0].logits.argmax())
             return SampleResult((Choice(_ANY, token_id, float(rows[0].logits[token_id]) - rows[0].log_total),))
-        weights = weigh_nodes(request, lambda row, token: float(rows[row].logits[token]) - rows[row].log_total)
+        weights = score_paths(request, lambda row, token: float(rows[row].logits[token]) - rows[row].log_total)
         allowed = [self._find_allowed(request, weights, crossing) for crossing in request.crossings]
         bests = [(-1, -math.inf) if each is None else each.find_best() for each in allowed]
         best = max(range(len(bests)), key=lambda index: bests[index][1])
@@ -113,7 +113,7 @@ class NumpySampler:
             choices = _draw(request, read, log_total)
         return SampleResult(choices, scores=_build_scores(read, bests) if request.wants_scores else None)
 
-    def _find_allowed(self, request: SampleRequest, weights: NodeWeights, crossing: Crossing) -> _Allowed | None:
+    def _find_allowed(self, request: SampleRequest, weights: PathLogProbs, crossing: Crossing) -> _Allowed | None:
         """The tokens that may follow; None if a row of the path is missing."""
         if weights.missing[crossing.node]:
             return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from inference.healing.heal_point import count_common
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LogitRow, Part, SequenceCache, StoredRow
+from inference.model.language_model import LogitRow, SequenceCache, SequenceInput, TokenKV
 
 _MAX_NODES = 96
 _MAX_ANCHOR_DISTANCE = 128  # tokens between anchor and end; beyond, the anchor moves
@@ -23,7 +23,7 @@ class _Node:
     """What is known of one node."""
 
     row: LogitRow | None = None
-    stored: StoredRow | None = None  # None: its keys and values are in the cache only, or were not kept
+    stored: TokenKV | None = None  # None: its keys and values are in the cache only, or were not kept
 
     @property
     def nbytes(self) -> int:
@@ -97,13 +97,13 @@ class TokenSequence:
         nodes = [self._touch(key) for key in (self._end, *self._iter_keys(tree))]
         return [None if node is None else node.row for node in nodes]
 
-    def build_part(self, tree: TokenTree, branches: Sequence[int]) -> Part:
+    def build_part(self, tree: TokenTree, branches: Sequence[int]) -> SequenceInput:
         """A pass over these branches of a tree below the end, which has no chain, and over those of their ancestors
         whose keys and values are not stored.
         """
         nodes = [self._nodes.get(key) for key in self._iter_keys(tree)]
         needed = {ancestor for branch in branches for ancestor in tree.iter_path(branch)}
-        stored: dict[int, StoredRow] = {}  # of branches that are not read again, and below none that is
+        stored: dict[int, TokenKV] = {}  # of branches that are not read again, and below none that is
         for branch in sorted(needed.difference(branches)):
             node, parent = nodes[branch], tree.parents[branch]
             if node and node.stored is not None and (parent is None or parent in stored):
@@ -112,9 +112,9 @@ class TokenSequence:
         place = {branch: index for index, branch in enumerate(order)}
         parents = tuple(None if (parent := tree.parents[branch]) is None else place[parent] for branch in order)
         pruned = TokenTree((), tuple(tree.branch_ids[branch] for branch in order), parents)
-        return Part(self.cache, pruned, tuple(stored.values()))
+        return SequenceInput(self.cache, pruned, tuple(stored.values()))
 
-    def absorb(self, part: Part, rows: Sequence[LogitRow]) -> None:
+    def absorb(self, part: SequenceInput, rows: Sequence[LogitRow]) -> None:
         """Appends the chain of a part that was forwarded, and keeps its branches as nodes."""
         tree = part.tree
         copies = self.cache.copy_branches(tree) if tree.branch_ids else []
@@ -135,7 +135,7 @@ class TokenSequence:
     def fork(self, num_tokens: int | None = None, room: int | None = None) -> "TokenSequence":
         """An independent copy of the first tokens; of all if None. Raises OverloadedError.
 
-        `room`: for how many tokens; for as many as the request needs that uses this sequence, if None.
+        `room`: its capacity in tokens; None: that of this sequence.
         """
         other = TokenSequence(self.cache.fork(num_tokens, self.room if room is None else room))
         other.token_ids = self.token_ids[:num_tokens]
@@ -176,7 +176,7 @@ class TokenSequence:
             self._nodes[key] = node
         return node
 
-    def _add(self, key: tuple[int, ...], row: LogitRow, stored: StoredRow | None) -> None:
+    def _add(self, key: tuple[int, ...], row: LogitRow, stored: TokenKV | None) -> None:
         node = self._nodes.pop(key, None) or _Node()
         self._nodes[key] = _Node(row, node.stored if stored is None else stored)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LanguageModel, Part
+from inference.model.language_model import LanguageModel, SequenceInput
 
 _MAX_DIFFERENCE = 0.1  # of logits, as a share of their spread
 _IDS = tuple(range(1, 8))
@@ -24,11 +24,11 @@ def measure_tree_difference(model: LanguageModel) -> float:
     It is a share of the spread of the logits. Raises ModelError if they are the same for all tokens.
     """
     cache = model.new_cache(len(_IDS))
-    model.forward([Part(cache, _START)])
+    model.forward([SequenceInput(cache, _START)])
     cache.keep(_START)
-    in_tree = model.copy_logits(model.forward([Part(cache, _TREE)])[0])
+    in_tree = model.copy_logits(model.forward([SequenceInput(cache, _TREE)])[0])
     in_texts = model.copy_logits(
-        [model.forward([Part(model.new_cache(len(text)), TokenTree(text))])[0][0] for text in _TEXTS]
+        [model.forward([SequenceInput(model.new_cache(len(text)), TokenTree(text))])[0][0] for text in _TEXTS]
     )
     is_token = np.isfinite(in_tree[0])  # the sampler hides the others
     in_tree, in_texts = in_tree[:, is_token], in_texts[:, is_token]

@@ -8,7 +8,7 @@ from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.folder_file import read_folder_file
-from inference.model.language_model import LanguageModel, LoadedModel, Part
+from inference.model.language_model import LanguageModel, LoadedModel, SequenceInput
 from inference.model.measurements import Measured, find_memory, is_busy
 
 MAX_AUTO_TOKENS = 8192
@@ -20,7 +20,7 @@ _ROUND = 256
 
 
 def choose_window(config: EngineConfig, max_tokens: int, token_nbytes: int, measure: Callable[[], Measured]) -> int:
-    """The setting, else what the folder's file names, else what `measure` says, up to what the model sees.
+    """The configured window, else that of the folder's file, else the measured one; at most what the model sees.
 
     `max_tokens`: of the model; `token_nbytes`: of the keys and values of a token. Raises ModelError if there is no
     memory for what the setting names.
@@ -81,7 +81,7 @@ def measure_reading(model: LanguageModel, seconds: float = READ_S) -> Measured:
     most, passed_s = min(MAX_AUTO_TOKENS, model.max_tokens), 0.0
     while cache.num_tokens < most and passed_s < seconds:
         tree = TokenTree((1,) * min(num_rows, most - cache.num_tokens))
-        model.forward([Part(cache, tree, wants_logits=False)])
+        model.forward([SequenceInput(cache, tree, wants_logits=False)])
         cache.keep(tree)
         before_s, passed_s = passed_s, time.perf_counter() - started_s
         num_rows = min(2 * num_rows, _MAX_ROWS) if passed_s - before_s < _SHORT_PASS_S else num_rows

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.errors import (
-    EngineUnreachableError,
+    InferenceServerUnreachableError,
     InvalidRequestError,
     MidtokenError,
     OverloadedError,
@@ -33,7 +33,7 @@ HEARTBEAT_ANSWER_TYPES: FieldTypes = {HEARTBEAT_ANSWER: ("FP32", np.float32)}
 _ERRORS: dict[type[MidtokenError], tuple[str, str]] = {
     InvalidRequestError: ("invalid request: ", "INVALID_ARG"),
     OverloadedError: ("overloaded: ", "UNAVAILABLE"),
-    EngineUnreachableError: ("engine unreachable: ", "UNAVAILABLE"),
+    InferenceServerUnreachableError: ("engine unreachable: ", "UNAVAILABLE"),
     MidtokenError: ("", "INTERNAL"),
 }
 
@@ -65,7 +65,7 @@ def fields_to_arrays(request: Any, types: FieldTypes) -> dict[str, Array]:
 
 
 def fields_from_arrays(kind: type[_Request], arrays: Mapping[str, Array], required: str) -> _Request:
-    """The dataclass with the values in the arrays. `required` says what the first field is, which must be there.
+    """Builds the dataclass from the arrays. `required`: what the first field is, for the error if it is missing.
 
     Raises InvalidRequestError, which names the field and says what it should be.
     """

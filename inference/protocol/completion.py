@@ -73,7 +73,7 @@ class FinishReason(StrEnum):
     DEADLINE = "deadline"
     SUPERSEDED = "superseded"  # a newer request for the same document came
     CANCELLED = "cancelled"
-    READ = "read"  # of a prefetch, which has no text
+    PREFILLED = "read"  # of a prefetch, which has no text
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class CompletionStats:
     num_context_tokens: int = 0
     num_related_tokens: int = 0  # those of them that tell of other files, and the file's path
     num_tree_nodes: int = 0
-    num_read_tokens: int = 0  # context tokens that were forwarded, and not remembered
+    num_read_tokens: int = 0  # context tokens that were not in the prefix cache
     num_first_rows: int = 0  # tokens forwarded until the first token was chosen
     num_drafted: int = 0  # guessed tokens that were forwarded
     num_accepted: int = 0  # those of them that were right

@@ -8,7 +8,7 @@ from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient
 from inference.remote.llama_server import LlamaServer
-from inference.remote.measured_server import fetch_model_card
+from inference.remote.probed_server import fetch_model_card
 from inference.remote.sglang import SglangServer
 from inference.remote.vllm import VllmServer
 
@@ -18,30 +18,30 @@ class RemoteServer(Protocol):
 
     name: str
     max_tokens: int  # of its window; known once it was identified
-    returns_distributions: bool  # whether it tells whole rows, and samples
+    returns_distributions: bool  # whether it reports whole distributions, and samples
     returns_logprobs: bool  # whether it tells how likely each token is that it writes; found out by `Replica`
 
     async def identify(self) -> object:
-        """What is another thing when it was started again with another model. Raises ModelError if it will not do."""
+        """An identity that changes if the server restarts with another model. Raises ModelError if it is not usable."""
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
         """The server's own tokens of a text, in which nothing is a control token."""
 
     async def score(
-        self, request: CompletionRequest, rows: Sequence[tuple[int, ...]], num_top: int | None = None
+        self, request: CompletionRequest, prompts: Sequence[tuple[int, ...]], num_top: int | None = None
     ) -> TopLogprobs:
-        """The most likely tokens after each row of tokens: so many if it tells as many, or as many as suit it."""
+        """The most likely tokens after each prompt: `num_top`, or as many as the server reports. None: its default."""
 
     async def find_best_token(
-        self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
+        self, request: CompletionRequest, prompt: tuple[int, ...], allowed_token_ids: tuple[int, ...]
     ) -> tuple[int, float]:
-        """The most likely of some tokens after a row, and its log probability."""
+        """The most likely of the allowed tokens after a prompt, and its log probability."""
 
-    async def prefill(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
-        """Has the server read a row, which it remembers."""
+    async def prefill(self, request: CompletionRequest, prompt: tuple[int, ...]) -> None:
+        """Has the server prefill a prompt, which it caches."""
 
     def generate(
-        self, request: CompletionRequest, row: tuple[int, ...]
+        self, request: CompletionRequest, prompt: tuple[int, ...]
     ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
         """The tokens that follow, one after the other; then, why none follows."""
 

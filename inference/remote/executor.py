@@ -71,7 +71,7 @@ class RemoteExecutor:
     def start(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def estimate_prefill(self, job: Job) -> None:
+    def admit(self, job: Job) -> None:
         if job.request.healing not in (Healing.EXACT, Healing.NONE):
             raise InvalidRequestError(f"the healing {job.request.healing} masks each token, which needs the weights")
 
@@ -134,7 +134,7 @@ class RemoteExecutor:
             raise OverloadedError(f"{server.name} sees {server.max_tokens} tokens only; try again in a moment")
         if request.is_prefetch:
             await server.prefill(request, prompt.context_ids)
-            return await self._apply(job, partial(job.finish, FinishReason.READ))
+            return await self._apply(job, partial(job.finish, FinishReason.PREFILLED))
         result, costs = await self._choose(job, server)
         for candidate in await self._apply(job, partial(self._begin_decode, server, job, result, costs)):
             await self._generate(job, candidate, server)
@@ -156,16 +156,16 @@ class RemoteExecutor:
         prompt, tree, request = job.prompt, job.prompt.tree, job.request
         nodes = (None, *range(len(tree.branch_ids)))
         rows = [prompt.context_ids + tree.spell_path(node) for node in nodes]
-        told, num_forwards = await server.score(request, rows), 1
-        known = KnownLogprobs(prompt.covering, self._tokenizer.trie, told.rows)
+        reported, num_forwards = await server.score(request, rows), 1
+        known = KnownLogprobs(prompt.covering, self._tokenizer.trie, reported.rows)
         if request.explain or request.temperature > 0 or request.num_candidates > 1:
             result, num_more = await self._draw(job, server, rows, known)
-            return result, (num_forwards + num_more, told.num_read_tokens)
+            return result, (num_forwards + num_more, reported.num_read_tokens)
         while not isinstance(choice := known.choose(), Choice):
             asked = [server.find_best_token(request, rows[probe.row], probe.token_ids) for probe in choice]
             known.answers |= dict(zip(choice, await ask_all(asked), strict=True))
             num_forwards += 1
-        return SampleResult((choice,)), (num_forwards, told.num_read_tokens)
+        return SampleResult((choice,)), (num_forwards, reported.num_read_tokens)
 
     async def _draw(
         self, job: Job, server: RemoteServer, rows: list[tuple[int, ...]], known: KnownLogprobs
@@ -183,8 +183,8 @@ class RemoteExecutor:
             if num_top:
                 known.rows = (await server.score(request, rows, num_top)).rows
                 num_more += 1
-            told = [_ToldRow(each, vocabulary) for each in known.rows]
-            asked = SampleRequest(job.prompt.tree, crossings, told, sampling, sources, wants_scores=True)
+            reported = [_ReportedRow(each, vocabulary) for each in known.rows]
+            asked = SampleRequest(job.prompt.tree, crossings, reported, sampling, sources, wants_scores=True)
             (result,) = self._sampler.choose([asked])
             if sampling.is_greedy:
                 enough = min(map(known.weigh, result.choices))
@@ -198,8 +198,8 @@ class RemoteExecutor:
     async def _generate(self, job: Job, candidate: Candidate, server: RemoteServer) -> None:
         seed = job.request.seed
         request = replace(job.request, seed=None if seed is None else seed + candidate.index)
-        row = (*job.prompt.context_ids, *candidate.token_ids)  # which only this changes from now on
-        async with aclosing(server.generate(request, row)) as steps:
+        prompt = (*job.prompt.context_ids, *candidate.token_ids)  # which only this changes from now on
+        async with aclosing(server.generate(request, prompt)) as steps:
             async for step in steps:
                 if await self._apply(job, partial(self._take, candidate, step, server)):
                     return
@@ -235,12 +235,12 @@ def _set_result(future: "asyncio.Future[T]", result: T) -> None:
         future.set_result(result)
 
 
-class _ToldRow(NumpyRow):
-    """A row of log probabilities, in which a token that was not told has next to none."""
+class _ReportedRow(NumpyRow):
+    """A row of log probabilities, in which a token that was not reported has next to none."""
 
     log_total = 0.0
 
-    def __init__(self, told: Mapping[int, float], vocabulary: Vocabulary) -> None:
+    def __init__(self, reported: Mapping[int, float], vocabulary: Vocabulary) -> None:
         super().__init__(np.full(vocabulary.num_rows, -1e4, np.float32))
-        for token_id in filter(vocabulary.has, told):
-            self.logits[token_id] = told[token_id]
+        for token_id in filter(vocabulary.has, reported):
+            self.logits[token_id] = reported[token_id]

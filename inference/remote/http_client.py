@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
-from inference.errors import EngineUnreachableError, MidtokenError, OverloadedError, ServerError, quote
+from inference.errors import InferenceServerUnreachableError, MidtokenError, OverloadedError, ServerError, quote
 from inference.remote.choice import GeneratedToken
 
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
@@ -31,7 +31,7 @@ _KINDS = ("application/json", "text/event-stream")
 _OTHER = "something else stands there, or before it"
 _REFUSED = ServerError, "refuses the key, which is in MIDTOKEN_ENGINE_KEY or the file of --engine-key"
 _BUSY = OverloadedError, "is busy"
-_LOST = EngineUnreachableError, "is not reached by what stands before it"
+_LOST = InferenceServerUnreachableError, "is not reached by what stands before it"
 _STATUSES: Mapping[int, tuple[type[MidtokenError], str]] = {
     **dict.fromkeys((401, 403), _REFUSED),
     **dict.fromkeys((429, 503), _BUSY),
@@ -94,7 +94,7 @@ class HttpClient:
         headers: Mapping[str, str] = {},
         max_bytes: int = _MAX_BYTES,
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of an answer of so many tokens, each of so many bytes. Closing it ends its work on the server."""
+        """Yields the events: at most four for each token, each of limited size. Closing it ends the server's work."""
         async with self._open("POST", path, body, headers, self._silent_s) as response:
             for _ in range(_NUM_EVENTS + _NUM_EVENTS * num_tokens):
                 async with timeout(self._silent_s):  # comments keep only the connection open
@@ -116,9 +116,9 @@ class HttpClient:
                 return event
         return None
 
-    def quote(self, told: str) -> str:
-        """What the server has told, for the end of a message; nothing if it may be text of a request."""
-        return f": {quote(told)}" if self.is_quoted else ""
+    def quote(self, reported: str) -> str:
+        """What the server has reported, for the end of a message; nothing if it may be text of a request."""
+        return f": {quote(reported)}" if self.is_quoted else ""
 
     async def close(self) -> None:
         """Closes all connections, which ends their work."""
@@ -141,22 +141,22 @@ class HttpClient:
             async with response:
                 if response.status != 200:
                     async with timeout(limit_s):
-                        told = await response.content.read(_MAX_ERROR_BYTES)
-                    raise self._refuse(response, told.decode(errors="replace"))
+                        reported = await response.content.read(_MAX_ERROR_BYTES)
+                    raise self._refuse(response, reported.decode(errors="replace"))
                 if response.content_type not in _KINDS or "Content-Encoding" in response.headers:
                     kind = response.headers.get("Content-Encoding", response.content_type)
                     raise ServerError(f"{self.name} answers in another format{self.quote(kind)}; {_OTHER}")
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             words = next(words for kind, words in _FAILURES if isinstance(error, kind))
-            raise EngineUnreachableError(f"{self.name} does not answer: {words}") from error
+            raise InferenceServerUnreachableError(f"{self.name} does not answer: {words}") from error
         except (ValueError, aiohttp.http_exceptions.LineTooLong) as error:  # it is longer than a limit
             raise ServerError(f"{self.name} sends more than was asked for; {_OTHER}") from error
 
-    def _refuse(self, response: aiohttp.ClientResponse, told: str) -> MidtokenError:
+    def _refuse(self, response: aiohttp.ClientResponse, reported: str) -> MidtokenError:
         """The error for a status. Where the server names a time after which it may be asked again, it is kept."""
         error, words = _STATUSES.get(response.status, (ServerError, "does not do what was asked"))
-        sentence = f"{self.name} {words} (status {response.status}){self.quote(told)}"
+        sentence = f"{self.name} {words} (status {response.status}){self.quote(reported)}"
         pause = response.headers.get("Retry-After", "")
         if error is OverloadedError and re.fullmatch("[0-9]{1,9}", pause):
             pause_s = min(float(pause), _MAX_PAUSE_S)
@@ -207,7 +207,7 @@ def read_whole(value: object) -> int:
 
 
 def read_number(value: Any) -> float:
-    """A number, in parsed JSON, where a text may say the same. Raises ValueError or OverflowError."""
+    """A number of parsed JSON; a string such as "1" is none. Raises ValueError or OverflowError."""
     if type(value) not in (int, float):
         raise ValueError("it is no number")
     return max(float(value), _LEAST)

@@ -16,9 +16,9 @@ _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalt
 _ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "stop_type", "timings/prompt_n"]}
 _FORGET = {"prompt": [0], "n_predict": 0, "cache_prompt": False}
 _ONCE = {"Connection": "close"}  # as the server does after a stream, but says only now
-_NUM_TOP = 100  # tokens of each row: in nineteen of twenty choices, no more is asked for
-_PLACE_BYTES, _MAX_ROW_BYTES = 256, 2**25  # all tokens of a row, with a vocabulary of 262,144, take 21 MB
-_FORCED = 100.0  # added to a logit, it exceeds all others; log probabilities are told without it
+_NUM_TOP = 100  # tokens after each prompt: in nineteen of twenty choices, no more is asked for
+_PLACE_BYTES, _MAX_ROW_BYTES = 256, 2**25  # the probabilities of all tokens, with a vocabulary of 262,144, take 21 MB
+_FORCED = 100.0  # added to a logit, it exceeds all others; the reported log probabilities are without it
 
 
 class LlamaServer:
@@ -47,54 +47,62 @@ class LlamaServer:
         return tuple((await self._http.ask("tokenize", body))["tokens"])
 
     async def score(
-        self, request: CompletionRequest, rows: Sequence[tuple[int, ...]], num_top: int | None = None
+        self, request: CompletionRequest, prompts: Sequence[tuple[int, ...]], num_top: int | None = None
     ) -> TopLogprobs:
         num_top = num_top or _NUM_TOP
-        body = {"prompt": list(map(list, rows)), "n_predict": 1, "n_probs": num_top, **_GREEDY}
-        told: dict[int, Mapping[int, float]] = {}
+        body = {"prompt": list(map(list, prompts)), "n_predict": 1, "n_probs": num_top, **_GREEDY}
+        reported: dict[int, Mapping[int, float]] = {}
         num_read = 0
         async with self._stream(request, body, min(2**20 + num_top * _PLACE_BYTES, _MAX_ROW_BYTES)) as events:
             async for event in events:
                 for place in event.get("completion_probabilities", ()):
-                    told[event["index"]] = {
+                    reported[event["index"]] = {
                         read_whole(each["id"]): read_log_prob(each["logprob"]) for each in place["top_logprobs"]
                     }
-                num_read = num_read or read_whole(event.get("timings/prompt_n", 0))  # of the first row
-        if told.keys() != set(range(len(rows))):
-            raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
-        return TopLogprobs([told[index] for index in range(len(rows))], num_read)
+                num_read = num_read or read_whole(event.get("timings/prompt_n", 0))  # of the first prompt
+        if reported.keys() != set(range(len(prompts))):
+            raise ServerError(
+                f"{self.name} has reported the probabilities of {len(reported)} of {len(prompts)} prompts"
+            )
+        return TopLogprobs([reported[index] for index in range(len(prompts))], num_read)
 
     async def find_best_token(
-        self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
+        self, request: CompletionRequest, prompt: tuple[int, ...], allowed_token_ids: tuple[int, ...]
     ) -> tuple[int, float]:
-        bias = [[token_id, _FORCED] for token_id in among]
-        body = {"prompt": list(row), "n_predict": 1, "n_probs": 1, "logit_bias": bias, **_GREEDY}
+        bias = [[token_id, _FORCED] for token_id in allowed_token_ids]
+        body = {"prompt": list(prompt), "n_predict": 1, "n_probs": 1, "logit_bias": bias, **_GREEDY}
         async with self._stream(request, body) as events:
             async for event in events:
                 for place in event.get("completion_probabilities", ()):
-                    if (token_id := read_whole(place["id"])) not in among:
+                    if (token_id := read_whole(place["id"])) not in allowed_token_ids:
                         raise ServerError(f"{self.name} has chosen another token than those that it was asked about")
                     return token_id, read_log_prob(place["logprob"])
-        raise ServerError(f"{self.name} has told no probability")
+        raise ServerError(f"{self.name} has reported no probability")
 
-    async def prefill(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
-        async with self._stream(request, {"prompt": list(row), "n_predict": 0, **_GREEDY}) as events:
+    async def prefill(self, request: CompletionRequest, prompt: tuple[int, ...]) -> None:
+        async with self._stream(request, {"prompt": list(prompt), "n_predict": 0, **_GREEDY}) as events:
             async for _ in events:
                 pass
 
     async def generate(
-        self, request: CompletionRequest, row: tuple[int, ...]
+        self, request: CompletionRequest, prompt: tuple[int, ...]
     ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
         sampling: dict[str, Any] = _GREEDY
         if request.temperature > 0:
             sampling = {"samplers": ["temperature", "top_p"], "temperature": request.temperature, "dynatemp_range": 0.0}
             sampling |= {"top_p": request.top_p, "seed": -1 if request.seed is None else request.seed % 2**31}
-        body = {"prompt": list(row), "n_predict": request.max_tokens, "return_tokens": True, "n_probs": 1, **sampling}
+        body = {
+            "prompt": list(prompt),
+            "n_predict": request.max_tokens,
+            "return_tokens": True,
+            "n_probs": 1,
+            **sampling,
+        }
         async with self._stream(request, body) as events:
             async for event in events:
-                told = {read_whole(place["id"]): place for place in event.get("completion_probabilities", ())}
+                reported = {read_whole(place["id"]): place for place in event.get("completion_probabilities", ())}
                 for token_id in event.get("tokens", ()):
-                    yield _parse_token(token_id, told.get(token_id))
+                    yield _parse_token(token_id, reported.get(token_id))
                 if event.get("stop"):
                     yield FinishReason.LENGTH if event.get("stop_type") == "limit" else FinishReason.END
                     return
@@ -110,8 +118,8 @@ class LlamaServer:
         """
         name = f"{request.tenant}\0{request.document}".encode()
         slot = int.from_bytes(hashlib.blake2b(name, digest_size=4).digest()) % self._num_slots
-        num_rows = len(body["prompt"]) if isinstance(body["prompt"][0], list) else 1
-        num_tokens, body = num_rows * body["n_predict"], {**body, **_ALWAYS, "id_slot": slot}
+        num_prompts = len(body["prompt"]) if isinstance(body["prompt"][0], list) else 1
+        num_tokens, body = num_prompts * body["n_predict"], {**body, **_ALWAYS, "id_slot": slot}
         async with self._locks[slot]:
             if self._tenants.get(slot) != request.tenant:
                 self._tenants.pop(slot, None)
@@ -123,7 +131,7 @@ class LlamaServer:
 
 
 def _parse_token(token_id: object, place: Mapping[str, Any] | None) -> GeneratedToken:
-    """A token of an event. One that a draft model has guessed is told to be certain, and has none beside it."""
+    """A token of an event. One that a draft model has guessed is reported to be certain, and has none beside it."""
     if not place or not place.get("top_logprobs"):
         return GeneratedToken(read_whole(token_id), None)
     return parse_token(token_id, place["logprob"])

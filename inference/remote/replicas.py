@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from inference.errors import EngineUnreachableError, MidtokenError, ModelError, OverloadedError, quote
+from inference.errors import InferenceServerUnreachableError, MidtokenError, ModelError, OverloadedError, quote
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP
 from inference.remote.discovery import Find, RemoteServer, detect_server
@@ -72,10 +72,10 @@ class Replica:
             await asyncio.gather(working, return_exceptions=True)
 
     async def check(self, patience_s: float = math.inf) -> None:
-        """Finds out whether it will do, unless that is known. A request that ends does not end this for the others.
+        """Finds out whether it is usable, unless that is known. A request that ends does not end this for the others.
 
-        Raises ModelError, ServerError or OverloadedError; EngineUnreachableError if it is silent for longer than
-        `patience_s`.
+        Raises ModelError, ServerError or OverloadedError; InferenceServerUnreachableError if it is silent for longer
+        than `patience_s`.
         """
         now = time.monotonic()
         if not self._checking or self._checking.done():
@@ -90,7 +90,7 @@ class Replica:
                 checking.cancel()  # its connection may be dead
             await asyncio.wait({checking}, timeout=left_s)
         if checking.cancelled():
-            raise EngineUnreachableError(f"{self.http.name} does not answer: it was silent for too long")
+            raise InferenceServerUnreachableError(f"{self.http.name} does not answer: it was silent for too long")
         checking.result()
 
     def _note_failure(self, checking: asyncio.Task[None]) -> None:
@@ -98,7 +98,7 @@ class Replica:
             self._server = None
 
     def look(self) -> None:
-        """Finds out whether it will do, if it was silent for a while. Nobody waits for that."""
+        """Finds out whether it is usable, if it was silent for a while. Nobody waits for that."""
         is_due = time.monotonic() > max(self.http.heard_at + _IDLE_S, self.avoided_until)
         if is_due and (not self._looking or self._looking.done()):
             self._looking = asyncio.create_task(self.find_failure(_LAST_PATIENCE_S))

@@ -8,43 +8,43 @@ from typing import Any  # parsed JSON
 
 from inference.remote.choice import GeneratedToken
 from inference.remote.http_client import parse_token, read_number, read_whole
-from inference.remote.measured_server import MeasuredServer, RowQuery, Step
+from inference.remote.probed_server import OutputDelta, ProbedServer, PromptQuery
 
 
-class SglangServer(MeasuredServer):
+class SglangServer(ProbedServer):
     """See `RemoteServer`."""
 
     kind = "SGLang"
 
-    def _build(self, query: RowQuery) -> tuple[str, dict[str, Any]]:
+    def _build(self, query: PromptQuery) -> tuple[str, dict[str, Any]]:
         body: dict[str, Any] = {
-            "input_ids": list(map(list, query.rows)),
+            "input_ids": list(map(list, query.prompts)),
             "sampling_params": {"max_new_tokens": query.max_tokens, **query.sampling},
             "return_prompt_token_ids": not query.wants_scores,
         }
         if query.wants_scores:
             body |= {"return_logprob": True, "top_logprobs_num": query.num_top}
-        if query.among:
-            body["token_ids_logprob"] = [list(query.among)]
+        if query.allowed_token_ids:
+            body["token_ids_logprob"] = [list(query.allowed_token_ids)]
         return "generate", body
 
-    def _parse(self, event: dict[str, Any]) -> list[Step]:
+    def _parse(self, event: dict[str, Any]) -> list[OutputDelta]:
         meta, token_ids = event["meta_info"], [*map(read_whole, event["output_ids"])]
         places = meta.get("output_token_ids_logprobs") or meta.get("output_top_logprobs") or [()]
         log_probs = {read_whole(token_id): read_number(value) for value, token_id, _ in places[0] or ()}
-        end, is_whole = meta["finish_reason"], len(token_ids) == read_whole(meta["completion_tokens"])
+        end, is_cumulative = meta["finish_reason"], len(token_ids) == read_whole(meta["completion_tokens"])
         echo = event.get("prompt_token_ids")
-        row, written = (
+        prompt, written = (
             read_whole(event.get("index", 0)),
             _parse_token(token_ids, meta.get("output_token_logprobs") or ()),
         )
-        return [Step(row, written, log_probs, end and end["type"], echo, is_whole)]
+        return [OutputDelta(prompt, written, log_probs, end and end["type"], echo, is_cumulative)]
 
 
 def _parse_token(token_ids: list[int], places: Sequence[tuple[object, object, object]]) -> list[GeneratedToken]:
     """The tokens of an event. Of tokens and places, each may be all so far, or those that are new."""
-    told = [parse_token(token_id, value) for value, token_id, _ in places][-len(token_ids) or len(places) :]
-    written = [*(GeneratedToken(each, None) for each in token_ids[: len(token_ids) - len(told)]), *told]
+    reported = [parse_token(token_id, value) for value, token_id, _ in places][-len(token_ids) or len(places) :]
+    written = [*(GeneratedToken(each, None) for each in token_ids[: len(token_ids) - len(reported)]), *reported]
     if [each.token_id for each in written] != token_ids:
         raise ValueError("the log probabilities are those of other tokens")
     return written

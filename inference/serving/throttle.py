@@ -22,6 +22,7 @@ _LONGER, _SHORTER = 1.2, 0.8  # the distance is stable if about five of nine req
 _MIN_S = 0.01  # a shorter distance is none
 _MAX_S = 0.25  # about two keys
 _PAUSE_FACTOR = 1.5  # of the distance
+_UNANSWERED = (FinishReason.SUPERSEDED, FinishReason.DEADLINE, FinishReason.CANCELLED)  # without text before
 _MAX_DOCUMENTS = 256  # whose distances are known
 
 Send = Callable[[CompletionRequest], AsyncGenerator[CompletionChunk, None]]
@@ -57,7 +58,7 @@ class Throttle:
         self._documents: dict[str, _Typing] = {}
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        """Yields the chunks. Nothing is sent if the generator is closed before its time."""
+        """Yields the chunks. Nothing is sent if the generator is closed while the request is held back."""
         typing, is_answered = self._find(request.document), False
         delay = typing.find_delay(self._clock())
         if delay > 0:
@@ -66,7 +67,7 @@ class Throttle:
         try:
             async with aclosing(self._send(request)) as chunks:
                 async for chunk in chunks:
-                    is_answered = is_answered or chunk.finish_reason is not FinishReason.SUPERSEDED
+                    is_answered = is_answered or chunk.finish_reason not in _UNANSWERED
                     yield chunk
         finally:
             typing.note_end(is_answered)

@@ -32,7 +32,7 @@ class Policy:
     document's folder and all its parents, and Git's rules. Each can only exclude: none of them includes what another
     one excludes. All paths of the document count, as it was opened and with symbolic links followed.
 
-    It looks at files and runs Git, so it may take as long as they do. `Rulings` calls it in a thread.
+    It looks at files and runs Git, so it may take as long as they do. `ExclusionCache` calls it in a thread.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar, final
 from inference.protocol.completion import CompletionRequest, RelatedFile
 from lsp_server.errors import ExcludedError
 from lsp_server.privacy.exclusion import Policy
+from lsp_server.privacy.exclusion_cache import ExclusionCache
 from lsp_server.privacy.redaction import Redactor
-from lsp_server.privacy.rulings import Rulings
 from lsp_server.settings import Settings
 
 if TYPE_CHECKING:  # it imports NumPy, and the language server does not
@@ -50,7 +50,7 @@ class Guard:
 
     def __init__(self, policy: Policy | None = None, is_remote: bool = False) -> None:
         """`policy`: None for text of no file. `is_remote`: text may go to another machine."""
-        self.rulings = Rulings(policy or Policy({}))
+        self.exclusions = ExclusionCache(policy or Policy({}))
         self.redactor = Redactor(is_strict=is_remote)  # for text of which requests are built; `clear` uses it last
         self._redact = lru_cache(_MAX_TEXTS)(Redactor.redact)  # each request tells the same of other files
         self._key = os.urandom(16)
@@ -61,7 +61,7 @@ class Guard:
         `refusal`: why the settings say nothing that can be relied on, so that nothing may be sent.
         """
         self.redactor = replace(self.redactor, is_on=settings.redact_secrets)
-        self.rulings.configure(settings.exclude, folder_uris, refusal)
+        self.exclusions.configure(settings.exclude, folder_uris, refusal)
 
     def clear(self, request: _Request, uris: Iterable[str]) -> Cleared[_Request]:
         """Returns the request as it may be sent: without secrets, and with random names in place of its own.
@@ -69,7 +69,7 @@ class Guard:
         `uris`: of all files whose text is in it. Raises ExcludedError; InSecretError if its cursor is in a secret.
         """
         for uri in uris:
-            if (exclusion := self.rulings.find_exclusion(uri)) is not None:
+            if (exclusion := self.exclusions.find_exclusion(uri)) is not None:
                 raise ExcludedError(exclusion, uri)
         return Cleared(self._clean(request), _GuardOnly())
 

@@ -74,8 +74,8 @@ class Indexer:
     def _read_batch(self, folder: Path, exclude: Sequence[str], paths: list[str], states: dict[str, str]) -> set[str]:
         """Returns the paths that stay in the index."""
         uris = {path: (folder / path).as_uri() for path in paths}
-        rulings = self._policy.find_exclusions(dict.fromkeys(uris.values(), ""), exclude, [folder.as_uri()])
-        excluded = {path for path in paths if rulings[uris[path]] is not None}
+        found = self._policy.find_exclusions(dict.fromkeys(uris.values(), ""), exclude, [folder.as_uri()])
+        excluded = {path for path in paths if found[uris[path]] is not None}
         self._excluded = self._excluded - {*paths} | excluded
         allowed = [path for path in paths if path not in excluded]
         self._unread = self._unread - {*paths} | {

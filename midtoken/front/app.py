@@ -18,7 +18,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from inference.errors import (
-    EngineUnreachableError,
+    InferenceServerUnreachableError,
     InvalidRequestError,
     MidtokenError,
     OverloadedError,
@@ -209,7 +209,7 @@ _STATUSES = (
     (_SupersededError, 499),  # not 409, after which the openai package asks again
     (OverloadedError, 503),
     (ServerUnreachableError, 503),
-    (EngineUnreachableError, 503),
+    (InferenceServerUnreachableError, 503),
 )
 
 
@@ -256,10 +256,10 @@ class _Front:
             return _refuse(request, *_find_answer(error))
 
     async def tell_health(self, _request: web.Request) -> web.Response:
-        """Answers once the model does. Raises EngineUnreachableError while its engine does not."""
+        """Answers once the model does. Raises InferenceServerUnreachableError while its engine does not."""
         problem = (await self._backend.read_description()).problem
         if problem:
-            raise EngineUnreachableError(problem)
+            raise InferenceServerUnreachableError(problem)
         return web.json_response({"status": "ok"})
 
     async def list_models(self, _request: web.Request) -> web.Response:

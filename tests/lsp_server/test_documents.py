@@ -17,7 +17,7 @@ from lsprotocol.types import (
 )
 
 from lsp_server.documents import Document, join_surrogates, num_units
-from lsp_server.errors import OutOfStepError
+from lsp_server.errors import OutOfSyncError
 
 UTF8, UTF16, UTF32 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16, PositionEncodingKind.Utf32
 _CODECS = {UTF8: ("utf-8", 1), UTF16: ("utf-16-le", 2), UTF32: ("utf-32-le", 4)}
@@ -160,10 +160,10 @@ def test_the_line_end_at_a_place_is_that_of_its_line_or_the_line_above(text: str
 
 def test_an_inverted_edit_makes_the_text_unknown_until_the_whole_text_is_sent() -> None:
     document = open_document("abc")
-    with pytest.raises(OutOfStepError, match="ends before it starts"):
+    with pytest.raises(OutOfSyncError, match="ends before it starts"):
         document.apply(1, [edit(0, 2, 0, -1, "x")])
     document.apply(2, [edit(0, 0, 0, 0, "x")])
-    with pytest.raises(OutOfStepError, match="opened again"):
+    with pytest.raises(OutOfSyncError, match="opened again"):
         document.split_at(Position(0, 0))
     document.apply(3, [TextDocumentContentChangeWholeDocument("again")])
     assert "".join(document.lines) == "again"

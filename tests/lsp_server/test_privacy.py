@@ -102,7 +102,7 @@ async def test_a_key_that_follows_the_suggestion_asks_about_no_other_file_and_re
 async def test_nothing_is_sent_until_the_editor_has_answered_what_the_settings_are(both: InProcess) -> None:
     answer = asyncio.get_running_loop().create_future()
     both.editor.answer_configuration = lambda: answer
-    both.server.documents.guard.rulings._wait_s = 0.01
+    both.server.documents.guard.exclusions._wait_s = 0.01
     await both.start_with("x")
     assert await both.editor.ask(0, 1) is None
     assert both.backend.streams == []

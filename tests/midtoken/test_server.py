@@ -157,11 +157,9 @@ def test_a_user_without_a_home_folder_is_told_what_to_do(monkeypatch: pytest.Mon
     ("arguments", "is_remote"),
     [
         ((), False),
-        (("--server=127.0.0.1:8001",), False),
+        (("--server=127.0.0.1:8001",), True),
+        (("--server=unix:/run/user/1/midtoken.sock",), True),
         (("--server=grpcs://example.org:8001",), True),
-        (("--server=example.org:8001", "--tls"), True),
-        (("--server=example.org:8001", "--tls-ca=/ca.pem"), True),
-        (("--server=example.org:8001", "--insecure"), True),
         (("--model=-a model",), False),
         (("--engine=http://127.0.0.1:8080",), False),
         (("--engine=HTTPS://example.org",), True),

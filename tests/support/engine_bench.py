@@ -20,8 +20,8 @@ from inference.engine.local_executor import LocalExecutor
 from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import ChunkSink
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Part
-from inference.model.pytorch.kv_cache import StoredRow, TorchSequenceCache
+from inference.model.language_model import SequenceInput
+from inference.model.pytorch.kv_cache import TokenKV, TorchSequenceCache
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import HostSampler
@@ -53,15 +53,15 @@ class WatchedCache(TorchSequenceCache):
         super().keep(tree)
         self.token_ids += tree.chain_ids
 
-    def copy_branches(self, tree: TokenTree) -> list[StoredRow]:
+    def copy_branches(self, tree: TokenTree) -> list[TokenKV]:
         self.owner.before_cache("copy_branches")
         return self._name(super().copy_branches(tree), tree.branch_ids)
 
-    def copy_tokens(self, start: int) -> list[StoredRow]:
+    def copy_tokens(self, start: int) -> list[TokenKV]:
         self.owner.before_cache("copy_tokens")
         return self._name(super().copy_tokens(start), self.token_ids[start:])
 
-    def append(self, rows: Sequence[StoredRow]) -> None:
+    def append(self, rows: Sequence[TokenKV]) -> None:
         self.owner.before_cache("append")
         super().append(rows)
         self.token_ids += [self.owner.stored_ids[row] for row in rows]
@@ -70,7 +70,7 @@ class WatchedCache(TorchSequenceCache):
         super().cut(num_tokens)
         del self.token_ids[num_tokens:]
 
-    def _name(self, rows: list[StoredRow], token_ids: Sequence[int]) -> list[StoredRow]:
+    def _name(self, rows: list[TokenKV], token_ids: Sequence[int]) -> list[TokenKV]:
         self.owner.stored_ids.update(zip(rows, token_ids, strict=True))
         return rows
 
@@ -92,7 +92,7 @@ class WatchedRunner(Runner):
         self.caches.append(cache)
         return cache
 
-    def forward(self, parts: Sequence[Part]) -> torch.Tensor:
+    def forward(self, parts: Sequence[SequenceInput]) -> torch.Tensor:
         self.before_forward()
         self.batch_sizes.append(len(parts))
         return super().forward(parts)

@@ -19,7 +19,7 @@ from pygls.protocol import default_converter
 
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
-from lsp_server.privacy import rulings
+from lsp_server.privacy import exclusion_cache
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.server import MidtokenServer
 from lsp_server.settings import Settings
@@ -43,7 +43,7 @@ class InProcess:
         self.server: MidtokenServer = build_server(
             self._connect, languages, policy=Policy(os.environ), is_remote=is_remote, index_dir=index_dir
         )
-        self.server.documents.guard.rulings._wait_s = WITHIN_S
+        self.server.documents.guard.exclusions._wait_s = WITHIN_S
         self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))
         self.written: list[bytes] = []  # by the server
 
@@ -112,7 +112,7 @@ async def run_in_process(
     the indexes of the workspace's folders; None: no files are read.
     """
     # On a busy machine, to look at a file may take longer than a person waits.
-    with patch.object(rulings, "_PROMPT_S", WITHIN_S):
+    with patch.object(exclusion_cache, "_PROMPT_S", WITHIN_S):
         both = InProcess(languages, is_remote, index_dir)
         to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
         server, editor = both.server.protocol, both.editor.client.protocol

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from inference.config import EngineConfig
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LanguageModel, Part, SequenceCache
+from inference.model.language_model import LanguageModel, SequenceCache, SequenceInput
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.runner import TorchModel
@@ -120,7 +120,7 @@ class CheckedSequence:
         """All tokens up to each branch."""
         return [(*self.kept, *tree.chain_ids, *_spell(tree, node)) for node in range(len(tree.branch_ids))]
 
-    def check(self, part: Part, rows: Sequence[Any]) -> None:
+    def check(self, part: SequenceInput, rows: Sequence[Any]) -> None:
         """The rows are those of the new nodes of a part."""
         paths = self.find_paths(part.tree)[len(part.stored) :]
         if part.tree.chain_ids:
@@ -132,7 +132,7 @@ class CheckedSequence:
 
     def forward(self, tree: TokenTree) -> None:
         """Forwards a tree, and checks its rows."""
-        part = Part(self.cache, tree)
+        part = SequenceInput(self.cache, tree)
         self.check(part, self.model.forward([part])[0])
 
     def keep(self, tree: TokenTree, node: int | None = None) -> None:
@@ -153,7 +153,7 @@ class CheckedSequence:
         """Reads further tokens in pieces, without logits."""
         for start in range(0, len(token_ids), num_at_once):
             tree = TokenTree(tuple(token_ids[start : start + num_at_once]))
-            assert self.model.forward([Part(self.cache, tree, wants_logits=False)]) == [[]]
+            assert self.model.forward([SequenceInput(self.cache, tree, wants_logits=False)]) == [[]]
             self.keep(tree)
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from inference.errors import OverloadedError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Choice, CrossingScores, Part, SampleRequest, SampleResult
+from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, SequenceInput
 from tests.support.toys import ToyTokenizer
 
 
@@ -83,7 +83,7 @@ class ScriptedModel:
     runs_together: bool = True
     row_cost: float = 0.1
     before_new_cache: Callable[[], None] = lambda: None
-    before_forward: Callable[[Sequence[Part]], None] = lambda _: None
+    before_forward: Callable[[Sequence[SequenceInput]], None] = lambda _: None
     before_choose: Callable[[Sequence[SampleRequest]], None] = lambda _: None
     before_fork: Callable[[], None] = lambda: None
     before_keep: Callable[[CountingCache], None] = lambda _: None
@@ -104,7 +104,7 @@ class ScriptedModel:
     def copy_logits(self, rows: Sequence[CountedRow]) -> npt.NDArray[np.float32]:
         raise NotImplementedError("this model has no logits")
 
-    def forward(self, parts: Sequence[Part]) -> list[list[CountedRow]]:
+    def forward(self, parts: Sequence[SequenceInput]) -> list[list[CountedRow]]:
         self.before_forward(parts)
         self.step_sizes.append(len(parts))
         for part in parts:

@@ -12,7 +12,7 @@ from typing import Any, Self
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.gguf.llama import NUM_SEQUENCE_IDS, BatchSpan, Llama
-from inference.model.language_model import Part
+from inference.model.language_model import SequenceInput
 
 _NUM_IDLE = 48  # sequences that nobody uses
 _MAX_SHELVES = 128  # the other ids are for caches and for the leaves of trees
@@ -145,7 +145,7 @@ class GgufSequenceCache:
             self._pool.reserve(num_new - self._room)
             self._room = num_new
 
-    def build_segments(self, part: Part) -> list[BatchSpan]:
+    def build_segments(self, part: SequenceInput) -> list[BatchSpan]:
         """The rows of a part, after `reserve`. Each leaf of the tree has a sequence id. Raises OverloadedError."""
         tree, num_stored = part.tree, len(part.stored)
         leaves = [branch for branch in range(num_stored, len(tree.branch_ids)) if branch not in tree.parents]

@@ -16,7 +16,7 @@ from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.model.gguf.kv_cache import CellPool
 from inference.model.gguf.llama import Llama
 from inference.model.gguf.model import GgufModel
-from inference.model.language_model import LoadedModel, Part
+from inference.model.language_model import LoadedModel, SequenceInput
 from inference.model.measurements import (
     MAX_SMALL,
     Fit,
@@ -116,7 +116,7 @@ def _measure_row_cost(model: GgufModel) -> float:
     for num_rows in list(seconds) * _NUM_TRIALS:
         tree = TokenTree((1,), (1,) * (num_rows - 1), (None, *range(num_rows - 2))[: num_rows - 1])
         started_s = time.perf_counter()
-        model.forward([Part(cache, tree)])
+        model.forward([SequenceInput(cache, tree)])
         seconds[num_rows] = min(seconds[num_rows], time.perf_counter() - started_s)
         cache.discard()
     return max((seconds[_NUM_TRIAL_ROWS] / seconds[1] - 1) / (_NUM_TRIAL_ROWS - 1), 0)
@@ -138,7 +138,7 @@ def _choose_fit(llama: Llama, num_threads: int | None) -> Fit:
 
 
 def _choose_room(config: EngineConfig, window: int, cell_nbytes: int, least: int) -> int:
-    """As many tokens as the memory of the settings has room for; `least`: contexts of full length."""
+    """How many tokens fit in the configured memory, but at least `least` contexts of full length."""
     num_tokens = min(max(config.memory_mib * 2**20 // cell_nbytes, least * window), _MOST * window)
     return min(num_tokens, config.cache_tokens, _MAX_CELLS)
 

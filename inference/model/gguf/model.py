@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from inference.errors import InvalidRequestError
 from inference.model.gguf.kv_cache import CellPool, GgufSequenceCache
 from inference.model.gguf.llama import BatchSpan
-from inference.model.language_model import Part
+from inference.model.language_model import SequenceInput
 from inference.model.numpy_sampler import NumpyModel, NumpyRow, NumpySampler
-from inference.model.path_weights import check_numbers
+from inference.model.path_log_probs import check_numbers
 
 
 class GgufModel(NumpyModel):
@@ -29,7 +29,7 @@ class GgufModel(NumpyModel):
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
         return GgufSequenceCache(self._pool, num_tokens)
 
-    def forward(self, parts: Sequence[Part]) -> list[list[NumpyRow]]:
+    def forward(self, parts: Sequence[SequenceInput]) -> list[list[NumpyRow]]:
         """Forwards all parts in one pass. Returns the rows of each part that wants them.
 
         Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.

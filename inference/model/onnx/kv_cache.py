@@ -13,7 +13,7 @@ from inference.model.onnx.session import InferenceSession
 
 _NUM_PADDING_ROWS = 1  # a single row is run with one more beside it
 
-StoredRow = npt.NDArray[np.float32]  # [2 * num_layers, num_kv_heads, head_dim]: one token's keys and values
+TokenKV = npt.NDArray[np.float32]  # [2 * num_layers, num_kv_heads, head_dim]: one token's keys and values
 
 
 class OnnxSequenceCache:
@@ -62,22 +62,22 @@ class OnnxSequenceCache:
         """Keeps the chain of the last forwarded tree; discards the branches."""
         self.num_tokens += len(tree.chain_ids)
 
-    def copy_branches(self, tree: TokenTree) -> list[StoredRow]:
+    def copy_branches(self, tree: TokenTree) -> list[TokenKV]:
         """Copies of the keys and values of the last forwarded tree's branches. Call this before `keep`."""
         first = self.num_tokens + len(tree.chain_ids)
         return [self.planes[:, :, first + branch].copy() for branch in range(len(tree.branch_ids))]
 
-    def copy_tokens(self, start: int) -> list[StoredRow]:
+    def copy_tokens(self, start: int) -> list[TokenKV]:
         """Copies of the keys and values of the kept tokens from `start` on."""
         return [self.planes[:, :, place].copy() for place in range(start, self.num_tokens)]
 
-    def append(self, rows: Sequence[StoredRow]) -> None:
+    def append(self, rows: Sequence[TokenKV]) -> None:
         """Keeps stored rows as further tokens. Raises OverloadedError, with the cache unchanged."""
         self.reserve(len(rows))
         self.write_rows(rows)
         self.num_tokens += len(rows)
 
-    def write_rows(self, rows: Sequence[StoredRow]) -> None:
+    def write_rows(self, rows: Sequence[TokenKV]) -> None:
         """Writes stored rows after the kept tokens, without keeping them. Call `reserve` first."""
         for place, row in enumerate(rows, self.num_tokens):
             self.planes[:, :, place] = row

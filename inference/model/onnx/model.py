@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from inference.errors import InvalidRequestError, OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Part
+from inference.model.language_model import SequenceInput
 from inference.model.numpy_sampler import NumpyModel, NumpyRow, NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import HIDDEN
 from inference.model.onnx.kv_cache import OnnxSequenceCache
 from inference.model.onnx.session import InferenceSession
-from inference.model.path_weights import check_numbers
+from inference.model.path_log_probs import check_numbers
 
 _MIN_TABLE = 1024  # positions
 _MAX_BIAS = 1 << 22  # numbers of a bias (16 MiB); long contexts are read in pieces that need no more
@@ -51,7 +51,7 @@ class OnnxModel(NumpyModel):
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
         return OnnxSequenceCache(self._session, self.config, num_tokens)
 
-    def forward(self, parts: Sequence[Part]) -> list[list[NumpyRow]]:
+    def forward(self, parts: Sequence[SequenceInput]) -> list[list[NumpyRow]]:
         """Forwards the parts one after the other. Returns the rows of each part that wants them.
 
         Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.
@@ -60,7 +60,7 @@ class OnnxModel(NumpyModel):
             part.cache.reserve(part.tree.num_rows)
         return [self._sampler.build_rows(self._forward_part(part)) for part in parts]
 
-    def _forward_part(self, part: Part) -> Logits:
+    def _forward_part(self, part: SequenceInput) -> Logits:
         """The logits after the nodes of a part, in one run, or in several if the bias of one would be large."""
         cache, tree, num_stored = part.cache, part.tree, len(part.stored)
         assert isinstance(cache, OnnxSequenceCache), "every cache comes from new_cache"

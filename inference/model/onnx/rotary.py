@@ -128,7 +128,7 @@ def _scale_low_frequencies(frequencies: Floats, settings: _Settings) -> Floats:
 
 
 def _mix_frequencies(periods: Floats, theta: float, settings: _Settings) -> Floats:
-    """YaRN's scaling (https://arxiv.org/abs/2309.00071): as Llama 3.1's, mixed by the place of the frequency."""
+    """YaRN's scaling (https://arxiv.org/abs/2309.00071): as Llama 3.1's, but interpolated by the frequency's index."""
     size, original = 2 * len(periods), settings.read_original()
 
     def find_place(setting: str, default: float) -> float:

@@ -19,7 +19,7 @@ import torch
 
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Part
+from inference.model.language_model import SequenceInput
 from inference.model.pytorch.kv_cache import TorchSequenceCache, build_lone_segment
 from inference.model.pytorch.runner import Runner
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, AttentionCall
@@ -150,7 +150,7 @@ def _read_texts(runner: Runner, texts: Sequence[list[int]]) -> list[TorchSequenc
     """Caches with the first tokens of each text, read in one pass."""
     caches = [runner.new_cache() for _ in texts]
     read = [TokenTree(tuple(text[:length])) for text, length in zip(texts, _READ_LENGTHS, strict=True)]
-    runner.forward([Part(cache, tree, wants_logits=False) for cache, tree in zip(caches, read, strict=True)])
+    runner.forward([SequenceInput(cache, tree, wants_logits=False) for cache, tree in zip(caches, read, strict=True)])
     for cache, tree in zip(caches, read, strict=True):
         cache.keep(tree)
     return caches
@@ -164,7 +164,7 @@ def _forward_packed(
 ) -> torch.Tensor:
     """The logits of the nodes of both trees: [num_nodes, vocab_size]. Keeps nothing in the caches."""
     return runner.forward([
-        Part(cache, TokenTree(tuple(text[cache.num_tokens :]), branch_ids, _PARENTS))
+        SequenceInput(cache, TokenTree(tuple(text[cache.num_tokens :]), branch_ids, _PARENTS))
         for cache, text, branch_ids in zip(caches, texts, branches, strict=True)
     ])  # fmt: skip
 

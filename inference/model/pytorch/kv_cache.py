@@ -11,7 +11,7 @@ import torch
 from inference.healing.token_tree import TokenTree
 from inference.model.pytorch.device import refusing_when_out_of_memory
 
-StoredRow = torch.Tensor  # [size], device: one token's keys and values in all layers
+TokenKV = torch.Tensor  # [size], device: one token's keys and values in all layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class TorchSequenceCache:
         if needed > self.capacity:
             self._planes = _copy_planes(self._planes, self.num_tokens, needed + needed // 2)
 
-    def build_segment(self, tree: TokenTree, stored: Sequence[StoredRow] = ()) -> "Segment":
+    def build_segment(self, tree: TokenTree, stored: Sequence[TokenKV] = ()) -> "Segment":
         """The segment of a forward pass over `tree`. Call `reserve` first.
 
         `stored`: the first branches of a tree without a chain. They are seen, and not forwarded.
@@ -77,16 +77,16 @@ class TorchSequenceCache:
         """Keeps the chain of the last forwarded tree; discards the branches."""
         self.num_tokens += len(tree.chain_ids)
 
-    def copy_branches(self, tree: TokenTree) -> list[StoredRow]:
+    def copy_branches(self, tree: TokenTree) -> list[TokenKV]:
         """Copies of the keys and values of the last forwarded tree's branches. Call this before `keep`."""
         first = self.num_tokens + len(tree.chain_ids)
         return self._copy_rows(first, first + len(tree.branch_ids))
 
-    def copy_tokens(self, start: int) -> list[StoredRow]:
+    def copy_tokens(self, start: int) -> list[TokenKV]:
         """Copies of the keys and values of the kept tokens from `start` on."""
         return self._copy_rows(start, self.num_tokens)
 
-    def append(self, rows: Sequence[StoredRow]) -> None:
+    def append(self, rows: Sequence[TokenKV]) -> None:
         """Keeps stored rows as further tokens. Raises OverloadedError, with the cache unchanged."""
         self.reserve(len(rows))
         self._write_rows(rows)
@@ -105,13 +105,13 @@ class TorchSequenceCache:
         return type(self)(self._planes, num_kept, max(num_kept, capacity))
 
     @torch.inference_mode()
-    def _copy_rows(self, start: int, stop: int) -> list[StoredRow]:
+    def _copy_rows(self, start: int, stop: int) -> list[TokenKV]:
         with refusing_when_out_of_memory(f"the keys and values of {stop - start} tokens"):
             rows = torch.cat([plane[:, start:stop].transpose(0, 1).flatten(1) for plane in self._planes], dim=1)
             return [row.clone() for row in rows]
 
     @torch.inference_mode()
-    def _write_rows(self, rows: Sequence[StoredRow]) -> None:
+    def _write_rows(self, rows: Sequence[TokenKV]) -> None:
         """Writes rows after the kept tokens, without keeping them."""
         if not rows:
             return

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 
 from inference.errors import MidtokenError, ModelError
-from inference.model.language_model import Part, SampleRequest, SampleResult
+from inference.model.language_model import SampleRequest, SampleResult, SequenceInput
 from inference.model.pytorch.attention import SegmentAttention
 from inference.model.pytorch.device import refusing_when_out_of_memory
 from inference.model.pytorch.kv_cache import Segment, TorchSequenceCache, build_lone_segment
@@ -58,7 +58,7 @@ class Runner:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
         return TorchSequenceCache(self._no_planes, 0, num_tokens)
 
-    def forward(self, parts: Sequence[Part]) -> torch.Tensor:
+    def forward(self, parts: Sequence[SequenceInput]) -> torch.Tensor:
         """Next-token logits after each new node of the parts that want them, part by part.
 
         A part gives `num_logit_rows`. Afterwards call `cache.keep` once for each part. Returns [num_nodes, vocab_size]
@@ -142,7 +142,7 @@ class TorchModel:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
         return self.runner.new_cache(num_tokens)
 
-    def forward(self, parts: Sequence[Part]) -> list[list[Any]]:
+    def forward(self, parts: Sequence[SequenceInput]) -> list[list[Any]]:
         """Forwards all parts. Returns the rows of each part that wants them.
 
         Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.

@@ -25,7 +25,7 @@ from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, Sampling
 from inference.model.numpy_sampler import NumpySampler
-from inference.model.path_weights import find_needed, find_row, sum_masses, weigh_nodes
+from inference.model.path_log_probs import find_needed, find_row, score_paths, sum_masses
 from inference.model.pytorch.device import refusing_when_out_of_memory
 from inference.model.pytorch.scoring import (
     Edge,
@@ -151,7 +151,7 @@ class _ScoredRequest:
             return float(scores.edge_logits[self._edges[row, token_id]] - scores.log_totals[self._totals[row]])
 
         own = slice(self.first_question, self.first_question + len(self.crossings))
-        weights = weigh_nodes(self.request, find_log_prob)
+        weights = score_paths(self.request, find_log_prob)
         paths = np.array([weights.log_probs[crossing.node] for crossing in self.crossings])
         offsets = paths - scores.log_totals[own]  # log P(path) - log_total; added to a logit, it gives log P
         found = CrossingScores(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any  # Triton's objects have no types
 
 from inference.config import EngineConfig
-from inference.engine.metrics import METRICS, LateObservations, Observation, Outcome, observe
+from inference.engine.metrics import METRICS, BufferedMetrics, Observation, Outcome, observe
 from inference.model.folder_file import read_folder_file
 from inference.protocol import completion_arrays
 from inference.protocol.adapter import Adapter
@@ -28,7 +28,7 @@ def _load_engine(config: EngineConfig) -> Any:
 class TritonPythonModel(Adapter):
     """The completion model."""
 
-    _metrics: LateObservations | None = None
+    _metrics: BufferedMetrics | None = None
 
     def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
         """`load_engine`: returns an `inference.engine.sink.CompletionEngine`."""
@@ -63,7 +63,7 @@ class TritonPythonModel(Adapter):
     def initialize(self, _args: dict[str, str]) -> None:
         """See `Adapter`; and registers the metrics."""
         super().initialize(_args)
-        self._metrics = LateObservations(_Metrics(self.triton.MetricFamily).write, self.log_error)
+        self._metrics = BufferedMetrics(_Metrics(self.triton.MetricFamily).write, self.log_error)
 
     def close(self) -> None:
         """See `Adapter`."""

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine import decoder
+from inference.engine import running_sequence
 from inference.engine.drafts import MAX_DRAFT_TOKENS, find_earlier, propose
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.inference.conftest import MakeModel
@@ -55,7 +55,7 @@ def test_drafts_save_passes_and_change_no_completion(
             right = right[:2]
         return (*right, 7, 8)[:MAX_DRAFT_TOKENS]
 
-    monkeypatch.setattr(decoder, "propose", guess)
+    monkeypatch.setattr(running_sequence, "propose", guess)
     with open_bench(folder, kind) as drafting:
         ours = complete(drafting.engine, request)
 

@@ -1,6 +1,6 @@
 import dataclasses
 
-from inference.model.language_model import Part
+from inference.model.language_model import SequenceInput
 from inference.protocol.completion import CompletionRequest
 from tests.support.engine_bench import UNBOUNDED, begin_job, build_executor
 from tests.support.scripted_model import CountingCache, ScriptedModel
@@ -12,7 +12,7 @@ def test_a_chosen_path_without_keys_and_values_is_read_with_the_chosen_token() -
     job = begin_job(executor, CompletionRequest("x = nam", max_tokens=5, extent=UNBOUNDED))
     [decoder] = executor._decoders[job]
     sequence, tree = decoder.sequence, decoder.tree
-    part = Part(sequence.cache, tree)
+    part = SequenceInput(sequence.cache, tree)
     sequence.absorb(part, executor.model.forward([part])[0])
     for node in sequence._nodes.values():
         node.stored = None

@@ -3,14 +3,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from inference.engine.metrics import METRICS, LateObservations, Observation, Outcome, observe
+from inference.engine.metrics import METRICS, BufferedMetrics, Observation, Outcome, observe
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 
 _STATS = CompletionStats(queue_ms=1.0, first_chunk_ms=2.0, num_tokens=3, num_forwards=2, num_context_tokens=4)
 _OUTCOMES = {
     FinishReason.DEADLINE: Outcome.DEADLINE,
-    FinishReason.READ: Outcome.READ,
+    FinishReason.PREFILLED: Outcome.READ,
     FinishReason.CANCELLED: Outcome.CANCELLED,
     FinishReason.SUPERSEDED: Outcome.SUPERSEDED,
 }
@@ -31,7 +31,7 @@ def test_an_ended_request_adds_to_every_metric_its_cost_and_how_it_ended(reason:
     assert {(name, outcome is not None) for name, outcome in expected} == {
         (metric.name, metric.has_outcomes) for metric in METRICS
     }
-    if reason is FinishReason.READ:
+    if reason is FinishReason.PREFILLED:
         del expected["midtoken_queue_ms", None]  # nobody has waited
     assert _name(observe(CompletionChunk("", finish_reason=reason, stats=_STATS))) == expected
 
@@ -63,7 +63,7 @@ def test_a_request_that_was_superseded_before_it_began_is_counted_and_no_more() 
 
 def test_counters_are_written_as_sums() -> None:
     written: list[Observation] = []
-    observations = LateObservations(written.append, pytest.fail, pause_s=3600)
+    observations = BufferedMetrics(written.append, pytest.fail, pause_s=3600)
     for outcome in (Outcome.COMPLETED, Outcome.SUPERSEDED, Outcome.SUPERSEDED):
         observations.add([Observation(METRICS[0], 1, outcome)])
     observations.close()
@@ -76,7 +76,7 @@ def test_counters_are_written_as_sums() -> None:
 
 def test_observations_are_written_while_more_may_come() -> None:
     is_written = threading.Event()
-    observations = LateObservations(lambda _: is_written.set(), pytest.fail, pause_s=0.01)
+    observations = BufferedMetrics(lambda _: is_written.set(), pytest.fail, pause_s=0.01)
     observations.add([Observation(METRICS[1], 1)])
     assert is_written.wait(30)
     observations.close()
@@ -91,7 +91,7 @@ def test_what_cannot_be_written_is_logged_once_and_does_not_end_the_others() -> 
             raise RuntimeError("no")
         written.append(observation)
 
-    observations = LateObservations(write, logged.append)
+    observations = BufferedMetrics(write, logged.append)
     observations.add([Observation(METRICS[1], value) for value in (7, 5, 7, 6)])
     observations.close()
 

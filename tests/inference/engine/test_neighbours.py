@@ -13,7 +13,7 @@ from inference.config import EngineConfig
 from inference.engine.assembly import choose_fill_in, start_engine
 from inference.engine.engine import Engine
 from inference.engine.prompt import PromptBuilder
-from inference.model.language_model import Part
+from inference.model.language_model import SequenceInput
 from inference.model.loader import load_model
 from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.model.onnx.kv_cache import OnnxSequenceCache
@@ -68,7 +68,7 @@ class _ScheduledModel(OnnxModel):
 
     before_pass: Callable[[], None] = staticmethod(lambda: None)
 
-    def forward(self, parts: Sequence[Part]) -> list[list[NumpyRow]]:
+    def forward(self, parts: Sequence[SequenceInput]) -> list[list[NumpyRow]]:
         self.before_pass()
         return super().forward(parts)
 

@@ -35,7 +35,7 @@ def test_a_prefetch_has_no_text_and_the_key_after_it_reads_nothing(scripted: Scr
     key = dataclasses.replace(_KEY, healing=healing)
     ahead, first = complete(scripted.engine, _ahead(key)), complete(scripted.engine, key)
 
-    assert (ahead.text, ahead.finish_reason, ahead.stats.num_tokens) == ("", FinishReason.READ, 0)
+    assert (ahead.text, ahead.finish_reason, ahead.stats.num_tokens) == ("", FinishReason.PREFILLED, 0)
     assert ahead.stats.num_read_tokens == ahead.stats.num_context_tokens > 600
     assert (first.stats.num_first_rows, first.finish_reason) == (0, FinishReason.LENGTH)
 
@@ -47,7 +47,7 @@ def test_a_key_waits_for_one_step_of_a_prefetch_which_goes_on_afterwards(scripte
     with holding(scripted, _ahead(_KEY)) as ahead:
         num_before = len(scripted.model.step_sizes)
         key = submit(scripted.engine, other, lambda: has_ended.append(bool(ahead.chunks)))
-    assert (key.wait().finish_reason, ahead.wait().finish_reason) == (FinishReason.LENGTH, FinishReason.READ)
+    assert (key.wait().finish_reason, ahead.wait().finish_reason) == (FinishReason.LENGTH, FinishReason.PREFILLED)
     assert set(has_ended) == {False}
     assert set(scripted.model.step_sizes[num_before:]) == {1}  # no person's step is longer for it
     assert complete(scripted.engine, _KEY).stats.num_read_tokens == 0

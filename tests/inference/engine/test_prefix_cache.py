@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from inference.engine.prefix_cache import PrefixCache
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Part
+from inference.model.language_model import SequenceInput
 from inference.model.token_sequence import TokenSequence
 from tests.support.scripted_model import CountedRow, CountingCache, ScriptedModel, raise_full
 from tests.support.sequences import count_idle_bytes
@@ -26,7 +26,7 @@ def _read(sequence: TokenSequence, context_ids: tuple[int, ...], branch_ids: tup
     """Reads a context and branches below it, as the engine does."""
     unread = sequence.begin(context_ids)
     tree = TokenTree(unread, branch_ids, (None,) * len(branch_ids))
-    part = Part(sequence.cache, tree) if unread else sequence.build_part(tree, range(len(branch_ids)))
+    part = SequenceInput(sequence.cache, tree) if unread else sequence.build_part(tree, range(len(branch_ids)))
     sequence.absorb(part, [CountedRow()] * part.num_logit_rows)
 
 

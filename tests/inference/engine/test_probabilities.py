@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from inference.engine.answer import Answer, Limits
+from inference.engine.candidate_text import CandidateText, StopConditions
 from inference.engine.stopping import LineRule
 from inference.protocol.completion import Chunks, CompletionRequest, Extent, FinishReason, RelatedFile
 from tests.inference.conftest import MakeModel
@@ -74,7 +74,7 @@ def test_a_text_ends_after_the_first_token_that_makes_it_unlikely(make_model: Ma
 
 @pytest.mark.parametrize("wrong", [math.nan, 0.7, math.inf])
 def test_what_is_no_probability_ends_the_text_before_its_token(wrong: float) -> None:
-    answer = Answer(Limits(64, (), LineRule()))
+    answer = CandidateText(StopConditions(64, (), LineRule()))
     answer.add(b"a", log_prob=-0.5)
     answer.add(b"b", log_prob=wrong)
 
@@ -84,7 +84,7 @@ def test_what_is_no_probability_ends_the_text_before_its_token(wrong: float) -> 
 
 
 def test_a_text_that_was_cut_inside_of_a_token_is_told_to_be_as_likely_as_with_all_of_it() -> None:
-    answer = Answer(Limits(64, (";;",), LineRule()))
+    answer = CandidateText(StopConditions(64, (";;",), LineRule()))
     for token, log_prob in ((b"a", -0.5), (b"b;;c", -0.25)):
         answer.add(token, log_prob=log_prob)
 

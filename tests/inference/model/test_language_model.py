@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SampleRequest, SampleResult, Sampling
-from inference.model.path_weights import find_row
+from inference.model.path_log_probs import find_row
 from inference.model.pytorch.sampler import Sampler
 from tests.support.samplers import (
     GREEDY,

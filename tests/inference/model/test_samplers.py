@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from inference.config import EngineConfig
 from inference.healing.covering import Crossing, Rule, build_root_covering
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import CrossingScores, Part, SampleRequest, SampleResult, Sampling
+from inference.model.language_model import CrossingScores, SampleRequest, SampleResult, Sampling, SequenceInput
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.sampler import HostSampler, Sampler
 from inference.protocol.completion import CompletionRequest
@@ -169,7 +169,7 @@ def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(kin
             ids = [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
             rows.append(torch.from_numpy(oracle.forward(ids)))
 
-        logits = runner.forward([Part(runner.new_cache(), tree)])
+        logits = runner.forward([SequenceInput(runner.new_cache(), tree)])
 
         members = _score_all(toy, tree, crossings, torch.stack(rows))
         for name in SAMPLERS:

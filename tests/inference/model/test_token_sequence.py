@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from inference.model import token_sequence
-from inference.model.language_model import LogitRow, Part
+from inference.model.language_model import LogitRow, SequenceInput
 from inference.model.numpy_sampler import NumpyRow
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import HostSampler
@@ -42,7 +42,7 @@ def _build_model() -> TorchModel:
 def _read_plainly(token_ids: tuple[int, ...]) -> torch.Tensor:
     """The logits after the tokens, from a pass over all of them."""
     model = _build_model()
-    [[row]] = model.forward([Part(model.new_cache(), TokenTree(token_ids))])
+    [[row]] = model.forward([SequenceInput(model.new_cache(), TokenTree(token_ids))])
     return torch.from_numpy(row.logits)
 
 
@@ -145,7 +145,7 @@ class TokenSequences(RuleBasedStateMachine):
         """The next token's logits are those of a plain pass. The sequence does not change."""
         if self.sequence.num_tokens:
             tree = TokenTree((5,))
-            [[row]] = self.model.forward([Part(self.sequence.cache, tree)])
+            [[row]] = self.model.forward([SequenceInput(self.sequence.cache, tree)])
             _assert_row(row, (*self.sequence.token_ids, 5))
 
     @invariant()
@@ -159,10 +159,10 @@ class TokenSequences(RuleBasedStateMachine):
                     _assert_row(row, before + path)
 
     def _read(self, tree: TokenTree) -> None:
-        self._forward(Part(self.sequence.cache, tree))
+        self._forward(SequenceInput(self.sequence.cache, tree))
         assert None not in self.sequence.recall_rows(TokenTree((), tree.branch_ids, tree.parents))
 
-    def _forward(self, part: Part) -> None:
+    def _forward(self, part: SequenceInput) -> None:
         self.sequence.absorb(part, self.model.forward([part])[0])
 
 
@@ -187,18 +187,18 @@ def sequence() -> TokenSequence:
     return TokenSequence(_build_model().new_cache(8))
 
 
-def _absorb(sequence: TokenSequence, part: Part) -> None:
+def _absorb(sequence: TokenSequence, part: SequenceInput) -> None:
     sequence.absorb(part, _build_model().forward([part])[0])
 
 
 def test_a_branch_that_is_read_again_comes_before_the_stored_ones_below_it(sequence: TokenSequence) -> None:
     """The logits of the first were dropped, those of the second were read again since, and the third is new."""
     path = _build_tree([(2, 3)])
-    _absorb(sequence, Part(sequence.cache, TokenTree((1,), path.branch_ids, path.parents)))
+    _absorb(sequence, SequenceInput(sequence.cache, TokenTree((1,), path.branch_ids, path.parents)))
     sequence.drop_rows()
     assert sequence.begin((1, 2, 3)) == ()
     sequence.cut(2)
-    _absorb(sequence, Part(sequence.cache, TokenTree((3,))))
+    _absorb(sequence, SequenceInput(sequence.cache, TokenTree((3,))))
     sequence.cut(1)
     tree = _build_tree([(2, 3, 4)])
     assert [row is None for row in sequence.recall_rows(tree)] == [True, True, False, True]
@@ -213,7 +213,7 @@ def test_a_branch_that_is_read_again_comes_before_the_stored_ones_below_it(seque
 
 def test_the_least_recently_used_nodes_are_dropped(sequence: TokenSequence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_sequence, "_MAX_NODES", 3)
-    _absorb(sequence, Part(sequence.cache, TokenTree((1,), (2, 3, 4), (None, None, None))))
+    _absorb(sequence, SequenceInput(sequence.cache, TokenTree((1,), (2, 3, 4), (None, None, None))))
     for token_id in (5, 6, 7, 8):
         sequence.recall_rows(_build_tree([(2,)]))
         _absorb(sequence, sequence.build_part(_build_tree([(token_id,)]), (0,)))
@@ -226,7 +226,7 @@ def test_the_least_recently_used_nodes_are_dropped(sequence: TokenSequence, monk
 def test_the_bytes_are_those_of_the_cache_and_of_what_stands_beside_it_and_a_copy_keeps_its_own(
     sequence: TokenSequence,
 ) -> None:
-    _absorb(sequence, Part(sequence.cache, TokenTree((1, 1), (2, 3), (None, 0))))
+    _absorb(sequence, SequenceInput(sequence.cache, TokenTree((1, 1), (2, 3), (None, 0))))
     row_bytes = 4 * toy_tokenizer("qwen").num_rows
     token_bytes = sequence.cache.nbytes // sequence.cache.capacity
 

@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from inference.errors import EngineUnreachableError, InvalidRequestError, MidtokenError, OverloadedError, ServerError
+from inference.errors import (
+    InferenceServerUnreachableError,
+    InvalidRequestError,
+    MidtokenError,
+    OverloadedError,
+    ServerError,
+)
 from inference.protocol.arrays import error_from_text, error_to_response
 from inference.protocol.completion_arrays import request_from_arrays
 
@@ -27,7 +33,7 @@ def test_long_input_is_quoted_only_in_part(names: list[str], text: str) -> None:
     [
         (InvalidRequestError("no"), InvalidRequestError, "INVALID_ARG"),
         (OverloadedError("no"), OverloadedError, "UNAVAILABLE"),
-        (EngineUnreachableError("no"), EngineUnreachableError, "UNAVAILABLE"),
+        (InferenceServerUnreachableError("no"), InferenceServerUnreachableError, "UNAVAILABLE"),
         (MidtokenError("no"), ServerError, "INTERNAL"),
         (ServerError("failed to open the stream"), ServerError, "INTERNAL"),
     ],

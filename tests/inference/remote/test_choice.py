@@ -12,7 +12,7 @@ from inference.healing.heal_point import find_heal_point
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import Choice, SampleRequest, Sampling
 from inference.model.numpy_sampler import NumpyRow, NumpySampler
-from inference.model.path_weights import find_row
+from inference.model.path_log_probs import find_row
 from inference.remote.choice import KnownLogprobs
 from tests.support.toys import toy_tokenizer
 

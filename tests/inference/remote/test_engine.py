@@ -15,7 +15,7 @@ import pytest
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.errors import (
-    EngineUnreachableError,
+    InferenceServerUnreachableError,
     InvalidRequestError,
     MidtokenError,
     ModelError,
@@ -59,7 +59,7 @@ def test_a_document_keeps_to_its_slot_and_a_prefetch_is_read_only(engine: Engine
     assert {each["id_slot"] for each in server.asked} == {0, 1}
     server.asked.clear()
     sink = complete(engine, CompletionRequest(_NOD, priority=Priority.PREFETCH))
-    assert (sink.text, sink.finish_reason) == ("", FinishReason.READ)
+    assert (sink.text, sink.finish_reason) == ("", FinishReason.PREFILLED)
     assert [each["n_predict"] for each in server.asked] == [0]
 
 
@@ -109,8 +109,8 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
         ({"answers": [(400, *_JSON)]}, ServerError, r"does not do what was asked \(status 400\)$"),
         ({"answers": [(401, *_JSON)]}, ServerError, "refuses the key, which is in MIDTOKEN_ENGINE_KEY"),
         ({"answers": [(302, *_PAGE)]}, ServerError, "302"),
-        ({"answers": [(502, *_PAGE)]}, EngineUnreachableError, "is not reached by what stands before it"),
-        ({"answers": [(502, "text/html", "übel" * 2**14)]}, EngineUnreachableError, r"status 502\)$"),
+        ({"answers": [(502, *_PAGE)]}, InferenceServerUnreachableError, "is not reached by what stands before it"),
+        ({"answers": [(502, "text/html", "übel" * 2**14)]}, InferenceServerUnreachableError, r"status 502\)$"),
         (
             {"answers": [(200, *_PAGE)]},
             ServerError,
@@ -128,9 +128,9 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
             "another form",
         ),
         ({"answers": [(200, _EVENTS, "data: null\n\n")]}, ServerError, "the probabilities of 0 of"),
-        ({"drops_after": 3}, EngineUnreachableError, "does not answer: it has closed the connection"),
+        ({"drops_after": 3}, InferenceServerUnreachableError, "does not answer: it has closed the connection"),
         ({"ends_after": 3}, ServerError, "has ended its answer without a reason"),
-        ({"falls_silent_after": 3}, EngineUnreachableError, "does not answer: it was silent for too long"),
+        ({"falls_silent_after": 3}, InferenceServerUnreachableError, "does not answer: it was silent for too long"),
         ({"spoils": {"tokens": [10**6]}}, ServerError, "has chosen the token '1000000', which its model does not have"),
         ({"spoils": {"tokens": [-1]}}, ServerError, "has chosen the token '-1'"),
         *(({"spoils": {"tokens": [each]}}, ServerError, "another form") for each in ("x", "7", 7.9, True)),
@@ -146,7 +146,7 @@ _JSON = "application/json", '{"error": {"message": "no"}}'
             ({"spoils": {"timings/prompt_n": each, "completion_probabilities": []}}, ServerError, "another form")
             for each in ("1", 1.5, True, [7], 10**30)
         ),
-        ({"spoils": {"index": 10**6}}, ServerError, "has told the probabilities of"),
+        ({"spoils": {"index": 10**6}}, ServerError, "has reported the probabilities of"),
         ({"answers": [(200, _EVENTS, 'data: {"index": 0, "tokens": NaN}\n\n')]}, ServerError, "sends no JSON"),
     ],
 )
@@ -254,7 +254,7 @@ def test_a_strategy_that_masks_every_token_is_refused_by_name(engine: Engine) ->
         ({"extra_token": True}, "", "makes other tokens of"),
         ({}, "/v2", "404"),
         ({}, "9", "does not answer"),
-        ({"lacks": "n_probs"}, "", "has told the probabilities of 0 of 1 rows"),
+        ({"lacks": "n_probs"}, "", "has reported the probabilities of 0 of 1 prompts"),
         ({"lacks": "logit_bias"}, "", "has chosen another token than"),
         ({"lacks": "return_tokens"}, "", "does not write one token"),
         ({"changes": {"total_slots": 0}}, "", "does not describe its slots"),
@@ -333,7 +333,7 @@ def test_a_failure_that_lasts_is_logged_once(server: FakeLlamaServer, caplog: py
     with closing(load_in_front(server.url)) as engine:
         server.drops_after = 0
         for _ in range(3):
-            with pytest.raises(EngineUnreachableError):
+            with pytest.raises(InferenceServerUnreachableError):
                 complete(engine, CompletionRequest(_NOD))
     assert len(caplog.messages) == 1
 
@@ -345,7 +345,7 @@ def test_a_limit_of_the_servers_own_is_told(engine: Engine, server: FakeLlamaSer
 
 async def test_a_server_that_only_pings_is_silent(server: FakeLlamaServer) -> None:
     server.pings, client = True, HttpClient(server.url, silent_s=0.2)
-    with pytest.raises(EngineUnreachableError, match="silent for too long"):
+    with pytest.raises(InferenceServerUnreachableError, match="silent for too long"):
         await asyncio.wait_for(anext(client.stream("completion", {"cache_prompt": True, "stream": True}, 1)), 10)
     await client.close()
 

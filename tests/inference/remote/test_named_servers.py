@@ -18,7 +18,7 @@ from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
 from inference.remote.discovery import detect_server
 from inference.remote.http_client import HttpClient
-from inference.remote.measured_server import MeasuredServer
+from inference.remote.probed_server import ProbedServer
 from inference.remote.replicas import Replica
 from tests.inference.remote.conftest import load_in_front
 from tests.support.fake_llama_server import run_fake_server
@@ -52,9 +52,9 @@ def engine(server: FakeNamedServer) -> Iterator[Engine]:
 
 
 @pytest.fixture
-async def found(server: FakeNamedServer) -> AsyncIterator[MeasuredServer]:
+async def found(server: FakeNamedServer) -> AsyncIterator[ProbedServer]:
     client = HttpClient(server.url)
-    yield cast("MeasuredServer", await detect_server(client))
+    yield cast("ProbedServer", await detect_server(client))
     await client.close()
 
 
@@ -137,13 +137,13 @@ def test_what_is_lost_later_fails_a_request_and_gives_no_wrong_text(
             complete(engine, CompletionRequest("def f(x):\n    ret", max_tokens=2))
 
 
-async def _generate(server: MeasuredServer) -> list[object]:
+async def _generate(server: ProbedServer) -> list[object]:
     return [step async for step in server.generate(CompletionRequest("", max_tokens=2), (1, 2, 3))]
 
 
 _INDEX, _TOKEN, _END = r'(?<="index": )\d+', r'(?<=_ids": \[)\d+', r'(?<="finish_reason": )(null|"length")'
 _LOG_PROB = r'("token_id:\d+": |\[)-[\d.e-]+(?=[,}])'
-_WAYS: dict[str, Callable[[MeasuredServer], Awaitable[object]]] = {
+_WAYS: dict[str, Callable[[ProbedServer], Awaitable[object]]] = {
     "score": lambda server: server.score(CompletionRequest(""), [(1, 2, 3)]),
     "answer": lambda server: server.find_best_token(CompletionRequest(""), (1, 2, 3), (7, 8)),
     "generate": _generate,
@@ -169,7 +169,7 @@ _WAYS: dict[str, Callable[[MeasuredServer], Awaitable[object]]] = {
     ids=str,
 )
 async def test_what_is_of_another_kind_than_it_should_be_is_refused_by_name(
-    way: str, edit: tuple[str, str], server: FakeNamedServer, found: MeasuredServer
+    way: str, edit: tuple[str, str], server: FakeNamedServer, found: ProbedServer
 ) -> None:
     await found.identify()
     server.edit = edit
@@ -215,7 +215,7 @@ def test_a_server_that_was_started_again_with_other_settings_is_measured_again(
             complete(engine, CompletionRequest("x = ", max_tokens=2))
 
 
-async def test_it_is_measured_again_after_some_minutes(server: FakeNamedServer, found: MeasuredServer) -> None:
+async def test_it_is_measured_again_after_some_minutes(server: FakeNamedServer, found: ProbedServer) -> None:
     before, num_asked = await found.identify(), len(server.asked)
     assert (await found.identify(), len(server.asked)) == (before, num_asked)
     found.measured_s = 1e-6
@@ -223,7 +223,7 @@ async def test_it_is_measured_again_after_some_minutes(server: FakeNamedServer, 
     assert len(server.asked) > num_asked
 
 
-async def test_the_best_of_all_tokens_is_asked_for_in_parts(server: FakeNamedServer, found: MeasuredServer) -> None:
+async def test_the_best_of_all_tokens_is_asked_for_in_parts(server: FakeNamedServer, found: ProbedServer) -> None:
     await found.identify()
     token_id, log_prob = await found.find_best_token(CompletionRequest(""), (1, 2, 3), tuple(range(server.num_tokens)))
     log_probs = server.find_log_probs([1, 2, 3])

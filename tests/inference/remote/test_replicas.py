@@ -11,7 +11,7 @@ import pytest
 
 from inference.engine.engine import Engine
 from inference.errors import (
-    EngineUnreachableError,
+    InferenceServerUnreachableError,
 )
 from inference.protocol.completion import CompletionRequest
 from inference.remote import replicas
@@ -58,7 +58,7 @@ def test_a_document_keeps_to_one_of_several_servers_and_another_takes_its_place(
     document, *_ = documents
     text = ask()
     server.drops_after = 1  # in the middle of a text, when it is too late for another one
-    with pytest.raises(EngineUnreachableError):
+    with pytest.raises(InferenceServerUnreachableError):
         ask()
     server.change(drops_after=0, answers=[(503, *_JSON)])
     assert ask() == text
@@ -66,7 +66,7 @@ def test_a_document_keeps_to_one_of_several_servers_and_another_takes_its_place(
     assert (ask(), server.asked) == (text, [])  # for a while
     for each in (server, other):
         each.drops_after = 0
-    with pytest.raises(EngineUnreachableError):
+    with pytest.raises(InferenceServerUnreachableError):
         ask()
 
 

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+import pytest
+
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from inference.serving.throttle import Throttle
 
@@ -61,8 +63,9 @@ async def test_most_requests_that_would_be_superseded_are_not_sent_but_the_one_b
     assert server.sent[-1][1] == "pause"
 
 
-async def test_what_the_server_has_superseded_is_no_answer() -> None:
-    server = _Server(answer_s=0.05, reason=FinishReason.SUPERSEDED)
+@pytest.mark.parametrize("reason", [FinishReason.SUPERSEDED, FinishReason.DEADLINE, FinishReason.CANCELLED])
+async def test_a_request_that_ended_without_text_because_of_the_load_was_not_answered(reason: FinishReason) -> None:
+    server = _Server(answer_s=0.05, reason=reason)
     for key in range(100):
         await server.type(str(key))
     assert len(server.sent) < 70

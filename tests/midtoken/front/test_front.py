@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientError, ClientSession
 
 from inference.errors import (
-    EngineUnreachableError,
+    InferenceServerUnreachableError,
     InvalidRequestError,
     OverloadedError,
     ServerError,
@@ -72,7 +72,7 @@ _TIMINGS = {
         (
             _INFILL,
             {"n_predict": 0, "input_extra": _OTHERS[1:], "response_fields": [""]},
-            [last_chunk("", FinishReason.READ)],
+            [last_chunk("", FinishReason.PREFILLED)],
             {"prefix": "", "related": (RelatedFile("", "b = 2\n"),), "max_tokens": 1, "priority": Priority.PREFETCH},
             {},
         ),
@@ -271,7 +271,7 @@ async def test_a_stream_of_an_infill_ends_with_an_event_also_after_a_defect_whos
     ("end", "status", "kind", "reason"),
     [
         (ServerUnreachableError("gone"), 503, "unavailable_error", "gone"),
-        (EngineUnreachableError("down"), 503, "unavailable_error", "down"),
+        (InferenceServerUnreachableError("down"), 503, "unavailable_error", "down"),
         (OverloadedError("full"), 503, "unavailable_error", "full"),
         (ServerError("bad"), 500, "server_error", "bad"),
         (ZeroDivisionError("text of a person"), 500, "server_error", "unexpected ZeroDivisionError"),

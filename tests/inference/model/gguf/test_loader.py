@@ -20,7 +20,7 @@ from inference.engine.sink import complete
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model import loader
-from inference.model.language_model import LanguageModel, Part
+from inference.model.language_model import LanguageModel, SequenceInput
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent
 from tests.support.decoder_folders import write_decoder
@@ -66,7 +66,7 @@ def model(folder: Path) -> LanguageModel:
 def _read(model: LanguageModel, token_ids: tuple[int, ...], *branch_ids: int) -> tuple[GgufSequenceCache, Any]:
     cache: Any = model.new_cache(len(token_ids))
     tree = TokenTree(token_ids, branch_ids, (None,) * len(branch_ids))
-    [rows] = model.forward([Part(cache, tree)])
+    [rows] = model.forward([SequenceInput(cache, tree)])
     cache.keep(tree)
     return cache, model.copy_logits(rows)
 
@@ -82,7 +82,7 @@ def test_a_text_and_a_tree_that_take_several_passes_get_the_logits_of_onnxruntim
     text = tuple(np.random.default_rng(0).integers(8, 8000, 1100).tolist())
     _, ours = _read(model, text, *range(40, 140))
     cache: Any = reference.new_cache(1)
-    [rows] = reference.forward([Part(cache, TokenTree(text, tuple(range(40, 140)), (None,) * 100))])
+    [rows] = reference.forward([SequenceInput(cache, TokenTree(text, tuple(range(40, 140)), (None,) * 100))])
     np.testing.assert_allclose(ours, reference.copy_logits(rows), atol=0.05)
 
 
@@ -97,7 +97,7 @@ def test_more_sequences_than_llama_cpp_has_are_refused_by_name_and_all_are_free_
     model: Any = load_model(EngineConfig(folder, cache_tokens=8192)).model
     cache, _ = _read(model, (1, 2, 3), *range(20))
     tree = TokenTree((4,), tuple(range(200)), (None,) * 200)
-    model.forward([Part(cache, tree)])
+    model.forward([SequenceInput(cache, tree)])
     stored = cache.copy_branches(tree)  # the rest has no room
     cache.keep(tree)
     assert (None in stored, sum(row is not None for row in stored) > 20) == (True, True)
@@ -105,7 +105,7 @@ def test_more_sequences_than_llama_cpp_has_are_refused_by_name_and_all_are_free_
     with pytest.raises(OverloadedError, match="no room for 1 further sequences"):
         caches.extend(cache.fork() for _ in range(300))
     with pytest.raises(OverloadedError, match="no room for 199 further sequences"):
-        model.forward([Part(cache, tree)])
+        model.forward([SequenceInput(cache, tree)])
 
     del stored, caches, cache
     gc.collect()
@@ -258,7 +258,7 @@ def test_a_model_with_a_wide_window_sees_what_is_in_it_and_keeps_all(tmp_path: P
     del other
     _read(model, text[:700])  # in the free cells, and in those after them if nothing needs them
     cache.cut(1)
-    [again] = model.forward([Part(cache, TokenTree(text[1:2]))])
+    [again] = model.forward([SequenceInput(cache, TokenTree(text[1:2]))])
     np.testing.assert_allclose(model.copy_logits(again), _read(model, text[:2])[1], atol=0.01)
 
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Part
+from inference.model.language_model import SequenceInput
 from inference.model.pytorch.kv_cache import LayerShape, build_lone_segment
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.runner import Runner
@@ -70,7 +70,7 @@ def test_each_node_gets_the_logits_of_its_own_path(family: str, make_model: Make
     random, sequences = Random(11), [first, first.fork(), first.fork()]
     for _ in range(5):
         here = random.sample(sequences, k=random.randint(1, 3))
-        parts = [Part(each.cache, _random_tree(random)) for each in here]
+        parts = [SequenceInput(each.cache, _random_tree(random)) for each in here]
 
         for each, part, rows in zip(here, parts, first.model.forward(parts), strict=True):
             each.check(part, rows)
@@ -84,7 +84,7 @@ def test_a_window_counts_from_the_positions_of_stored_branches(make_model: MakeM
     sequence.forward(tree)
     stored = sequence.cache.copy_branches(tree)
     sequence.keep(tree)
-    part = Part(sequence.cache, TokenTree((), (3, 4, 5, 6, 7, 8, 9), (None, 0, 1, 2, 3, 4, 5)), tuple(stored))
+    part = SequenceInput(sequence.cache, TokenTree((), (3, 4, 5, 6, 7, 8, 9), (None, 0, 1, 2, 3, 4, 5)), tuple(stored))
 
     sequence.check(part, sequence.model.forward([part])[0])
 
@@ -95,7 +95,7 @@ def test_logits_have_the_type_that_the_model_computes_in_but_at_most_float32(
 ) -> None:
     runner = load_torch_runner(EngineConfig(make_model(), dtype=dtype))
 
-    assert runner.forward([Part(runner.new_cache(), TokenTree((1,)))]).dtype == of_logits
+    assert runner.forward([SequenceInput(runner.new_cache(), TokenTree((1,)))]).dtype == of_logits
 
 
 class _AllRowsLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
@@ -123,7 +123,7 @@ def test_rows_are_selected_for_a_model_that_returns_all(family: type) -> None:
 
 
 def _forward_once(runner: Runner, tree: TokenTree) -> torch.Tensor:
-    return runner.forward([Part(runner.new_cache(), tree)])
+    return runner.forward([SequenceInput(runner.new_cache(), tree)])
 
 
 def test_a_text_whose_logits_are_no_numbers_is_an_error_and_the_next_text_is_not(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_a_text_whose_logits_are_no_numbers_is_an_error_and_the_next_text_is_not
     runner = load_torch_runner(EngineConfig(folder))
 
     with pytest.raises(ModelError, match="in float32, the model's logits are infinite or NaN"):
-        runner.forward([Part(runner.new_cache(), TokenTree((5, 300)))])
-    assert runner.forward([Part(runner.new_cache(), TokenTree((5, 6)))]).isfinite().all()
+        runner.forward([SequenceInput(runner.new_cache(), TokenTree((5, 300)))])
+    assert runner.forward([SequenceInput(runner.new_cache(), TokenTree((5, 6)))]).isfinite().all()
 
 
 _LONG_ROPE = {

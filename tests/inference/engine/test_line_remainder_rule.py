@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine.rest_rule import RestRule
+from inference.engine.line_remainder_rule import LineRemainderRule
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,14 @@ from inference.engine.rest_rule import RestRule
 )
 def test_a_line_ends_where_the_rest_may_go_on(around: str, text: str, left: str | None) -> None:
     before, _, rest = around.partition("|")
-    end = RestRule(before, rest).find_end(text)
+    end = LineRemainderRule(before, rest).find_end(text)
 
     assert (None if end is None else text[:end]) == left
 
 
 def test_blanks_before_what_may_go_on_with_the_rest_are_not_settled() -> None:
-    assert RestRule("x = ", " = b").count_settled("a  ") == 1
-    assert RestRule("x = ", "= b").count_settled("a  ") == 3
+    assert LineRemainderRule("x = ", " = b").count_settled("a  ") == 1
+    assert LineRemainderRule("x = ", "= b").count_settled("a  ") == 3
 
 
 _texts = st.text(" ab(),.'\n", max_size=12)
@@ -50,7 +50,7 @@ _texts = st.text(" ab(),.'\n", max_size=12)
 @settings(max_examples=10 * settings().max_examples)
 @given(before=_texts, rest=_texts, text=_texts, more=_texts)
 def test_settled_text_is_never_cut(before: str, rest: str, text: str, more: str) -> None:
-    rule = RestRule(before.rpartition("\n")[2], rest.partition("\n")[0].rstrip())
+    rule = LineRemainderRule(before.rpartition("\n")[2], rest.partition("\n")[0].rstrip())
     end = rule.find_end(text + more)
 
     assert end is None or end >= rule.count_settled(text)

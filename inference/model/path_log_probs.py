@@ -13,7 +13,7 @@ from inference.model.language_model import SampleRequest
 
 
 @dataclass(frozen=True, slots=True)
-class NodeWeights:
+class PathLogProbs:
     """The probabilities of a tree's paths, for each node, the chain's end first.
 
     Naive form: forward all branches, score every crossing, take the best. But the path to a branch that was not
@@ -33,10 +33,10 @@ def find_row(node: int | None) -> int:
     return 0 if node is None else node + 1
 
 
-def weigh_nodes(request: SampleRequest, find_log_prob: Callable[[int, int], float]) -> NodeWeights:
+def score_paths(request: SampleRequest, find_log_prob: Callable[[int, int], float]) -> PathLogProbs:
     """The weights of the request's nodes. `find_log_prob(row, token_id)`: log P(token) after a node with a row."""
     assert request.rows[0] is not None, "the chain's end is always forwarded"
-    weights = NodeWeights({None: 0.0}, {None: ()})
+    weights = PathLogProbs({None: 0.0}, {None: ()})
     for branch, (token_id, parent) in enumerate(zip(request.tree.branch_ids, request.tree.parents, strict=True)):
         above = find_row(parent)
         log_prob = 0.0 if request.rows[above] is None else find_log_prob(above, token_id)
@@ -45,7 +45,7 @@ def weigh_nodes(request: SampleRequest, find_log_prob: Callable[[int, int], floa
     return weights
 
 
-def find_needed(request: SampleRequest, weights: NodeWeights, best: float) -> tuple[int, ...]:
+def find_needed(request: SampleRequest, weights: PathLogProbs, best: float) -> tuple[int, ...]:
     """The missing branches that may change the choice, parents first. `best`: of the crossings that were scored."""
     needed: set[int] = set()
     for crossing in request.crossings:
@@ -55,7 +55,7 @@ def find_needed(request: SampleRequest, weights: NodeWeights, best: float) -> tu
     return tuple(sorted(needed))
 
 
-def sum_masses(weights: NodeWeights, log_masses: Iterable[float]) -> float:
+def sum_masses(weights: PathLogProbs, log_masses: Iterable[float]) -> float:
     """The logarithm of the mass of all crossings together: at most so much, where a row on a path is missing.
 
     `log_masses`: of the crossings whose paths were read. All crossings at and below a branch that is missing have no

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.rulings import Rulings
+from lsp_server.privacy.exclusion_cache import ExclusionCache
 from tests.support.lsp_editor import wait_for
 
 _UNKNOWN = "whether a rule excludes it is not known yet"
@@ -35,19 +35,19 @@ class _Bench:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.policy = _SlowPolicy()
-        self.rulings = Rulings(self.policy, lambda: self.now_s, wait_s=0.01)
-        self.rulings.configure((), [])
+        self.exclusions = ExclusionCache(self.policy, lambda: self.now_s, wait_s=0.01)
+        self.exclusions.configure((), [])
 
     async def ask(self, uri: str = "a") -> str | None:
-        await self.rulings.ask({uri: ""})
-        return self.rulings.find_exclusion(uri)
+        await self.exclusions.refresh({uri: ""})
+        return self.exclusions.find_exclusion(uri)
 
     async def ask_until_known(self, uri: str = "a") -> str | None:
         self.policy.may_answer.set()
-        await self.rulings.ask({uri: ""})
-        while self.rulings._own.asking is not None:
+        await self.exclusions.refresh({uri: ""})
+        while self.exclusions._own.asking is not None:
             await asyncio.sleep(0)
-        return self.rulings.find_exclusion(uri)
+        return self.exclusions.find_exclusion(uri)
 
 
 @pytest.fixture
@@ -84,14 +84,14 @@ async def test_documents_that_are_asked_about_meanwhile_are_asked_about_together
 
 async def test_an_answer_by_older_settings_does_not_count(bench: _Bench) -> None:
     await bench.ask()
-    bench.rulings.configure(("a*",), [])
+    bench.exclusions.configure(("a*",), [])
     bench.policy.excluded.add("a")
     assert await bench.ask_until_known() == "a rule"
     assert len(bench.policy.asked) == 2
 
 
 async def test_a_document_waits_for_no_others(bench: _Bench) -> None:
-    await bench.rulings.ask_about_others(dict.fromkeys("bcd", ""))
+    await bench.exclusions.refresh_others(dict.fromkeys("bcd", ""))
     assert await bench.ask() == _UNKNOWN
     assert bench.policy.asked == [["b", "c", "d"], ["a"]]  # the first is not answered yet
 
@@ -106,25 +106,25 @@ async def test_after_a_wait_in_vain_nobody_waits_until_the_policy_has_answered_i
 
 
 async def test_who_waits_until_it_is_known_waits_for_the_settings_too(bench: _Bench) -> None:
-    rulings = Rulings(bench.policy)
+    cache = ExclusionCache(bench.policy)
     bench.policy.may_answer.set()
-    waiting = asyncio.create_task(rulings.wait_until_known({"a": ""}))
+    waiting = asyncio.create_task(cache.wait_until_known({"a": ""}))
     await asyncio.sleep(0.05)
-    assert (waiting.done(), rulings.find_exclusion("a")) == (False, _UNKNOWN)
-    rulings.configure((), [])
+    assert (waiting.done(), cache.find_exclusion("a")) == (False, _UNKNOWN)
+    cache.configure((), [])
     await asyncio.wait_for(waiting, 20)
-    assert rulings.find_exclusion("a") is None
+    assert cache.find_exclusion("a") is None
 
 
 async def test_changed_rules_count_within_a_second(tmp_path: Path) -> None:
     now_s = [0.0]
-    rulings = Rulings(Policy({"PATH": os.environ["PATH"]}), lambda: now_s[0], wait_s=20)
-    rulings.configure((), [])
+    cache = ExclusionCache(Policy({"PATH": os.environ["PATH"]}), lambda: now_s[0], wait_s=20)
+    cache.configure((), [])
     uri, rules = (tmp_path / "a.py").as_uri(), tmp_path.resolve() / ".midtokenignore"
     seen = []
     for text in ("b.py\n", "a.py\n"):
         rules.write_text(text)
         now_s[0] += 1.0
-        await rulings.ask({uri: ""})
-        seen.append(rulings.find_exclusion(uri))
+        await cache.refresh({uri: ""})
+        seen.append(cache.find_exclusion(uri))
     assert seen == [None, "`.midtokenignore` line 1: `a.py`"]

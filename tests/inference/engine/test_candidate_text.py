@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine.answer import Answer, Limits
+from inference.engine.candidate_text import CandidateText, StopConditions
 from inference.engine.stopping import BlockRule, LineRule
 from inference.engine.suffix_rule import build_suffix_rule
 from inference.protocol.completion import Chunks, FinishReason
@@ -16,8 +16,10 @@ from tests.support.toys import texts
 _ENDLESS = BlockRule(0, closes=False)
 
 
-def _limits(max_tokens: int = 100, stops: tuple[str, ...] = (), extent: LineRule | BlockRule = _ENDLESS) -> Limits:
-    return Limits(max_tokens, stops, extent)
+def _limits(
+    max_tokens: int = 100, stops: tuple[str, ...] = (), extent: LineRule | BlockRule = _ENDLESS
+) -> StopConditions:
+    return StopConditions(max_tokens, stops, extent)
 
 
 _PIECES = ["a", " ", "  ", "\n", "\r\n", "é", "b:", ")", "}", "\n    ", " \n", "ab", "ba", "\n    a", "\n  b:\n    ab"]
@@ -31,7 +33,7 @@ _tokens = st.tuples(_pieces | _repeated_pieces, st.integers(1, 3)).map(
 _STOPS = ["ab", "a\n", ")", "b:a", "\n\n"]
 _SUFFIXES = ["", ")", ")\nab\n", "\nb:\na", "\na\n\nab\n    a\nb:", "a\r\n", "\n    a\n    a", "}", "a)b", "  a"]
 _bounds = st.builds(
-    lambda max_tokens, stops, extent, around, reads_suffix: Limits(
+    lambda max_tokens, stops, extent, around, reads_suffix: StopConditions(
         max_tokens, tuple(stops), extent, build_suffix_rule(*around), reads_suffix, around[0]
     ),
     st.integers(1, 40) | st.just(400),
@@ -53,10 +55,10 @@ _unlikely = st.just(-math.inf) | st.floats(-20, 0)  # each token has -1
 @settings(max_examples=10 * settings().max_examples)
 @given(_tokens, _bounds, st.sampled_from(Chunks), st.sampled_from(FinishReason), _unlikely)
 def test_streamed_pieces_joined_equal_the_text_sent_at_once(
-    tokens: list[bytes], limits: Limits, chunks: Chunks, reason: FinishReason, unlikely: float
+    tokens: list[bytes], limits: StopConditions, chunks: Chunks, reason: FinishReason, unlikely: float
 ) -> None:
-    limits = dataclasses.replace(limits, sends_lines=chunks is Chunks.LINES, unlikely_log_prob=unlikely)
-    streaming, at_once = Answer(limits), Answer(limits)
+    limits = dataclasses.replace(limits, sends_lines=chunks is Chunks.LINES, send_below_log_prob=unlikely)
+    streaming, at_once = CandidateText(limits), CandidateText(limits)
     streamed = []
     for token in tokens:
         if streaming.finish_reason:
@@ -72,8 +74,8 @@ def test_streamed_pieces_joined_equal_the_text_sent_at_once(
     assert chunks is Chunks.TOKENS or sum(map(bool, streamed)) <= 2
 
 
-def _limits_before(suffix: str, prefix: str = "f(", stops: tuple[str, ...] = (), **others: Any) -> Limits:
-    return Limits(100, stops, _ENDLESS, build_suffix_rule(prefix, suffix), **others)
+def _limits_before(suffix: str, prefix: str = "f(", stops: tuple[str, ...] = (), **others: Any) -> StopConditions:
+    return StopConditions(100, stops, _ENDLESS, build_suffix_rule(prefix, suffix), **others)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +117,9 @@ def _limits_before(suffix: str, prefix: str = "f(", stops: tuple[str, ...] = (),
     ],
 )
 def test_a_rule_ends_the_text_with_the_last_token(
-    limits: Limits, tokens: list[str], reason: FinishReason, text: str
+    limits: StopConditions, tokens: list[str], reason: FinishReason, text: str
 ) -> None:
-    answer = Answer(limits)
+    answer = CandidateText(limits)
     for token in tokens:
         assert not answer.finish_reason
         answer.add(token.encode())
@@ -138,7 +140,7 @@ def test_a_rule_ends_the_text_with_the_last_token(
 def test_however_it_ends_the_suffix_is_cut_and_the_first_reason_is_kept(
     reason: FinishReason, reads_suffix: bool, kept: FinishReason, text: str
 ) -> None:
-    answer = Answer(_limits_before("\nb\n", reads_suffix=reads_suffix))
+    answer = CandidateText(_limits_before("\nb\n", reads_suffix=reads_suffix))
     answer.add(b"a\nb")
 
     answer.finish(reason)
@@ -157,7 +159,7 @@ def _cut_bytes(draw: st.DrawFn) -> list[bytes]:
 
 @given(pieces=_cut_bytes(), num_healed=st.integers(0, 20))
 def test_the_text_is_what_follows_the_healed_bytes_in_whole_code_points(pieces: list[bytes], num_healed: int) -> None:
-    answer, added = Answer(_limits(), num_healed), b""
+    answer, added = CandidateText(_limits(), num_healed), b""
     for piece in (num_healed * b"x" + b"".join(pieces[:1]), *pieces[1:]):
         answer.add(piece)
         added += piece
@@ -201,9 +203,9 @@ _BLOCK = _limits(extent=BlockRule(1, closes=True))
     ],
 )
 def test_text_waits_while_it_is_not_whole_or_a_rule_may_cut_it(
-    limits: Limits, chunks: Chunks, tokens: list[bytes], sent: list[str]
+    limits: StopConditions, chunks: Chunks, tokens: list[bytes], sent: list[str]
 ) -> None:
-    answer = Answer(dataclasses.replace(limits, sends_lines=chunks is Chunks.LINES))
+    answer = CandidateText(dataclasses.replace(limits, sends_lines=chunks is Chunks.LINES))
     taken = []
     for token in tokens:
         answer.add(token)

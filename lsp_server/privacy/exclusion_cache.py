@@ -32,7 +32,7 @@ class _PolicyThread:
     took_s: float = 0.0  # the last answer; infinite if somebody has waited for it in vain
 
 
-class Rulings:
+class ExclusionCache:
     """Asks the policy, and keeps its answers.
 
     The policy looks at files and asks Git, which may take long, so it runs in threads: one for the document at hand,
@@ -62,14 +62,14 @@ class Rulings:
             self._begin(self._own)
             self._begin(self._others)
 
-    async def ask(self, languages: Mapping[str, str]) -> None:
+    async def refresh(self, languages: Mapping[str, str]) -> None:
         """Asks the policy about the document that the user edits. Waits for a short time if nothing valid is known.
 
         `languages`: those of the documents, by URI.
         """
         await self._ask(self._own, languages, self._wait_s)
 
-    async def ask_about_others(self, languages: Mapping[str, str]) -> None:
+    async def refresh_others(self, languages: Mapping[str, str]) -> None:
         """Does the same for other documents, but waits only a few hundredths of a second."""
         await self._ask(self._others, languages, self._wait_s / 20)
 

@@ -1,7 +1,7 @@
-"""A server to which the tokens in query are named: vLLM or SGLang. What it lets through is measured, not believed.
+"""A server that is given token ids: vLLM or SGLang. Its limits are found out by probing it.
 
-A row is asked for its most likely tokens, for the best of some named ones, or for what follows. An adapter says how one
-request asks for these; all else is the same.
+A query asks for the most likely tokens after a prompt, for the best of some named ones, or for what follows. An adapter
+turns a query into a request, and the response into deltas.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar  # parsed JSON
 
-from inference.errors import EngineUnreachableError, InvalidRequestError, ModelError, ServerError
+from inference.errors import InferenceServerUnreachableError, InvalidRequestError, ModelError, ServerError
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP, GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient, ask_all, is_count, reading
@@ -30,7 +30,7 @@ _GREEDY: Mapping[str, float] = {
 }
 # Refused where they arrive. With temperature 0, no server looks at the others.
 _WRONG = {"temperature": -1, "repetition_penalty": -1, "presence_penalty": 3, "frequency_penalty": 3}
-_NUM_TOPS = (200, 20, 5)  # tokens of each row: the first number that the server allows; vLLM's own limit is 20
+_NUM_TOPS = (200, 20, 5)  # tokens of each prompt: the first number that the server allows; vLLM's own limit is 20
 _MAX_NAMED = 1024  # tokens in one request: more of them stop the newer runner of vLLM
 _TEXT = "def main():\n    return "  # with which it is measured
 _ENDS = {"stop": FinishReason.END, "length": FinishReason.LENGTH}
@@ -38,35 +38,35 @@ _NOBODY = CompletionRequest("")
 
 
 @dataclass(frozen=True, slots=True)
-class RowQuery:
-    """What follows each row, and what is told of the token that comes first there."""
+class PromptQuery:
+    """What follows each prompt, and what is reported of the token that comes first there."""
 
-    rows: Sequence[tuple[int, ...]]
+    prompts: Sequence[tuple[int, ...]]
     max_tokens: int = 1
     num_top: int = 0  # of the most likely tokens
-    among: tuple[int, ...] = ()  # the best of these only
+    allowed_token_ids: tuple[int, ...] = ()  # the best of these only
     sampling: Mapping[str, float] = field(default_factory=lambda: _GREEDY)
     salt: object = None  # instead of the tenant's
 
     @property
     def wants_scores(self) -> bool:
         """True if log probabilities are asked for."""
-        return bool(self.num_top or self.among)
+        return bool(self.num_top or self.allowed_token_ids)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Some tokens that follow a row."""
+class OutputDelta:
+    """Some tokens that follow a prompt."""
 
-    row: int
+    prompt_index: int
     written: Sequence[GeneratedToken]
     log_probs: Mapping[int, float]  # of tokens in the first one's place, by their ids
     end: str | None  # why nothing follows
-    echo: Sequence[int] | None  # the row as the server has understood it
-    is_whole: bool = False  # False: of the tokens, it has those that are new
+    echo: Sequence[int] | None  # the prompt as the server has understood it
+    is_cumulative: bool = False  # False: of the tokens, it has those that are new
 
 
-class MeasuredServer(ABC):
+class ProbedServer(ABC):
     """See `RemoteServer`."""
 
     kind: ClassVar[str]
@@ -82,11 +82,11 @@ class MeasuredServer(ABC):
         self._num_top, self._has_salts = 0, False
 
     @abstractmethod
-    def _build(self, query: RowQuery) -> tuple[str, dict[str, Any]]:
+    def _build(self, query: PromptQuery) -> tuple[str, dict[str, Any]]:
         """The path and the body of a request."""
 
     @abstractmethod
-    def _parse(self, event: dict[str, Any]) -> list[Step]:
+    def _parse(self, event: dict[str, Any]) -> list[OutputDelta]:
         """What an event of the answer tells. May raise what follows from a field that is absent or of another kind."""
 
     async def identify(self) -> object:
@@ -101,42 +101,48 @@ class MeasuredServer(ABC):
         return identity
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
-        told = await self._http.ask("tokenize", {"prompt": text, "add_special_tokens": False})
-        return tuple(told.get("tokens", ()))
+        reported = await self._http.ask("tokenize", {"prompt": text, "add_special_tokens": False})
+        return tuple(reported.get("tokens", ()))
 
     async def score(
-        self, request: CompletionRequest, rows: Sequence[tuple[int, ...]], num_top: int | None = None
+        self, request: CompletionRequest, prompts: Sequence[tuple[int, ...]], num_top: int | None = None
     ) -> TopLogprobs:
-        query = RowQuery(rows, num_top=min(num_top or self._num_top, self._num_top))
-        told = {each.row: each for each in await self._gather(request, query)}
-        if told.keys() != set(range(len(rows))):
-            raise ServerError(f"{self.name} has told the probabilities of {len(told)} of {len(rows)} rows")
-        for step in told.values():
+        query = PromptQuery(prompts, num_top=min(num_top or self._num_top, self._num_top))
+        reported = {each.prompt_index: each for each in await self._gather(request, query)}
+        if reported.keys() != set(range(len(prompts))):
+            raise ServerError(
+                f"{self.name} has reported the probabilities of {len(reported)} of {len(prompts)} prompts"
+            )
+        for step in reported.values():
             first = step.log_probs.get(step.written[0].token_id, -math.inf)
             if first < max(step.log_probs.values(), default=math.inf) - GAP:
                 raise ServerError(f"{self.name} chooses another token than the likeliest: it samples in its own way")
-        return TopLogprobs([told[index].log_probs for index in range(len(rows))])
+        return TopLogprobs([reported[index].log_probs for index in range(len(prompts))])
 
     async def find_best_token(
-        self, request: CompletionRequest, row: tuple[int, ...], among: tuple[int, ...]
+        self, request: CompletionRequest, prompt: tuple[int, ...], allowed_token_ids: tuple[int, ...]
     ) -> tuple[int, float]:
-        parts = [among[start : start + _MAX_NAMED] for start in range(0, len(among), _MAX_NAMED)]
-        answers = await ask_all(self._gather(request, RowQuery([row], among=part)) for part in parts)
-        told = {token_id: value for steps in answers for step in steps for token_id, value in step.log_probs.items()}
-        if not all(answers) or not told or not told.keys() <= set(among):
+        parts = [
+            allowed_token_ids[start : start + _MAX_NAMED] for start in range(0, len(allowed_token_ids), _MAX_NAMED)
+        ]
+        answers = await ask_all(self._gather(request, PromptQuery([prompt], allowed_token_ids=part)) for part in parts)
+        reported = {
+            token_id: value for steps in answers for step in steps for token_id, value in step.log_probs.items()
+        }
+        if not all(answers) or not reported or not reported.keys() <= set(allowed_token_ids):
             raise ServerError(f"{self.name} tells of other tokens than those that it was asked about, or of none")
-        return max(told.items(), key=lambda each: each[1])
+        return max(reported.items(), key=lambda each: each[1])
 
-    async def prefill(self, request: CompletionRequest, row: tuple[int, ...]) -> None:
-        await self._gather(request, RowQuery([row]))
+    async def prefill(self, request: CompletionRequest, prompt: tuple[int, ...]) -> None:
+        await self._gather(request, PromptQuery([prompt]))
 
     async def generate(
-        self, request: CompletionRequest, row: tuple[int, ...]
+        self, request: CompletionRequest, prompt: tuple[int, ...]
     ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
         num_told = 0
-        async with aclosing(self._ask(request, RowQuery([row], request.max_tokens, 1))) as steps:
+        async with aclosing(self._ask(request, PromptQuery([prompt], request.max_tokens, 1))) as steps:
             async for step in steps:
-                for written in step.written[num_told if step.is_whole else 0 :]:
+                for written in step.written[num_told if step.is_cumulative else 0 :]:
                     num_told += 1
                     yield written
                 if (end := str(step.end)) in _ENDS:
@@ -144,17 +150,17 @@ class MeasuredServer(ABC):
                     return
         raise ServerError(f"{self.name} has ended its answer without a reason")
 
-    async def _gather(self, request: CompletionRequest, query: RowQuery) -> list[Step]:
+    async def _gather(self, request: CompletionRequest, query: PromptQuery) -> list[OutputDelta]:
         steps = [step async for step in self._ask(request, query) if step.written]
         for step in steps:
-            told = step.log_probs.values()
-            if max(told, default=0) > GAP or sum(map(math.exp, told)) > 1 + GAP:
+            reported = step.log_probs.values()
+            if max(reported, default=0) > GAP or sum(map(math.exp, reported)) > 1 + GAP:
                 raise ServerError(f"{self.name} tells other numbers than log probabilities (--logprobs-mode)")
         return steps
 
-    async def _ask(self, request: CompletionRequest, query: RowQuery) -> AsyncGenerator[Step, None]:
+    async def _ask(self, request: CompletionRequest, query: PromptQuery) -> AsyncGenerator[OutputDelta, None]:
         """Closing the generator ends its work on the server."""
-        num_tokens, (path, body) = len(query.rows) * query.max_tokens, self._build(query)
+        num_tokens, (path, body) = len(query.prompts) * query.max_tokens, self._build(query)
         salt = self._find_salt(request) if query.salt is None else query.salt
         body |= {"stream": True, "cache_salt": salt} if salt is not None else {"stream": True}
         headers = {"X-Session-ID": self._hide(request.tenant, request.document)} if request.document else {}
@@ -179,21 +185,21 @@ class MeasuredServer(ABC):
 
     async def _measure(self) -> None:
         """Finds out what arrives at the server, besides what `Replica` does. Raises ModelError or ServerError."""
-        row = await self.tokenize(_TEXT)
-        allowed = [each for each in _NUM_TOPS if not await self._refuses(RowQuery([row], num_top=each))]
+        prompt = await self.tokenize(_TEXT)
+        allowed = [each for each in _NUM_TOPS if not await self._refuses(PromptQuery([prompt], num_top=each))]
         self._num_top = max(allowed, default=1)
-        if [tuple(step.echo or ()) for step in await self._gather(_NOBODY, RowQuery([row]))] != [row]:
+        if [tuple(step.echo or ()) for step in await self._gather(_NOBODY, PromptQuery([prompt]))] != [prompt]:
             raise ModelError(f"{self.name} does not confirm the token ids that it was sent")
         for name, wrong in _WRONG.items():
-            if not await self._refuses(RowQuery([row], sampling={**_GREEDY, name: wrong})):
+            if not await self._refuses(PromptQuery([prompt], sampling={**_GREEDY, name: wrong})):
                 raise ModelError(f"{self.name} does not get the field {name}, or does not understand it")
-        self._has_salts = await self._refuses(RowQuery([row], salt=0))
+        self._has_salts = await self._refuses(PromptQuery([prompt], salt=0))
 
-    async def _refuses(self, query: RowQuery) -> bool:
+    async def _refuses(self, query: PromptQuery) -> bool:
         """True if a field with a wrong value is refused. What does not know it, or drops it, lets it pass."""
         try:
             await self._gather(_NOBODY, query)
-        except EngineUnreachableError:
+        except InferenceServerUnreachableError:
             raise
         except ServerError:
             return True

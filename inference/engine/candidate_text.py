@@ -4,21 +4,21 @@ import codecs
 import math
 from dataclasses import dataclass
 
+from inference.engine.line_remainder_rule import LineRemainderRule
 from inference.engine.loop_rule import LoopRule
-from inference.engine.rest_rule import RestRule
 from inference.engine.stopping import BlockRule, LineRule, build_extent_rule, count_stable, find_stop
 from inference.engine.suffix_rule import SuffixRule, build_suffix_rule
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason
 
 _ROUNDING = 1e-3  # of a log probability
-_RESERVE = 0.5  # of `min_probability`: with less, more tokens are generated than typing reveals
+_RESERVE = 0.5  # of `min_probability`: text with less is generated, too, because typing reveals it
 
 # Reasons that say less than that the text reached the suffix.
 _REPLACED_REASONS = (FinishReason.END, FinishReason.EXTENT, FinishReason.STOP, FinishReason.LOOP, FinishReason.LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StopConditions:
     """What ends the completions of a request, besides the model's end token."""
 
     max_tokens: int  # without the tokens that spell only healed bytes
@@ -28,15 +28,15 @@ class Limits:
     reads_suffix: bool = False  # whether the model read it, and so knows where to end
     prefix: str = ""
     sends_lines: bool = False  # see `Chunks.LINES`
-    unlikely_log_prob: float = -math.inf  # a text below it is sent before its line is complete, with `sends_lines`
-    min_log_prob: float = -math.inf  # a text ends below it
+    send_below_log_prob: float = -math.inf  # a text below it is sent before its line is complete, with `sends_lines`
+    stop_below_log_prob: float = -math.inf  # a text ends below it
 
 
-def build_limits(request: CompletionRequest, reads_suffix: bool) -> Limits:
+def build_stop_conditions(request: CompletionRequest, reads_suffix: bool) -> StopConditions:
     """The limits of a request. `reads_suffix`: whether the model reads the text after the cursor."""
     unlikely = math.log(request.min_probability) if request.min_probability > 0 else -math.inf
     sends_lines = request.chunks is Chunks.LINES
-    return Limits(
+    return StopConditions(
         request.max_tokens,
         request.stop,
         build_extent_rule(request.extent, request.prefix, request.suffix),
@@ -49,10 +49,10 @@ def build_limits(request: CompletionRequest, reads_suffix: bool) -> Limits:
     )
 
 
-class Answer:
+class CandidateText:
     """The text of one completion so far, and why it ended."""
 
-    def __init__(self, limits: Limits, num_healed_bytes: int = 0) -> None:
+    def __init__(self, limits: StopConditions, num_healed_bytes: int = 0) -> None:
         """`num_healed_bytes`: the first bytes, which were typed already and are no part of the text."""
         self.limits = limits
         self.text = ""
@@ -66,7 +66,7 @@ class Answer:
         self._ends: list[tuple[int, float]] = []  # where tokens end, and `log_prob` there; those that are not sent
         self._num_sent = 0  # characters of `text`
         rule = limits.suffix
-        self._rest = None if rule is None else RestRule(rule.line_before, rule.remaining_line)
+        self._rest = None if rule is None else LineRemainderRule(rule.line_before, rule.line_remainder)
         self._loop = LoopRule(limits.prefix)
         self._sends_lines = limits.sends_lines  # becomes false before a part of a line is sent
 
@@ -83,8 +83,8 @@ class Answer:
         """Adds a token. `is_new`: it goes beyond the healed bytes, and so counts for the limit of tokens.
 
         The bytes of an incomplete code point wait for those that complete it. `log_prob`: the logarithm of its
-        probability; None if it is not known, and then none of the text with it is. One that is no probability ends the
-        text before the token.
+        probability; None if it is not known, and from there on no probabilities are sent. If it is no probability, the
+        text ends before the token.
         """
         if log_prob is not None and not log_prob <= _ROUNDING:
             self.finish(FinishReason.UNLIKELY)
@@ -98,7 +98,7 @@ class Answer:
         if log_prob is not None and self._is_told:
             self.log_prob += min(log_prob, 0.0)
             self._ends.append((len(self.text), self.log_prob))
-            self._sends_lines &= self.log_prob >= self.limits.unlikely_log_prob
+            self._sends_lines &= self.log_prob >= self.limits.send_below_log_prob
         self._apply_limits(added)
 
     def finish(self, reason: FinishReason) -> None:
@@ -113,7 +113,7 @@ class Answer:
         """The text to send now. The remaining text is sent at the end."""
         if self.finish_reason:
             ready = len(self.text)
-        elif self.limits.sends_lines and (self._num_sent or self.log_prob >= self.limits.unlikely_log_prob):
+        elif self.limits.sends_lines and (self._num_sent or self.log_prob >= self.limits.send_below_log_prob):
             ready = self._count_first_line()
         else:
             ready = self._count_settled()
@@ -153,7 +153,7 @@ class Answer:
             self.finish(FinishReason.LOOP)
         elif self._num_new >= self.limits.max_tokens:
             self.finish(FinishReason.LENGTH)
-        elif self.log_prob < self.limits.min_log_prob:
+        elif self.log_prob < self.limits.stop_below_log_prob:
             self.finish(FinishReason.UNLIKELY)
 
     def _cut_suffix(self, is_open: bool = False, is_chosen: bool = False) -> bool:

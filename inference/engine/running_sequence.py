@@ -10,11 +10,11 @@ from inference.engine.drafts import propose
 from inference.engine.job import Job
 from inference.engine.stopping import LineRule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Choice, LogitRow, Part, SampleRequest, Sampling
+from inference.model.language_model import Choice, LogitRow, SampleRequest, Sampling, SequenceInput
 from inference.model.token_sequence import TokenSequence
 
 
-class Decoder:
+class RunningSequence:
     """A sequence of the model, which is prefilled for a job, and then decoded for one of its candidates."""
 
     def __init__(
@@ -67,14 +67,14 @@ class Decoder:
             wants_scores=candidate is None and request.explain,
         )
 
-    def fork(self, candidates: Sequence[Candidate]) -> "list[Decoder]":
+    def fork(self, candidates: Sequence[Candidate]) -> "list[RunningSequence]":
         """A decoder for each candidate. They differ from now on. Raises OverloadedError."""
         sequences = [self.sequence, *(self.sequence.fork() for _ in candidates[1:])]
         return [self._with(*pair) for pair in zip(sequences, candidates, strict=True)]
 
-    def _with(self, sequence: TokenSequence, candidate: Candidate) -> "Decoder":
+    def _with(self, sequence: TokenSequence, candidate: Candidate) -> "RunningSequence":
         source = self.random_sources[candidate.index]
-        other = Decoder(self.job, sequence, (source,), self._row_cost, candidate)
+        other = RunningSequence(self.job, sequence, (source,), self._row_cost, candidate)
         other.tree, other._num_prefill_forwards = self.tree, self._num_prefill_forwards
         return other
 
@@ -90,19 +90,19 @@ class Decoder:
         self.tree = TokenTree(new_ids)
         self._compare_draft(choice.token_id)
 
-    def build_part(self, max_rows: int) -> Part:
+    def build_part(self, max_rows: int) -> SequenceInput:
         """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError."""
         cache, chain_ids = self.sequence.cache, self.tree.chain_ids
         if len(chain_ids) > max_rows:
-            part = Part(cache, TokenTree(chain_ids[:max_rows]), wants_logits=False)
+            part = SequenceInput(cache, TokenTree(chain_ids[:max_rows]), wants_logits=False)
         elif chain_ids:
-            part = Part(cache, self._add_draft())
+            part = SequenceInput(cache, self._add_draft())
         else:
             part = self.sequence.build_part(self.tree, self.missing)
         cache.reserve(part.tree.num_rows)
         return part
 
-    def absorb(self, part: Part, rows: Sequence[LogitRow], max_row_bytes: int) -> None:
+    def absorb(self, part: SequenceInput, rows: Sequence[LogitRow], max_row_bytes: int) -> None:
         """Keeps what a pass has computed."""
         self.sequence.absorb(part, rows)
         num_needed = part.tree.num_rows + self.tree.num_rows  # with a draft, which is not in the own tree

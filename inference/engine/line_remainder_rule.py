@@ -28,7 +28,7 @@ _CODE = re.compile(r"[^\W_]|[^\0-\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
-class RestRule:
+class LineRemainderRule:
     """Finds the end of completions of one line."""
 
     line_before: str  # the cursor's line up to the cursor
