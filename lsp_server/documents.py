@@ -118,7 +118,7 @@ class Document:
             elif self.problem is None:
                 self._replace(change.range, change.text)
 
-    def imagine(self, span: Range, text: str) -> tuple["Document", Position]:
+    def with_edit(self, span: Range, text: str) -> tuple["Document", Position]:
         """Returns a copy in which `text` has replaced `span`, and the place after it. Raises like `lines`."""
         self._check_known()
         other: Document = copy.copy(self)

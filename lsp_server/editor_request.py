@@ -21,7 +21,7 @@ class EditorRequest:
     excerpt: Excerpt
     settings: Settings
     confidence: float  # the least probability of the text that is shown
-    is_imagined: bool = False  # the text is not that of the document now, but what is expected
+    is_expected: bool = False  # the text is not that of the document now, but what is expected
 
     @property
     def context(self) -> Context:

@@ -44,21 +44,21 @@ class Prefetcher:
         self._expected: Expectation | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def expect(self, expected: Expectation | None, after_s: float = _PAUSE_S) -> None:
-        """Cancels what runs, and prefetches a place after a pause. None: the next place is not known."""
+    def schedule(self, expected: Expectation | None, after_s: float = _PAUSE_S) -> None:
+        """Cancels what runs, and prefetches a place after a pause. None: nothing, since the place is not known."""
         if self._task is not None:
             self._task.cancel()  # the server keeps what it has cached
         self._expected = expected
         self._task = None if expected is None else asyncio.create_task(self._prefetch_soon(expected, after_s))
 
-    def expect_again(self) -> None:
+    def reschedule(self) -> None:
         """Prefetches the place again that was expected last."""
-        self.expect(self._expected)
+        self.schedule(self._expected)
 
     def forget(self, document: Document) -> None:
         """Cancels what runs for a document that was closed."""
         if self._expected is not None and self._expected.document is document:
-            self.expect(None)
+            self.schedule(None)
 
     async def _prefetch_soon(self, expected: Expectation, after_s: float) -> None:
         await asyncio.sleep(after_s)
@@ -74,7 +74,7 @@ class Prefetcher:
     async def _prefetch(self, expected: Expectation) -> None:
         """Sends what the next key will send. The same rules apply as for a key."""
         await self._documents.wait_for_rules(expected.document)
-        cleared = await self._builder.build(self._imagine(expected), Purpose.PREFETCH)
+        cleared = await self._builder.build(self._build_request(expected), Purpose.PREFETCH)
         if isinstance(cleared, NoSuggestion):
             return
         backend = await self._starter.get()
@@ -83,13 +83,13 @@ class Prefetcher:
                 async for _ in chunks:
                     pass
 
-    def _imagine(self, expected: Expectation) -> EditorRequest:
+    def _build_request(self, expected: Expectation) -> EditorRequest:
         document, settings = expected.document, self._documents.settings
         cut_excerpt(document, expected.span.start, settings, is_waited_for=False)  # the window moves
-        imagined, position = document.imagine(expected.span, expected.text)
-        request = build_editor_request(imagined, position, settings)
-        is_imagined = expected.text != "" or expected.span.start != expected.span.end
-        return replace(request, document=document, is_imagined=is_imagined)
+        edited, position = document.with_edit(expected.span, expected.text)
+        request = build_editor_request(edited, position, settings)
+        is_expected = expected.text != "" or expected.span.start != expected.span.end
+        return replace(request, document=document, is_expected=is_expected)
 
 
 def _is_battery_below(percent: int) -> bool:

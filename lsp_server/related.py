@@ -72,13 +72,13 @@ class RelatedText:
     max_bytes: int = 300
     _lines: dict[tuple[str, str], list[Declaration]] = field(default_factory=dict)  # by URI and the text above
 
-    def add(
-        self, context: Context, document: "Document", others: Sequence[Sequence[Declaration]], is_imagined: bool = False
+    def insert_declarations(
+        self, context: Context, document: "Document", others: Sequence[Sequence[Declaration]], is_expected: bool = False
     ) -> str:
         """Returns the prefix of `context` with the comments in it.
 
         `others`: what each of the documents declares whose text may be used, those that matter most first.
-        `is_imagined`: nobody has typed this text, so its line may still get other comments.
+        `is_expected`: nobody has typed this text, so its line may still get other comments.
         """
         marker = COMMENT_MARKERS.get(document.language_id.lower())
         start = len(context.prefix) - len(context.line_before)
@@ -88,7 +88,7 @@ class RelatedText:
         key = document.uri, above
         chosen = [each for each in self._lines.get(key, ()) if any(each in index for index in others)]
         chosen = chosen or self._choose(context, others)
-        if chosen and key not in self._lines and not is_imagined:
+        if chosen and key not in self._lines and not is_expected:
             self._lines = dict([*self._lines.items(), (key, chosen)][-_MAX_LINES_KNOWN:])
         indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
         return above + _write(chosen, f"{indentation}{marker} ") + context.line_before

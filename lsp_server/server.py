@@ -108,7 +108,7 @@ class MidtokenServer(TextServer):
         self.sessions[item.uri] = Session(document, self._builder, self._starter, self._status, self.usage)
         self.documents.open(document)
         self.project.refresh(document)
-        self._prefetcher.expect(Expectation(document, _START))
+        self._prefetcher.schedule(Expectation(document, _START))
 
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
         """Applies the edits of one notification. The user is told of edits that cannot be applied."""
@@ -118,7 +118,7 @@ class MidtokenServer(TextServer):
             self.documents.note_edit(session.document)
             self.project.refresh_at_rest(session.document)
             end = session.document.find_edit_end()
-            self._prefetcher.expect(None if end is None else Expectation(session.document, types.Range(end, end)))
+            self._prefetcher.schedule(None if end is None else Expectation(session.document, types.Range(end, end)))
         except EditorError as error:
             self._status.failed(error)
 
@@ -128,14 +128,14 @@ class MidtokenServer(TextServer):
             document = self._find_session(uri).document
             # After an edit that ended here, the key's own request follows.
             if document.last_edit is None or not document.was_edited_at(selection.end):
-                self._prefetcher.expect(Expectation(document, selection), CURSOR_REST_S)
+                self._prefetcher.schedule(Expectation(document, selection), CURSOR_REST_S)
 
     def note_save(self, uri: str) -> None:
         """Notes that a document or a notebook was saved."""
         self.project.note_changed([uri])
         if uri in self.sessions:
             self.project.refresh(self.sessions[uri].document)
-        self._prefetcher.expect_again()
+        self._prefetcher.reschedule()
 
     def mark_out_of_sync(self, uri: str | None) -> None:
         """Marks the text of a document as unknown after an edit that cannot be read; of all documents without a URI."""
@@ -160,7 +160,7 @@ class MidtokenServer(TextServer):
         for session in self.sessions.values():
             session.supersede()
         self.documents.check_all_soon()
-        self._prefetcher.expect_again()
+        self._prefetcher.reschedule()
 
     async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | NoSuggestion:
         """Returns what to suggest at a position, or why there is no suggestion. Reports a failure to the user.
@@ -213,7 +213,7 @@ class MidtokenServer(TextServer):
             raise EditorError("the editor refers to a document that is not open") from None
 
     async def _suggest(self, session: Session, position: types.Position, is_invoked: bool) -> Suggestion | NoSuggestion:
-        self._prefetcher.expect(None)
+        self._prefetcher.schedule(None)
         number = session.supersede()
         found = await self.documents.check_by_new_rules(session.document)
         if not session.is_newest(number):
@@ -247,13 +247,13 @@ class MidtokenServer(TextServer):
     def _expect_taken(self, request: EditorRequest, insertion: Insertion) -> None:
         start = request.place.position
         end = types.Position(start.line, start.character + num_units(insertion.replaced_after, request.place.encoding))
-        self._prefetcher.expect(Expectation(request.document, types.Range(start, end), insertion.text))
+        self._prefetcher.schedule(Expectation(request.document, types.Range(start, end), insertion.text))
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
         backend = await connect(self.documents.chosen, on_download)
         self.documents.note_connected(backend.languages, backend.reads_files, backend.context_tokens)
         self.project.refresh_all()
-        self._prefetcher.expect_again()
+        self._prefetcher.reschedule()
         return backend
 
     def _read_settings(self) -> None:
@@ -282,4 +282,4 @@ class MidtokenServer(TextServer):
                 )
 
     def _expect_again(self) -> None:
-        self._prefetcher.expect_again()
+        self._prefetcher.reschedule()

@@ -141,7 +141,7 @@ def _is_right(engine: CompletionEngine, asked: _Cut, is_told: bool, tenant: str)
     for at in range(line_start, len(cut.prefix) + 1):  # since a line gets its comments once
         document = _open(cut.path, cut.prefix[:at] + cut.suffix)
         context = cut_excerpt(document, Position(*find_place(cut.prefix, at)), Settings()).context
-        sent = related.add(context, document, asked.open_files)
+        sent = related.insert_declarations(context, document, asked.open_files)
     told = list_told(asked.root, cut.path, cut.prefix + cut.suffix, cut.prefix[:line_start]) if is_told else []
     request = CompletionRequest(
         sent,

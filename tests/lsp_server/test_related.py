@@ -26,7 +26,7 @@ def _declare(text: str) -> Sequence[Declaration]:
 
 
 def _add(related: RelatedText, prefix: str, *others: Sequence[Declaration], language: str = "python") -> str:
-    return related.add(Context(prefix, ""), _document(language), others)
+    return related.insert_declarations(Context(prefix, ""), _document(language), others)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_line_gets_its_comments_once_and_loses_those_of_files_that_may_not_be_
 
 def test_text_that_nobody_has_typed_leaves_a_line_its_choice() -> None:
     related, other = RelatedText(), _declare(_NODE)
-    assert related.add(Context("children", ""), _document(), [other], is_imagined=True).count("#") == 1
+    assert related.insert_declarations(Context("children", ""), _document(), [other], is_expected=True).count("#") == 1
     assert _add(related, "Node", other) == "# class NodeList\n# class Node(Base)\nNode"
 
 
