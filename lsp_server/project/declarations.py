@@ -18,6 +18,7 @@ _MAX_PARSER_STEPS = 30_000  # of about a hundred tokens each; code of 300,000 ch
 _MAX_ERROR_CHILDREN = 10_000  # nodes in a piece that is no code
 _MAX_BRACES = 100  # of a `use` of Rust; each calls a function in another
 _VALUES = {"value", "default_value", "right"}
+_TYPES = re.compile("extends|subscript|binary_operator")  # nodes with parts of a type in these fields
 _LITERAL = re.compile("string|char_literal|template_str|comment|regex|raw_text|integer|float|number|int_literal")
 
 
@@ -129,7 +130,8 @@ def _read_signature(node: Node, name: Node) -> str:
         if literal.start_byte >= at:
             pieces += [_cut(node, at, literal.start_byte), "" if "comment" in literal.type else "…"]
             at = literal.end_byte
-    text = " ".join("".join([*pieces, _cut(node, at, end)]).split()).rstrip("{:=, ")
+    text = " ".join("".join([*pieces, _cut(node, at, end)]).split()).rstrip("{:=;, ")
+    text = re.sub(r"(?<=[(\[]) |,? (?=[)\]])", "", text)  # where lines ended
     if len(text) > _MAX_CHARS:
         text = text[:_MAX_CHARS].rpartition(" ")[0]
     return _read(name) if is_random(text) else text
@@ -178,7 +180,8 @@ def _iter_literals(node: Node, end: int) -> Iterator[Node]:
         elif depth < _MAX_DEPTH:
             named = [(child, each.field_name_for_child(number)) for number, child in enumerate(each.children)]
             waiting += [
-                (child, field in _VALUES and "extends" not in each.type, depth + 1) for child, field in reversed(named)
+                (child, field in _VALUES and not _TYPES.search(each.type), depth + 1)
+                for child, field in reversed(named)
             ]
 
 

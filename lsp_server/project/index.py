@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from lsp_server.project.declarations import Declaration, Import, Summary
 
-_VERSION = 1  # of the tables, and of what is read from a file
+_VERSION = 2  # of the tables, and of what is read from a file
 _TABLES = """
 CREATE TABLE files (path TEXT PRIMARY KEY, folder TEXT, name TEXT, state TEXT) WITHOUT ROWID;
 CREATE INDEX by_file_name ON files (name);
