@@ -9,7 +9,7 @@ from inference.errors import LaunchError
 from inference.protocol.completion import RelatedFile
 from inference.serving.private_files import find_user_folder, make_private_folder
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.project.choice import MAX_BYTES, choose_declarations
+from lsp_server.project.choice import choose_declarations
 from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_EXTENSION, load_grammar
 from lsp_server.project.index import Index
@@ -36,12 +36,14 @@ def read_project(
     return folder, index, Indexer(index, Policy(os.environ)).update(Job(str(folder), exclude))
 
 
-def choose_related(path: Path, prefix: str, suffix: str, folder: Path, index: Index) -> tuple[RelatedFile, ...]:
+def choose_related(
+    path: Path, prefix: str, suffix: str, folder: Path, index: Index, max_bytes: int
+) -> tuple[RelatedFile, ...]:
     """Returns what a language server would tell of other files, for a model that was trained on several files."""
     language = BY_EXTENSION.get(path.suffix)
     if language is None:
         return ()
     name = path.absolute().relative_to(folder).as_posix()
     summary = summarize((prefix + suffix).encode(), load_grammar(language))
-    chosen = choose_declarations(index, name, language, summary, prefix, MAX_BYTES)
+    chosen = choose_declarations(index, name, language, summary, prefix, max_bytes)
     return tuple(RelatedFile(*each) for each in chosen.items())

@@ -12,6 +12,8 @@ from lsp_server.project.index import Index
 
 _WORD = re.compile(r"[^\W\d]\w{3,}")
 MAX_BYTES = 2000  # that are told, however large the window is
+# What a window of 512 tokens has room for is not told: there, the file's own text is worth more.
+_UNTOLD_BYTES = 448
 _MAX_FILES_BY_NAME = 3  # that declare a name; what more of them declare is not told by the name alone
 _MAX_MEMBERS = 60  # of a type
 _MIN_ROOM = 40  # in bytes
@@ -23,6 +25,11 @@ class _Entry:
     path: str
     declaration: Declaration
     is_signed: bool = False  # told with its signature, not only with its name
+
+
+def find_max_bytes(related_bytes: int) -> int:
+    """Returns how much is told. `related_bytes`: what the window has room for."""
+    return max(0, min(MAX_BYTES, related_bytes - _UNTOLD_BYTES))
 
 
 def choose_declarations(
