@@ -5,9 +5,10 @@ for some seconds. In between it stays, because the model would have to read all 
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -139,11 +140,11 @@ class ProjectText:
         for project in [*self.projects.values()]:
             if path is not None and Path(path).is_relative_to(project.folder) and project.database.exists():
                 name = Path(path).relative_to(project.folder).as_posix()
-                with closing(Index(project.database)) as index:
-                    max_bytes = find_max_bytes(self._documents.settings.sizes.related_bytes)
+                max_bytes = find_max_bytes(self._documents.settings.sizes.related_bytes)
+                with suppress(sqlite3.Error), closing(Index(project.database)) as index:
                     chosen = choose_declarations(index, name, language, summary, before, max_bytes)
-                uris = tuple((project.folder / each).as_uri() for each in chosen)
-                return Told(summary, name, tuple(RelatedFile(*each) for each in chosen.items()), uris)
+                    uris = tuple((project.folder / each).as_uri() for each in chosen)
+                    return Told(summary, name, tuple(RelatedFile(*each) for each in chosen.items()), uris)
         return Told(summary)
 
 

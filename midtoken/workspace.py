@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,13 +28,19 @@ def find_index_dir(options: argparse.Namespace) -> Path | None:
 def read_project(
     path: Path, index_dir: Path | None, exclude: tuple[str, ...] = ()
 ) -> tuple[Path, Index, Report] | None:
-    """Reads the repository of Git that a file is in. Returns its folder, its index and what was read."""
+    """Reads the repository of Git that a file is in. Returns its folder, its index and what was read.
+
+    Raises LaunchError if the index cannot be kept.
+    """
     folder = next((each for each in path.absolute().parents if (each / ".git").exists()), None)
     if folder is None or index_dir is None:
         return None
     make_private_folder(index_dir)
-    index = Index(find_database(index_dir, folder))
-    return folder, index, Indexer(index, Policy(os.environ)).update(Job(str(folder), exclude))
+    try:
+        index = Index(find_database(index_dir, folder))
+        return folder, index, Indexer(index, Policy(os.environ)).update(Job(str(folder), exclude))
+    except sqlite3.Error as error:
+        raise LaunchError(f"the index of {folder} cannot be kept in {index_dir}: {error}") from None
 
 
 def choose_related(

@@ -19,7 +19,7 @@ from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 from rich.console import Console
 from rich.text import Text
 
-from inference.errors import MidtokenError, ServerUnreachableError
+from inference.errors import LaunchError, MidtokenError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.documents import Document
 from lsp_server.no_suggestion import find_document_reason
@@ -137,7 +137,10 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
 
 def check_project(path: Path, index_dir: Path | None) -> Check:
     """Reads the project of a file, and says what is known of it."""
-    read = read_project(path, index_dir)
+    try:
+        read = read_project(path, index_dir)
+    except LaunchError as error:
+        return note(str(error))
     if read is None:
         return note(f"{path.absolute()} is in no repository of Git; what its project declares was not looked at")
     folder, index, report = read

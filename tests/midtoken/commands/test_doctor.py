@@ -7,10 +7,12 @@ from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_ggu
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.protocol.completion_arrays import Description
 from lsp_server.documents import MAX_CHARS
+from lsp_server.project.project import find_database
 from midtoken.commands.doctor import (
     Check,
     Mark,
     check_document,
+    check_project,
     check_server,
     describe_model,
 )
@@ -116,3 +118,12 @@ def test_a_file_gets_suggestions_or_there_is_a_reason(
         (tmp_path / name).write_bytes(content)
     check = check_document(tmp_path / name, {}, languages)
     assert (check.mark, what in check.what) == (mark, True)
+
+
+def test_an_index_that_cannot_be_kept_is_noted(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    find_database(tmp_path / "indexes", tmp_path).mkdir(0o700, parents=True)
+    (tmp_path / "indexes").chmod(0o700)
+    found = check_project(tmp_path / "a.py", tmp_path / "indexes")
+    assert found.mark is Mark.NOTE
+    assert found.what.startswith(f"the index of {tmp_path} cannot be kept in {tmp_path / 'indexes'}: ")
