@@ -5,9 +5,10 @@ for some seconds. In between it stays, because the model would have to read all 
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,15 +18,13 @@ from pygls.uris import to_fs_path
 from inference.protocol.completion import RelatedFile
 from lsp_server.documents import Document
 from lsp_server.open_documents import OpenDocuments
-from lsp_server.project.choice import MAX_BYTES, choose_declarations
+from lsp_server.project.choice import choose_declarations, find_max_bytes
 from lsp_server.project.declarations import Declaration, Summary, summarize
 from lsp_server.project.grammar import BY_LANGUAGE_ID, load_grammar
 from lsp_server.project.index import Index
 from lsp_server.project.project import Project
 
 REST_S = 2.0
-# What a window of 512 tokens has room for is not told: there, the file's own text is worth more.
-_UNTOLD_BYTES = 448
 _MAX_CHARS = 300_000  # of a document; a longer one is not read
 
 
@@ -141,11 +140,11 @@ class ProjectText:
         for project in [*self.projects.values()]:
             if path is not None and Path(path).is_relative_to(project.folder) and project.database.exists():
                 name = Path(path).relative_to(project.folder).as_posix()
-                with closing(Index(project.database)) as index:
-                    max_bytes = min(MAX_BYTES, self._documents.settings.sizes.related_bytes - _UNTOLD_BYTES)
+                max_bytes = find_max_bytes(self._documents.settings.sizes.related_bytes)
+                with suppress(sqlite3.Error), closing(Index(project.database)) as index:
                     chosen = choose_declarations(index, name, language, summary, before, max_bytes)
-                uris = tuple((project.folder / each).as_uri() for each in chosen)
-                return ProjectContext(summary, name, tuple(RelatedFile(*each) for each in chosen.items()), uris)
+                    uris = tuple((project.folder / each).as_uri() for each in chosen)
+                    return ProjectContext(summary, name, tuple(RelatedFile(*each) for each in chosen.items()), uris)
         return ProjectContext(summary)
 
 

@@ -15,6 +15,8 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client
 from inference.serving.shared_server import ServerLease, lease_server
 from lsp_server.privacy.guard import Cleared
+from lsp_server.project.choice import find_max_bytes
+from lsp_server.sizes import DEFAULT_CONTEXT_TOKENS, find_sizes
 from midtoken.models import OnDownload, fetch_model
 from midtoken.server import ServerAddress, ServerArguments
 
@@ -65,6 +67,12 @@ class Connection:
             await connection.close()
             raise
         return connection
+
+    @property
+    def max_related_bytes(self) -> int:
+        """How much a language server tells of other files here."""
+        sizes = find_sizes(self.context_tokens or DEFAULT_CONTEXT_TOKENS)
+        return find_max_bytes(sizes.related_bytes)
 
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """See `Client.stream`."""

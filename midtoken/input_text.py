@@ -156,18 +156,23 @@ class ClearedText:
         context = self._redact(context)
         return Context(context.prefix[-_NEAR_CHARS:], context.suffix[:_NEAR_CHARS])
 
-    def read_related(self, place: str, context: Context) -> tuple[tuple[RelatedFile, ...], str]:
-        """Returns what is told of other files, and the path of the file itself in its project."""
+    def read_related(
+        self, place: str, context: Context, max_bytes: int, reads_files: bool
+    ) -> tuple[tuple[RelatedFile, ...], str]:
+        """Returns what a language server tells of other files, and the path of the file itself in its project.
+
+        `reads_files`: whether the model was trained on several files in one text.
+        """
         path = Path(_split(place)[0])
         read = read_project(path, self._index_dir, self._exclude)
         if read is None:
             return (), ""
         folder, index, _ = read
         with contextlib.closing(index):
-            related = choose_related(path, context.prefix, context.suffix, folder, index)
-        return write_comments(related, BY_EXTENSION.get(path.suffix, "")), path.absolute().relative_to(
-            folder
-        ).as_posix()
+            related = choose_related(path, context.prefix, context.suffix, folder, index, max_bytes)
+        if not reads_files:
+            related = write_comments(related, BY_EXTENSION.get(path.suffix, ""))
+        return related, path.absolute().relative_to(folder).as_posix()
 
     def read_end(self, text: str) -> bytes:
         """Returns a text that ends at the cursor; standard input if it is `-`."""

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from inference.errors import LaunchError
 from inference.protocol.completion import RelatedFile
 from inference.serving.private_files import find_user_folder, make_private_folder
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.project.choice import MAX_BYTES, choose_declarations
+from lsp_server.project.choice import choose_declarations
 from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_EXTENSION, load_grammar
 from lsp_server.project.index import Index
@@ -27,21 +28,29 @@ def find_index_dir(options: argparse.Namespace) -> Path | None:
 def read_project(
     path: Path, index_dir: Path | None, exclude: tuple[str, ...] = ()
 ) -> tuple[Path, Index, Report] | None:
-    """Reads the repository of Git that a file is in. Returns its folder, its index and what was read."""
+    """Reads the repository of Git that a file is in. Returns its folder, its index and what was read.
+
+    Raises LaunchError if the index cannot be kept.
+    """
     folder = next((each for each in path.absolute().parents if (each / ".git").exists()), None)
     if folder is None or index_dir is None:
         return None
     make_private_folder(index_dir)
-    index = Index(find_database(index_dir, folder))
-    return folder, index, Indexer(index, Policy(os.environ)).update(Job(str(folder), exclude))
+    try:
+        index = Index(find_database(index_dir, folder))
+        return folder, index, Indexer(index, Policy(os.environ)).update(Job(str(folder), exclude))
+    except sqlite3.Error as error:
+        raise LaunchError(f"the index of {folder} cannot be kept in {index_dir}: {error}") from None
 
 
-def choose_related(path: Path, prefix: str, suffix: str, folder: Path, index: Index) -> tuple[RelatedFile, ...]:
+def choose_related(
+    path: Path, prefix: str, suffix: str, folder: Path, index: Index, max_bytes: int
+) -> tuple[RelatedFile, ...]:
     """Returns what a language server would tell of other files, for a model that was trained on several files."""
     language = BY_EXTENSION.get(path.suffix)
     if language is None:
         return ()
     name = path.absolute().relative_to(folder).as_posix()
     summary = summarize((prefix + suffix).encode(), load_grammar(language))
-    chosen = choose_declarations(index, name, language, summary, prefix, MAX_BYTES)
+    chosen = choose_declarations(index, name, language, summary, prefix, max_bytes)
     return tuple(RelatedFile(*each) for each in chosen.items())

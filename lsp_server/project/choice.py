@@ -3,15 +3,17 @@
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, takewhile
 
 from lsp_server.project.declarations import Declaration, Summary
 from lsp_server.project.imports import find_imported, list_package
 from lsp_server.project.index import Index
 
-_WORD = re.compile(r"[^\W\d]\w{3,}")
+_WORD = re.compile(r"[^\W\d]\w{3,}|[A-Z]\w\w")  # with three letters only a type
 MAX_BYTES = 2000  # that are told, however large the window is
+# What a window of 512 tokens has room for is not told: there, the file's own text is worth more.
+_UNTOLD_BYTES = 448
 _MAX_FILES_BY_NAME = 3  # that declare a name; what more of them declare is not told by the name alone
 _MAX_MEMBERS = 60  # of a type
 _MIN_ROOM = 40  # in bytes
@@ -23,6 +25,11 @@ class _Entry:
     path: str
     declaration: Declaration
     is_signed: bool = False  # told with its signature, not only with its name
+
+
+def find_max_bytes(related_bytes: int) -> int:
+    """Returns how much is told. `related_bytes`: what the window has room for."""
+    return max(0, min(MAX_BYTES, related_bytes - _UNTOLD_BYTES))
 
 
 def choose_declarations(
@@ -121,17 +128,22 @@ class _Told:
         return self._room > _MIN_ROOM
 
     def add(self, entry: _Entry) -> None:
-        """Adds an entry that is not there, if it fits."""
+        """Adds an entry that is not there, if it fits; of one with a signature at least its name."""
+        if not self._add(entry) and entry.is_signed:
+            self._add(replace(entry, is_signed=False))
+
+    def _add(self, entry: _Entry) -> bool:
         path, declaration = entry.path, entry.declaration
         text = declaration.text if entry.is_signed else declaration.name
         lines = self._lines.get(path)
         num_bytes = len(text.encode()) + 2 + (len(path) + 3 if lines is None else 0)
         num_bytes += len(declaration.parent) + 2 if declaration.parent not in (lines or {"": []}) else 0
         if (path, declaration.name) in self._known or num_bytes > self._room:
-            return
+            return False
         self._room -= num_bytes
         self._known.add((path, declaration.name))
         self._put(self._lines.setdefault(path, {}), entry)
+        return True
 
     def _put(self, lines: dict[str, list[str]], entry: _Entry) -> None:
         declaration = entry.declaration

@@ -3,15 +3,22 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
-from tree_sitter import Node, QueryCursor
+from tree_sitter import Node, Parser, QueryCursor
 
 from lsp_server.privacy.surprise import is_random
 from lsp_server.project.grammar import Grammar
 
 _MAX_CHARS = 160  # of a signature or of the first line of a documentation
 _MAX_DEPTH = 24  # of the nodes below a declaration that are looked at
+# Limits for texts that take seconds, in which no other thread would run: C with 300,000 brackets took a minute.
+_MAX_DEPTH_OF_DECLARATIONS = 48  # nodes around one
+_MAX_PARSER_STEPS = 30_000  # of about a hundred tokens each; code of 300,000 characters takes 6,000
+_MAX_ERROR_CHILDREN = 10_000  # nodes in a piece that is no code
+_MAX_BRACES = 100  # of a `use` of Rust; each calls a function in another
 _VALUES = {"value", "default_value", "right"}
+_TYPES = re.compile("extends|subscript|binary_operator")  # nodes with parts of a type in these fields
 _LITERAL = re.compile("string|char_literal|template_str|comment|regex|raw_text|integer|float|number|int_literal")
 
 
@@ -43,13 +50,41 @@ class Summary:
 def summarize(source: bytes, grammar: Grammar) -> Summary:
     """Returns what is declared and imported in a file, which may be incomplete.
 
-    A declaration inside of a function is left out: no other file can use it.
+    A declaration inside of a function is left out: no other file can use it. A file that takes too long has none.
     """
-    root = grammar.parser.parse(source).root_node
-    matches = [captures for _, captures in QueryCursor(grammar.query).matches(root)]
+    root = _parse(source, grammar.parser)
+    if root is None or _has_long_error(root):
+        return Summary()
+    cursor = QueryCursor(grammar.query)
+    cursor.set_max_start_depth(_MAX_DEPTH_OF_DECLARATIONS)
+    matches = [captures for _, captures in cursor.matches(root)]
     found = {name.id: (name, each) for each in matches for name in each.get("name", ())}
     imports = [each for match in matches for each in _read_imports(match)]
     return Summary(tuple(_iter_declarations(list(found.values()))), tuple(dict.fromkeys(imports)))
+
+
+def _parse(source: bytes, parser: Parser) -> Node | None:
+    """Returns None if it takes too many steps. Other threads run between two."""
+    steps = count()
+    try:
+        return parser.parse(
+            lambda start, _: source[start : start + 65_536],
+            progress_callback=lambda *_: next(steps) >= _MAX_PARSER_STEPS,
+        ).root_node
+    except ValueError:
+        parser.reset()  # otherwise it would go on with this text
+        return None
+
+
+def _has_long_error(root: Node) -> bool:
+    """True if a query would take long: the square of the number of nodes that are in no other node."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.is_error and node.child_count > _MAX_ERROR_CHILDREN:
+            return True
+        waiting += [each for each in node.children if each.has_error]
+    return False
 
 
 def _iter_declarations(found: list[tuple[Node, dict[str, list[Node]]]]) -> Iterator[Declaration]:
@@ -95,7 +130,8 @@ def _read_signature(node: Node, name: Node) -> str:
         if literal.start_byte >= at:
             pieces += [_cut(node, at, literal.start_byte), "" if "comment" in literal.type else "…"]
             at = literal.end_byte
-    text = " ".join("".join([*pieces, _cut(node, at, end)]).split()).rstrip("{:=, ")
+    text = " ".join("".join([*pieces, _cut(node, at, end)]).split()).rstrip("{:=;, ")
+    text = re.sub(r"(?<=[(\[]) |,? (?=[)\]])", "", text)  # where lines ended
     if len(text) > _MAX_CHARS:
         text = text[:_MAX_CHARS].rpartition(" ")[0]
     return _read(name) if is_random(text) else text
@@ -144,7 +180,8 @@ def _iter_literals(node: Node, end: int) -> Iterator[Node]:
         elif depth < _MAX_DEPTH:
             named = [(child, each.field_name_for_child(number)) for number, child in enumerate(each.children)]
             waiting += [
-                (child, field in _VALUES and "extends" not in each.type, depth + 1) for child, field in reversed(named)
+                (child, field in _VALUES and not _TYPES.search(each.type), depth + 1)
+                for child, field in reversed(named)
             ]
 
 
@@ -161,7 +198,7 @@ def _read_imports(captures: dict[str, list[Node]]) -> Iterator[Import]:
 def _expand(use: str) -> list[str]:
     """The paths of a `use` of Rust: those in braces one by one."""
     match = re.fullmatch(r"(?s)([^{}]*)\{(.*)\}\s*", use)
-    if match is None:
+    if match is None or use.count("{") > _MAX_BRACES:
         return ["".join(use.partition(" as ")[0].split())]
     parts, depth, start = list[str](), 0, 0
     for at, char in enumerate(match[2] + ","):

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from lsp_server.project.declarations import Declaration, Import, Summary
 
-_VERSION = 1  # of the tables, and of what is read from a file
+_VERSION = 2  # of the tables, and of what is read from a file
 _TABLES = """
 CREATE TABLE files (path TEXT PRIMARY KEY, folder TEXT, name TEXT, state TEXT) WITHOUT ROWID;
 CREATE INDEX by_file_name ON files (name);
@@ -24,7 +24,20 @@ class Index:
     """Paths are relative to the folder, with `/` between their parts."""
 
     def __init__(self, database: Path | None = None) -> None:
-        """`database`: the file that keeps it; None: it is kept in memory. One of another version is emptied."""
+        """`database`: the file that keeps it; None: it is kept in memory. One of another version is emptied.
+
+        Raises sqlite3.Error. A file that is no database is replaced.
+        """
+        try:
+            self._open(database)
+        except sqlite3.OperationalError:  # the disk is full, or another process writes
+            raise
+        except sqlite3.DatabaseError:
+            if database is not None:
+                database.unlink()
+            self._open(database)
+
+    def _open(self, database: Path | None) -> None:
         self._database = sqlite3.connect(database or ":memory:", check_same_thread=False, isolation_level=None)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = OFF")

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ from lsp_server.project.index import Index
 MAX_FILES = 100_000
 _MAX_BYTES = 500_000  # of a file
 _BATCH = 500  # files that the policy is asked about at once
+_UNUSED_S = 90 * 86_400.0
 _GENERATED = {"node_modules", "__pycache__"}  # folders that are not read where Git does not say so
 
 
@@ -147,9 +149,18 @@ def _find_state(file: int) -> str:
     return f"{status.st_mtime_ns} {status.st_size}"
 
 
+def remove_unused(index_dir: Path, now_s: float) -> None:
+    """Removes the indexes of folders that nobody has opened for long."""
+    for database in index_dir.glob("*.db"):
+        if database.stat().st_mtime < now_s - _UNUSED_S:
+            for path in index_dir.glob(f"{database.name}*"):
+                path.unlink(missing_ok=True)
+
+
 def run(database: Path, jobs: Iterable[str]) -> Iterator[str]:
     """Does jobs, and yields a report of each."""
     indexer = Indexer(Index(database), Policy(os.environ))
+    os.utime(database)  # for `remove_unused`
     for line in jobs:
         fields = json.loads(line)
         paths = None if fields["paths"] is None else tuple(fields["paths"])
@@ -160,5 +171,6 @@ if __name__ == "__main__":
     if sys.platform != "win32":
         os.nice(19)
         os.umask(0o077)
+    remove_unused(Path(sys.argv[1]).parent, time.time())
     for report in run(Path(sys.argv[1]), sys.stdin):
         print(report, flush=True)

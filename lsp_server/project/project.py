@@ -70,7 +70,9 @@ class Project:
         try:
             while True:
                 process.stdin.write(json.dumps(asdict(job)).encode() + b"\n")
-                self.report = Report(**json.loads(await process.stdout.readline()))
+                if not (line := await process.stdout.readline()):
+                    raise OSError("its process has ended")
+                self.report = Report(**json.loads(line))
                 self._on_change()
                 job = await self._jobs.get()
         finally:

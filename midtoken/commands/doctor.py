@@ -19,7 +19,7 @@ from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 from rich.console import Console
 from rich.text import Text
 
-from inference.errors import MidtokenError, ServerUnreachableError
+from inference.errors import LaunchError, MidtokenError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.documents import Document
 from lsp_server.no_suggestion import find_document_reason
@@ -68,6 +68,8 @@ async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
                 yield check
             runs_as = f", model as {connection.runs_as}" if connection.runs_as else ""
             yield good(f"completion server at {connection.url}{runs_as}")
+            if connection.context_tokens is not None:
+                yield _describe_window(connection.context_tokens, connection.max_related_bytes)
             yield await _check_completion(connection, is_default=is_shared and options.model is None)
     except MidtokenError as error:
         yield _describe_failure(error)
@@ -81,6 +83,11 @@ def describe_model(options: argparse.Namespace) -> Iterator[Check]:
     yield good(f"model {arguments.model.model_dir}, {num_bytes / 1e6:,.0f} MB")
     obstacle = arguments.obstacle_to_triton
     yield good("runtime: Triton" if obstacle is None else f"runtime: one process without Triton ({obstacle})")
+
+
+def _describe_window(context_tokens: int, max_related_bytes: int) -> Check:
+    room = f"with room for {max_related_bytes} bytes" if max_related_bytes else "too few to tell anything"
+    return good(f"a prompt has at most {context_tokens} tokens (--context), {room} of other files of a project")
 
 
 async def _check_completion(connection: Connection, is_default: bool) -> Check:
@@ -130,7 +137,10 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
 
 def check_project(path: Path, index_dir: Path | None) -> Check:
     """Reads the project of a file, and says what is known of it."""
-    read = read_project(path, index_dir)
+    try:
+        read = read_project(path, index_dir)
+    except LaunchError as error:
+        return note(str(error))
     if read is None:
         return note(f"{path.absolute()} is in no repository of Git; what its project declares was not looked at")
     folder, index, report = read
@@ -142,7 +152,7 @@ def check_project(path: Path, index_dir: Path | None) -> Check:
         "more than are read": report.num_left_out,
     }
     others = "".join(f"; {number} {why}" for why, number in left_out.items() if number)
-    return good(f"completions know the declarations of {languages} files in {folder}{others}")
+    return good(f"the index has the declarations of {languages} files in {folder}{others}")
 
 
 _STYLES = {Mark.GOOD: "green", Mark.NOTE: "yellow", Mark.WRONG: "bold red"}

@@ -3,8 +3,9 @@
 import argparse
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from rich.console import Console, Group
 from rich.rule import Rule
@@ -15,21 +16,22 @@ from rich.tree import Tree
 from inference.likely_text import LikelyText
 from inference.protocol.completion import (
     CompletionRequest,
-    CompletionStats,
     ExplainedFile,
     ExplainedNode,
     Explanation,
     Extent,
     Healing,
+    RelatedFile,
 )
 from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
 from midtoken.answer import CONFIDENCE, Answer, compute_shares, find_style, mark_blanks, read_answer
-from midtoken.connection import open_connection
+from midtoken.connection import Connection, open_connection
 from midtoken.input_text import ClearedText, add_text_arguments
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
 _BAR_CELLS = 20
+_Requests = dict[Healing, Cleared[CompletionRequest]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,17 +49,22 @@ def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
     text = ClearedText(options)
     cursor = text.read_cursor(options.cursor, options.stdin)
-    related, path = text.read_related(options.cursor, cursor)
-    request = CompletionRequest(
-        cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE, related=related, path=path
-    )
-    requests = {each: text.clear(replace(request, healing=each, explain=each is Healing.EXACT)) for each in Healing}
-    Console().print(render(options.cursor, cursor, asyncio.run(_ask_all(options, requests))))
+    build = partial(_build_requests, text, options.cursor, cursor)
+    requests, answers = asyncio.run(_ask_all(options, build))
+    Console().print(render(options.cursor, cursor, answers, requests[Healing.EXACT].value.related))
     return 0
 
 
-def render(title: str, cursor: Context, answers: dict[Healing, Answer]) -> Group:
-    """Returns the page: the cursor's line, what was told, the tokens, the tree with probabilities, all strategies.
+def _build_requests(text: ClearedText, place: str, cursor: Context, connection: Connection) -> _Requests:
+    related, path = text.read_related(place, cursor, connection.max_related_bytes, connection.reads_files)
+    request = CompletionRequest(
+        cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE, related=related, path=path
+    )
+    return {each: text.clear(replace(request, healing=each, explain=each is Healing.EXACT)) for each in Healing}
+
+
+def render(title: str, cursor: Context, answers: dict[Healing, Answer], related: tuple[RelatedFile, ...] = ()) -> Group:
+    """Returns the page: the cursor's line, the tokens, the tree with probabilities, all strategies, what was told.
 
     Raises ServerError.
     """
@@ -67,7 +74,7 @@ def render(title: str, cursor: Context, answers: dict[Healing, Answer]) -> Group
         Rule(Text(title), align="left", style="dim"),
         _render_line(cursor, exact.text),
         Text(),
-        _label("told", _render_told(explanation.related, exact.stats)),
+        _label("told", Text(f"{exact.stats.num_related_tokens} of {exact.stats.num_context_tokens} tokens")),
         _label("last kept", _tokens(explanation.kept_tail) if explanation.kept_tail else Text("none")),
         _label("typed since", _tokens(explanation.unhealed_tokens) if explanation.unhealed_tokens else Text("nothing")),
         _label("healed", Text(f"{exact.last.healed_bytes} bytes, to be spelled again by one of these paths:")),
@@ -78,14 +85,17 @@ def render(title: str, cursor: Context, answers: dict[Healing, Answer]) -> Group
         _label("likely", _render_likely(exact.likely)),
         Text(),
         _render_strategies(answers),
+        *_render_told(explanation.related, related),
     )
 
 
 async def _ask_all(
-    options: argparse.Namespace, requests: Mapping[Healing, Cleared[CompletionRequest]]
-) -> dict[Healing, Answer]:
+    options: argparse.Namespace, build: Callable[[Connection], _Requests]
+) -> tuple[_Requests, dict[Healing, Answer]]:
     async with open_connection(options) as connection:
-        return {healing: await read_answer(connection.stream(request)) for healing, request in requests.items()}
+        requests = await asyncio.to_thread(build, connection)
+        answers = {healing: await read_answer(connection.stream(request)) for healing, request in requests.items()}
+    return requests, answers
 
 
 def _render_line(cursor: Context, completion: str) -> Text:
@@ -98,13 +108,13 @@ def _label(name: str, value: Text) -> Text:
     return Text.assemble((f"{name:<12} ", "dim"), value)
 
 
-def _render_told(files: tuple[ExplainedFile, ...], stats: CompletionStats) -> Text:
-    """Returns how many tokens of the prompt tell of other files, and each file with its own."""
-    text = Text(f"{stats.num_related_tokens} of {stats.num_context_tokens} tokens")
-    for file in files:
-        count = "left out" if file.num_tokens is None else str(file.num_tokens)
-        text.append(f"  {file.path or '(no path)'} ").append(count, style="dim")
-    return text
+def _render_told(files: tuple[ExplainedFile, ...], related: tuple[RelatedFile, ...]) -> Iterator[Text]:
+    """Yields what was told of each other file, with its tokens."""
+    for file, sent in zip(files, related, strict=True):
+        count = "left out" if file.num_tokens is None else f"told in {file.num_tokens} tokens"
+        yield Text.assemble("\n", file.path, (f"  {count}", "dim"))
+        if file.num_tokens is not None:
+            yield Text(sent.text.rstrip("\n"), style="dim")
 
 
 def _tokens(tokens: tuple[str, ...]) -> Text:

@@ -144,6 +144,20 @@ async def test_a_language_without_a_grammar_is_told_nothing(workspace: Workspace
     assert (await workspace.ask()).related == ()
 
 
+async def test_a_document_is_read_though_the_index_cannot_be(workspace: Workspace) -> None:
+    await workspace.open()
+    projects = workspace.both.server.project.projects
+    await wait_for(lambda: any(each.report for each in projects.values()))
+    (project,) = projects.values()
+    for each in project.database.parent.iterdir():
+        each.unlink()
+    project.database.mkdir()
+    workspace.both.editor.edit(0, 0, "def later(): ...\n")
+    workspace.both.server.project.refresh_all()
+    document = workspace.both.server.documents.by_uri[workspace.both.editor.uri]
+    await wait_for(lambda: workspace.both.server.project.list_declarations(document) != ())
+
+
 async def test_another_open_document_is_read_as_it_is_in_the_editor(workspace: Workspace) -> None:
     await workspace.open("\n\nprint(Cir")
     uri = (workspace.folder / "other.py").as_uri()  # not on the disk yet

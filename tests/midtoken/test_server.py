@@ -99,7 +99,7 @@ def model_dir(tmp_path: Path) -> Path:
 
 def test_the_shared_command_serves_the_same_model_with_the_same_settings(model_dir: Path, tmp_path: Path) -> None:
     given = ("--model", str(model_dir), "--dtype", "float64", "--threads", "3", "--state-dir", str(tmp_path / "state"))
-    arguments = _parse(*given)
+    arguments = _parse(*given, "--context", "2048")
 
     [_, _, _, subcommand, no_ports, until_idle, *others] = arguments.build_shared_command(900)
 
@@ -107,10 +107,25 @@ def test_the_shared_command_serves_the_same_model_with_the_same_settings(model_d
     assert _parse(*others) == arguments
 
 
+_OTHERS = ((), ("--threads", "2"), ("--dtype", "bfloat16"), ("--context", "2048"))
+
+
 def test_each_model_and_setting_has_an_entry_of_its_own(model_dir: Path, tmp_path: Path) -> None:
     options = ("--model", str(model_dir), "--state-dir", str(tmp_path))
-    folders = {_parse(*options, *more).entry.folder for more in ((), ("--threads", "2"), ("--dtype", "bfloat16"))}
-    assert len(folders) == 3
+    folders = {_parse(*options, *more).entry.folder for more in _OTHERS}
+    assert len(folders) == len(_OTHERS)
+
+
+def test_a_context_is_a_number_or_auto(capsys: pytest.CaptureFixture[str]) -> None:
+    contexts = [
+        parse_options(add_connection_arguments, *each).context
+        for each in ((), ("--context", "auto"), ("--context", "4096"))
+    ]
+    assert contexts == [None, None, 4096]
+    for refused in ("0", "1.5", "-1", "many", "99999999999"):
+        with pytest.raises(SystemExit):
+            parse_options(add_connection_arguments, "--context", refused)
+        assert "argument --context: must be a number from" in capsys.readouterr().err
 
 
 def test_the_layout_of_fill_in_prompts_is_taken_from_the_environment(

@@ -19,7 +19,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
-from inference.protocol.completion_arrays import chunk_to_arrays
+from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
 from inference.serving.calls import add_tensors, read_tensors
 
 
@@ -35,12 +35,18 @@ class ModelCall:
 Answer = Callable[[ModelCall], AsyncIterator[Mapping[str, Array] | str]]
 
 
-def say(*responses: Mapping[str, Array] | str, heartbeat_ms: float | None = 0.0, waits: bool = False) -> Answer:
+def say(
+    *responses: Mapping[str, Array] | str,
+    heartbeat_ms: float | None = 0.0,
+    waits: bool = False,
+    description: Description | None = None,
+) -> Answer:
     """Answers heartbeats, unless that is None, and all else with the responses; then it ends, or waits for ever."""
+    described = {} if description is None else description_to_arrays(description)
 
     async def answer(call: ModelCall) -> AsyncGenerator[Mapping[str, Array] | str, None]:
         if heartbeat_ms is not None and asks_for_heartbeat(call.arrays):
-            yield heartbeat_to_arrays(heartbeat_ms)
+            yield heartbeat_to_arrays(heartbeat_ms) | described
             return
         for response in responses:
             yield response

@@ -81,6 +81,17 @@ def test_names_of_whole_modules_come_before_others_of_files_with_an_imported_nam
     assert others[-1] not in told["part.py"]
 
 
+def test_of_an_imported_name_whose_signature_has_no_room_the_name_is_told() -> None:
+    files = {"a.py": "from many import short, long\n", "many.py": f"def long({'x' * 90}): ...\ndef short(): ...\n"}
+    assert _choose(files, "a.py", 100) == {"many.py": "long\ndef short()\n"}
+
+
+def test_members_of_a_base_whose_name_has_three_letters_are_told() -> None:
+    files = {"a.py": "from flask import Flask\n", "flask.py": "class Flask(App): ...\n"}
+    files["base.py"] = "class App:\n    config: dict\n"
+    assert _choose(files, "a.py")["base.py"] == "App: config\n"
+
+
 def test_no_more_than_the_room_is_told() -> None:
     files = {"a.py": "import many\n", "many.py": "".join(f"def name_{n}(): ...\n" for n in range(100))}
     for max_bytes in (0, 100, 500):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from lsp_server.project import indexer
 from lsp_server.project.declarations import Summary, summarize
 from lsp_server.project.grammar import Grammar, load_grammar
 from lsp_server.project.index import Index
-from lsp_server.project.indexer import Indexer, Job, Report
+from lsp_server.project.indexer import Indexer, Job, Report, remove_unused, run
 
 
 class Folder:
@@ -128,3 +129,27 @@ def test_an_index_of_another_version_is_made_anew(tmp_path: Path, monkeypatch: p
     first.close()
     monkeypatch.setattr("lsp_server.project.index._VERSION", 1_000)
     assert Index(database).list_states() == {}
+
+
+def test_an_index_that_is_no_database_is_made_anew(tmp_path: Path) -> None:
+    database = tmp_path / "index.db"
+    database.write_bytes(b"something else " * 1_000)
+    with closing(Index(database)) as index:
+        assert index.list_states() == {}
+
+
+def test_an_index_that_nobody_has_used_for_long_is_removed(tmp_path: Path) -> None:
+    names = {"old.db", "old.db-wal", "new.db", "new.db-wal"}
+    for name in names:
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (0, 89 * 86_400 if name == "new.db" else 0))
+    remove_unused(tmp_path, 100 * 86_400.0)
+    assert {each.name for each in tmp_path.iterdir()} == {"new.db", "new.db-wal"}
+
+
+def test_a_run_says_that_its_index_is_used(tmp_path: Path) -> None:
+    database = tmp_path / "index.db"
+    Index(database).close()
+    os.utime(database, (0, 0))
+    assert list(run(database, [])) == []
+    assert database.stat().st_mtime > 0

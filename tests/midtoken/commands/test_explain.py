@@ -14,6 +14,7 @@ from inference.protocol.completion import (
     ExplainedNode,
     Explanation,
     Healing,
+    RelatedFile,
 )
 from lsp_server.context import Context
 from midtoken.answer import Answer
@@ -43,8 +44,9 @@ def _render() -> str:
     likely.add(CompletionChunk("e:", 0, (1, 2), (-0.5, -1.5)))
     answers = {Healing.EXACT: Answer("e:", exact, likely), Healing.NONE: Answer(":", none)}
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(render("app.py:2", Context("class Node\n  return Nod", "\nrest"), answers))
-    return console.export_text()
+    related = RelatedFile("lib/node.py", "# class Node: value\n"), RelatedFile("lib/long.py", "# long\n")
+    console.print(render("app.py:2", Context("class Node\n  return Nod", "\nrest"), answers, related))
+    return "\n".join(line.rstrip() for line in console.export_text().split("\n"))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,8 @@ def _render() -> str:
         "  return Node:",  # the completion in its place
         "·Node",  # a blank in a token
         "no token of the vocabulary continues from here",
-        "told         55 of 90 tokens  lib/node.py 52  lib/long.py left out",
+        "told         55 of 90 tokens\n",
+        "\nlib/node.py  told in 52 tokens\n# class Node: value\n\nlib/long.py  left out\n",
         "1 pass ",  # of the strategy none
         "e 61 %  : 22 %  shown with confidence 0.45: e",  # how likely the text is
         "3 passes, 12 ms",  # of the strategy exact
