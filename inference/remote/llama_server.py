@@ -1,16 +1,17 @@
 """llama.cpp's server as an engine: token ids in, token ids and raw log probabilities out."""
 
 import asyncio
-import hashlib
-from collections import defaultdict
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any  # parsed JSON
 
 from inference.errors import ModelError, ServerError
+from inference.healing.heal_point import count_common
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient, is_count, parse_token, read_log_prob, read_whole, reading
+from inference.remote.slots import Slot, Slots
 
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
 _ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "stop_type", "timings/prompt_n"]}
@@ -18,6 +19,8 @@ _FORGET = {"prompt": [0], "n_predict": 0, "cache_prompt": False}
 _ONCE = {"Connection": "close"}  # as the server does after a stream, but says only now
 _NUM_TOP = 100  # tokens after each prompt: in nineteen of twenty choices, no more is asked for
 _PLACE_BYTES, _MAX_ROW_BYTES = 256, 2**25  # the probabilities of all tokens, with a vocabulary of 262,144, take 21 MB
+_PART_S = 0.2  # of reading; a server does not notice in between that its client has left
+_MIN_PART, _MAX_PART = 64, 4096  # tokens
 _FORCED = 100.0  # added to a logit, it exceeds all others; the reported log probabilities are without it
 
 
@@ -30,16 +33,18 @@ class LlamaServer:
     def __init__(self, http: HttpClient) -> None:
         http.name = self.name = f"llama.cpp's server at {http.url}"
         self._http = http
-        self._num_slots, self.max_tokens = 1, 0
-        self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._tenants: dict[int, str] = {}  # whose text each slot has
+        self._slots, self.max_tokens = Slots(1), 0
+        self._reading = asyncio.Lock()  # of the one who has a long text read
+        self._part = 256.0  # tokens that take about `_PART_S` to read
 
     async def identify(self) -> object:
         properties = await self._http.ask("props")
         settings = properties.get("default_generation_settings") or {}
         if not is_count(properties.get("total_slots")) or not is_count(settings.get("n_ctx")):
             raise ModelError(f"{self.name} does not describe its slots (/props), so it is not llama.cpp's server")
-        self._num_slots, self.max_tokens = properties["total_slots"], settings["n_ctx"]
+        if len(self._slots) != properties["total_slots"]:
+            self._slots = Slots(properties["total_slots"])
+        self.max_tokens = settings["n_ctx"]
         return [properties.get(name) for name in ("model_path", "model_alias", "build_info", "media_marker")]
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
@@ -114,20 +119,43 @@ class LlamaServer:
     ) -> AsyncIterator[AsyncGenerator[dict[str, Any], None]]:
         """The events of a completion, on the slot of the request's document, which has its text already.
 
-        A slot does one thing at a time. Before another tenant uses it, its text is replaced by a single token.
+        Before another tenant uses a slot, its text is replaced by a single token.
         """
-        name = f"{request.tenant}\0{request.document}".encode()
-        slot = int.from_bytes(hashlib.blake2b(name, digest_size=4).digest()) % self._num_slots
-        num_prompts = len(body["prompt"]) if isinstance(body["prompt"][0], list) else 1
-        num_tokens, body = num_prompts * body["n_predict"], {**body, **_ALWAYS, "id_slot": slot}
-        async with self._locks[slot]:
-            if self._tenants.get(slot) != request.tenant:
-                self._tenants.pop(slot, None)
-                await self._http.ask("completion", {**_FORGET, "id_slot": slot}, _ONCE)
-                self._tenants[slot] = request.tenant
-            with reading(self.name):
-                async with aclosing(self._http.stream("completion", body, num_tokens, _ONCE, max_bytes)) as events:
-                    yield events
+        prompts = body["prompt"] if isinstance(body["prompt"][0], list) else [body["prompt"]]
+        async with self._slots.use(f"{request.tenant}\0{request.document}") as slot:
+            if slot.tenant != request.tenant:
+                slot.tenant, slot.text = None, []
+                await self._http.ask("completion", {**_FORGET, "id_slot": slot.number}, _ONCE)
+                slot.tenant = request.tenant
+            await self._read(slot, prompts[0])
+            slot.text = prompts[0]
+            async with self._send(slot, body, len(prompts) * body["n_predict"], max_bytes) as events:
+                yield events
+
+    async def _read(self, slot: Slot, prompt: list[int]) -> None:
+        """Has a long text read in parts, one text at a time: the others would only make each other late."""
+        if len(prompt) - count_common(slot.text, prompt) > self._part:
+            async with self._reading:
+                while (start := count_common(slot.text, prompt)) < len(prompt) - self._part:
+                    await self._read_part(slot, prompt, start)
+
+    async def _read_part(self, slot: Slot, prompt: list[int], start: int) -> None:
+        started_at, slot.text = time.monotonic(), prompt[: start + int(self._part)]
+        async with self._send(slot, {"prompt": slot.text, "n_predict": 0, **_GREEDY}, 0) as events:
+            async for _ in events:
+                pass
+        elapsed_s = time.monotonic() - started_at
+        slot.read_s += elapsed_s
+        self._part = min(max(self._part * min(_PART_S / elapsed_s, 2.0), _MIN_PART), _MAX_PART)
+
+    @asynccontextmanager
+    async def _send(
+        self, slot: Slot, body: Mapping[str, Any], num_tokens: int, max_bytes: int = 2**20
+    ) -> AsyncIterator[AsyncGenerator[dict[str, Any], None]]:
+        body = {**body, **_ALWAYS, "id_slot": slot.number}
+        with reading(self.name):
+            async with aclosing(self._http.stream("completion", body, num_tokens, _ONCE, max_bytes)) as events:
+                yield events
 
 
 def _parse_token(token_id: object, place: Mapping[str, Any] | None) -> GeneratedToken:

@@ -1,6 +1,7 @@
 """The engine in front of a server of llama.cpp's kind: what it sends, and what becomes of failures and endings."""
 
 import asyncio
+import itertools
 import json
 import math
 import time
@@ -61,6 +62,21 @@ def test_a_document_keeps_to_its_slot_and_a_prefetch_is_read_only(engine: Engine
     sink = complete(engine, CompletionRequest(_NOD, priority=Priority.PREFETCH))
     assert (sink.text, sink.finish_reason) == ("", FinishReason.PREFILLED)
     assert [each["n_predict"] for each in server.asked] == [0]
+
+
+def test_a_long_text_is_read_in_parts_of_which_none_follows_once_nobody_waits(
+    engine: Engine, server: FakeLlamaServer
+) -> None:
+    server.change(n_ctx=2048, delay_s=0.0)
+    time.sleep(_PAUSE_S)
+    text = "".join(f"name_{number} = {number * 7919}\n" for number in range(60))
+    complete(engine, CompletionRequest(text + "name", max_tokens=1, document="long"))
+    parts = [each["prompt"] for each in server.asked if each["n_predict"] == 0]
+    assert parts
+    assert all(later[: len(part)] == part for part, later in itertools.pairwise(parts))
+    server.asked.clear()
+    complete(engine, CompletionRequest(text + "names", max_tokens=1, document="long"))
+    assert all(each["n_predict"] for each in server.asked), "what a slot has is not read again"
 
 
 def test_what_the_server_read_is_counted_and_a_tenant_gets_nothing_of_what_a_slot_has_read_for_another(
