@@ -106,13 +106,17 @@ def write_plain_gguf(path: Path, num_parts: int = 0, writer: gguf.GGUFWriter | N
 def write_random_gguf(
     path: Path, architecture: str, spec: _Json, values: Mapping[str, _Json], shapes: Mapping[str, tuple[int, ...]]
 ) -> Path:
-    """Writes random weights of these shapes, in llama.cpp's order. `values`: by the ends of the keys."""
+    """Writes random weights of these shapes, in llama.cpp's order. `values`: by the ends of the keys.
+
+    States decay, as those of trained models do.
+    """
     writer, random = gguf.GGUFWriter(path, architecture), np.random.default_rng(0)
     _add_tokenizer(writer, spec, _find_pre_tokenizer(spec))
     for key, value in values.items():
         _add_value(writer, f"{architecture}.{key}", value)
     for name, shape in shapes.items():
-        writer.add_tensor(name, random.standard_normal(shape[::-1], np.float32))
+        tensor = random.standard_normal(shape[::-1], np.float32)
+        writer.add_tensor(name, -np.abs(tensor) if name.endswith("ssm_a") else tensor)
     _finish(writer)
     return path
 
