@@ -103,7 +103,7 @@ def _count_states(config: EngineConfig, state_nbytes: int) -> int:
     if needed > room:
         raise ModelError(
             f"this machine has no memory for {MIN_STATES} copies of its recurrent state: they take "
-            f"{needed >> 20} MiB, and {room >> 20} are left"
+            f"{needed >> 10:,} KiB, and it has room for {room >> 10:,}"
         )
     return min(max(config.memory_mib * 2**20 // state_nbytes, MIN_STATES), NUM_SEQUENCE_IDS)
 
