@@ -281,7 +281,7 @@ train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on 
 	@$(BIN)/torchrun --standalone --nproc-per-node $(NPROC) -m models.training.train
 
 .PHONY: bench-gguf
-bench-gguf: $(BENCH_READY) $(LARGE_VOCABULARY) $(GGUF_READY)  ## compare GGUF files in the engine with llama.cpp's plain loop and with onnxruntime, in six minutes; needs a calm machine
+bench-gguf: $(BENCH_READY) $(LARGE_VOCABULARY) $(GGUF_READY)  ## compare GGUF files in the engine with llama.cpp's plain loop and with onnxruntime, in fifteen minutes; needs a calm machine
 	@$(BIN)/python -m benchmarks.gguf
 
 .PHONY: bench-typing

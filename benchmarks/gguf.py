@@ -5,9 +5,13 @@
 - right: the default model in float32 completes at 540 cuts as on onnxruntime, in every strategy, with and without the
   text after the cursor, one completion or three; what is closer than a gap is a tie. The probability of each byte of a
   text is the same, too: `wrong_bytes` differ by more than the gap.
-- default, large: what a key costs, with the default model (float32, Q8_0) and with one of 494 million weights that are
-  those of the default model, grown (Q8_0, Q4_K_M). At each visit a person types four keys of a word. Both programs have
-  read the text before the first one, and generate one token after each key, and the line after the last.
+- state_cuts: tiny models of four kinds with a recurrent state complete at 542 cuts, at random places and as a person
+  types and deletes, as if llama.cpp read each text alone.
+- default, large, states: what a key costs, with the default model (float32, Q8_0), with one of 494 million weights that
+  are those of the default model, grown (Q8_0, Q4_K_M), and with half a billion random weights in the shape of Qwen3.5
+  0.8B (Q8_0), where llama.cpp's loop is given the state from before the key. At each visit a person types four keys of
+  a word. Both programs have read the text before the first one, and generate one token after each key, and the line
+  after the last.
 
 `warm_rows_mean`: tokens that are forwarded for a key until its first token is chosen. `first_text_ratio`: from a key to
 the first text after the cursor, ours to theirs; theirs continues the canonical tokens of the text. `healing_overhead`:
@@ -17,7 +21,7 @@ healed bytes begin. `…_alone` is the same without drafts. Medians over keys, a
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -32,8 +36,10 @@ from benchmarks.baselines.gguf_file import Precision, write_gguf
 from benchmarks.baselines.plain_loop import PlainLoop
 from benchmarks.corpora.cuts import Visit, draw_cuts, draw_visits
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
+from benchmarks.corpora.state_models import write_large_model, write_state_model
 from benchmarks.measures.report import Figures, Target, Value, run_parts
 from benchmarks.measures.right_choices import compare_engines
+from benchmarks.measures.state_cuts import compare_with_separate_texts, draw_state_cuts
 from inference.characters.assembly import load_character_model
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
@@ -49,23 +55,34 @@ _GAP = 0.02  # nats
 _NUM_CUTS = 540
 _NUM_BYTES = 200
 _NUM_KEYS = 4  # of a visit; the first one is not counted
-_NUM_VISITS = {"default": 40, "large": 15}
+_NUM_VISITS = {"default": 40, "large": 15, "states": 3}
 _CONTEXT_CHARS = 1200
 _MAX_TOKENS = 64
 _PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
-_FILES = {"default": ("f32", "q8_0"), "large": ("q8_0", "q4_k_m")}
+_FILES = {"default": ("f32", "q8_0"), "large": ("q8_0", "q4_k_m"), "states": ("q8_0",)}
+
+_STATE_KINDS = {"qwen35": "DeltaNet", "mamba": "Mamba", "mamba2": "Mamba-2", "lfm2": "short convolutions"}
+_NUM_STATE_CUTS = 542
 
 _TARGETS = (
     Target("num_cuts", "cuts that were compared with onnxruntime", at_least=500),
     Target("wrong_choices", "other choices than onnxruntime's that are no ties", at_most=0),
     Target("wrong_bytes", "bytes with another probability", at_most=0),
     *(
+        Target(f"{figure}_{family}", f"{meaning}, {kind}", at_most=limit)
+        for family, kind in _STATE_KINDS.items()
+        for figure, meaning, limit in (
+            ("wrong_choices", "other choices than for texts alone that are no ties", 0),
+            ("tied_share", "ties with those", 0.01),
+        )
+    ),
+    *(
         Target(f"{figure}_{part}_{precision}", f"{meaning}, {part} model, {precision}", at_most=limit)
         for part, precisions in _FILES.items()
         for precision in precisions
         for figure, meaning, limit in (
             ("warm_rows_mean", "rows for a key", 2.0),
-            ("first_text_ratio", "first text after a key, to llama.cpp", 1.0),
+            ("first_text_ratio", "first text after a key, to llama.cpp", 1.3 if part == "states" else 1.0),
             ("healing_overhead", "a healed line, to the same tokens in llama.cpp", 1.05),
         )
     ),
@@ -73,7 +90,8 @@ _TARGETS = (
 
 
 def main() -> None:
-    run_parts("gguf", {"right": _measure_right, **{part: partial(_measure_part, part) for part in _FILES}}, _TARGETS)
+    first: dict[str, Callable[[], Figures]] = {"right": _measure_right, "state_cuts": _measure_state_cuts}
+    run_parts("gguf", first | {part: partial(_measure_part, part) for part in _FILES}, _TARGETS)
 
 
 def _measure_right() -> Figures:
@@ -91,6 +109,19 @@ def _measure_right() -> Figures:
     }
 
 
+def _measure_state_cuts() -> Figures:
+    figures: dict[str, Value] = {}
+    cuts = draw_state_cuts(list(iter_held_out()), _NUM_STATE_CUTS)
+    for family in _STATE_KINDS:
+        found = compare_with_separate_texts(write_state_model(_FOLDER / family, family), cuts)
+        figures |= {
+            f"wrong_choices_{family}": len(found.wrong),
+            f"tied_share_{family}": found.num_tied / len(cuts),
+            f"greatest_gap_{family}": found.greatest_gap,
+        }
+    return figures
+
+
 def _count_wrong_bytes(ours: EngineConfig, theirs: EngineConfig, context: bytes, text: bytes) -> int:
     states = [load_character_model(config).open(context) for config in (ours, theirs)]
     num_wrong = 0
@@ -105,6 +136,10 @@ def _build_folder(part: str, precision: str) -> Path:
     """A folder that is served, with a GGUF file of the default model or of the large one."""
     source = _DEFAULT if part == "default" else _LARGE
     folder = _FOLDER / f"{part}-{precision}"
+    if part == "states" and not (folder / "model.gguf").exists():
+        write_large_model(folder)
+    if part == "states":
+        return folder
     if not source.exists():
         write_grown_model(source, SHAPES[source.name])
     if not (folder / "model.gguf").exists():

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.measures.report import RESULTS_DIR
 
 _ROOT = Path(__file__).parents[1]
-_MODELS = ("default_f32", "default_q8_0", "large_q8_0", "large_q4_k_m")
+_MODELS = ("default_f32", "default_q8_0", "large_q8_0", "large_q4_k_m", "states_q8_0")
 _GGUF = {
     "first text after a keystroke": "first_text_ratio",
     "a healed line": "healing_overhead",

@@ -82,8 +82,6 @@ _CLASSES: dict[tuple[str | None, str], str] = {
 
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6  # types of a token in a GGUF file; the others are no text
 _KEY = "tokenizer.ggml."
-_OF_STATES = ("kda.head_dim", "shortconv.l_cache", "ssm.conv_kernel", "wkv.head_size")
-_STATELESS = ("granite", "granitemoe")  # a Granite 4 with attention only: its file has the keys, too
 _MAX_LAYERS = 512  # of llama.cpp
 _MARKER_KEYS = {"prefix": "fim_pre", "suffix": "fim_suf", "middle": "fim_mid"}  # older name -> newer name
 _END_KEYS = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
@@ -103,8 +101,6 @@ def write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
     if metadata.get("general.type", "model") != "model":
         raise ModelError(f"it is not a model by itself, but of the type {quote(str(metadata['general.type']))}")
     scheme, architecture = _find_scheme(metadata), metadata["general.architecture"]
-    if architecture not in _STATELESS and any(metadata.get(f"{architecture}.{key}") for key in _OF_STATES):
-        raise ModelError("it has layers with a recurrent state, which can neither be cut back nor branch")
     if (num_layers := metadata.get(f"{architecture}.block_count", 0)) > _MAX_LAYERS:
         raise ModelError(f"it has {num_layers} layers ({architecture}.block_count), and {_MAX_LAYERS} can run at most")
     tokens = [token or f"[EMPTY_{token_id}]" for token_id, token in enumerate(metadata[f"{_KEY}tokens"])]

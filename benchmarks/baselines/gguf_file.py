@@ -25,6 +25,7 @@ _PRE_TOKENIZERS = {
     "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+": "qwen2"
 }
 _EXPECTED = {"model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
+_MIN_QUANTIZED = 256  # rows and columns of a random matrix that is not stored in float32
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _CONTROL_LOOK = re.compile(r"<\|.*\|>|<｜.*｜>|<unused.*>|<pad>|<mask>")
 
@@ -104,15 +105,25 @@ def write_plain_gguf(path: Path, num_parts: int = 0, writer: gguf.GGUFWriter | N
 
 
 def write_random_gguf(
-    path: Path, architecture: str, spec: _Json, values: Mapping[str, _Json], shapes: Mapping[str, tuple[int, ...]]
+    path: Path,
+    architecture: str,
+    spec: _Json,
+    values: Mapping[str, _Json],
+    shapes: Mapping[str, tuple[int, ...]],
+    precision: Precision = Precision.F32,
 ) -> Path:
-    """Writes random weights of these shapes, in llama.cpp's order. `values`: by the ends of the keys."""
+    """Writes random weights of these shapes, in llama.cpp's order. `values`: by the ends of the keys.
+
+    States decay, as those of trained models do. `precision`: of large matrices.
+    """
     writer, random = gguf.GGUFWriter(path, architecture), np.random.default_rng(0)
     _add_tokenizer(writer, spec, _find_pre_tokenizer(spec))
     for key, value in values.items():
         _add_value(writer, f"{architecture}.{key}", value)
     for name, shape in shapes.items():
-        writer.add_tensor(name, random.standard_normal(shape[::-1], np.float32))
+        tensor = random.standard_normal(shape[::-1], np.float32)
+        tensor = -np.abs(tensor) if name.endswith("ssm_a") else tensor
+        _add_tensor(writer, name, tensor, precision if min(shape) >= _MIN_QUANTIZED else Precision.F32)
     _finish(writer)
     return path
 

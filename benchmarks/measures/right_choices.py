@@ -1,4 +1,4 @@
-"""Whether a runner completes as onnxruntime does in float32 with the same weights.
+"""Whether a runner completes as another one does with the same weights, such as onnxruntime in float32.
 
 Both engines get the same requests: every strategy, with and without the text after the cursor, one completion or
 three, greedily. Each choice is recorded. Where the choices part, it is a tie if the other one was less likely by no
@@ -64,12 +64,21 @@ class Differences:
             self.wrong.append(request)
 
 
-def compare_engines(ours: EngineConfig, reference: EngineConfig, cuts: Sequence[Cut], gap: float) -> Differences:
-    """Completes at each cut in one of all ways in turn, with both. `gap`: of a tie, in nats."""
+def compare_engines(
+    ours: EngineConfig,
+    reference: EngineConfig,
+    cuts: Sequence[Cut],
+    gap: float,
+    reference_model: LanguageModel | None = None,
+) -> Differences:
+    """Completes at each cut in one of all ways in turn, with both. `gap`: of a tie, in nats.
+
+    `reference_model`: in place of the one that `reference` names.
+    """
     differences = Differences(gap)
     ways = list(product(Healing, (False, True), (1, 3)))
     loaded = [load_model(config) for config in (ours, reference)]
-    models = [RecordingModel(each.model) for each in loaded]
+    models = [RecordingModel(loaded[0].model), RecordingModel(reference_model or loaded[1].model)]
     pairs = zip((ours, reference), loaded, models, strict=True)
     engines = [  # without drafts, which would change the order in which candidates choose
         build_engine(replace(config, drafts=False), replace(each, model=model)) for config, each, model in pairs

@@ -80,10 +80,11 @@ class ModelReader:
 
         `is_wanted`: at least one is, for the logits after the trunk.
         """
-        chain = self._sequence.begin(trunk.find_tokens_since(None))
+        token_ids = trunk.find_tokens_since(None)
+        chain = self._sequence.begin(token_ids)
         if is_wanted and not chain:
-            self._sequence.cut(trunk.num_tokens - 1)
-            chain = trunk.token_ids[-1:]
+            self._sequence.cut(len(token_ids) - 1)
+            chain = token_ids[self._sequence.num_tokens :]
         while len(chain) > _MAX_CHAIN:
             self._forward(SequenceInput(self._sequence.cache, TokenTree(chain[:_MAX_CHAIN]), wants_logits=False))
             chain = chain[_MAX_CHAIN:]

@@ -51,8 +51,9 @@ class RunningSequence:
         if not new_ids:
             rows = self.sequence.recall_rows(self.tree)
             if rows[0] is None:  # the logits at the end were dropped
-                new_ids = (self.sequence.token_ids[-1],)
-                self.sequence.cut(self.sequence.num_tokens - 1)
+                before = tuple(self.sequence.token_ids)
+                self.sequence.cut(len(before) - 1)
+                new_ids = before[self.sequence.num_tokens :]
         self.tree = self.tree.with_chain(new_ids)
         self.missing = tuple([branch for branch in self.missing if new_ids or rows[branch + 1] is None])
         if new_ids or self.missing:

@@ -74,12 +74,13 @@ class SequenceCache(Protocol):
         """
 
     def cut(self, num_tokens: int) -> None:
-        """Discards the kept tokens after the first `num_tokens`."""
+        """Discards the kept tokens after the first `num_tokens`; more, if it has no state to go on from there."""
 
     def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
-        """An independent copy of the first tokens; of all if None. Raises OverloadedError.
+        """An independent copy of the first tokens, or of as many as `cut` leaves; of all if None.
 
         It has room for `capacity` tokens, or for the copied ones if they are more, whatever room the source has.
+        Raises OverloadedError.
         """
 
 

@@ -65,7 +65,7 @@ class TokenSequence:
         return self.append_known(tuple(context_ids[self.num_tokens :]))
 
     def cut(self, num_tokens: int) -> None:
-        """Discards the tokens after the first ones. Their nodes stay, with keys and values."""
+        """Discards the tokens after the first ones; more, if the cache must. Their nodes stay, with keys and values."""
         num_stored = max(num_tokens, self._num_before)
         if num_stored < self.num_tokens:
             path = tuple(self.token_ids[self._num_before :])
@@ -73,6 +73,7 @@ class TokenSequence:
                 if (node := self._nodes.get(path[:index])) is not None:
                     node.stored = stored
         self.cache.cut(num_tokens)
+        num_tokens = self.cache.num_tokens
         del self.token_ids[num_tokens:]
         if num_tokens < self._num_before:
             self._nodes.clear()
@@ -133,12 +134,12 @@ class TokenSequence:
             del self._nodes[next(iter(self._nodes))]
 
     def fork(self, num_tokens: int | None = None, room: int | None = None) -> "TokenSequence":
-        """An independent copy of the first tokens; of all if None. Raises OverloadedError.
+        """An independent copy of the first tokens, or of fewer, if the cache must; of all if None.
 
-        `room`: its capacity in tokens; None: that of this sequence.
+        `room`: its capacity in tokens; None: that of this sequence. Raises OverloadedError.
         """
         other = TokenSequence(self.cache.fork(num_tokens, self.room if room is None else room))
-        other.token_ids = self.token_ids[:num_tokens]
+        other.token_ids = self.token_ids[: other.cache.num_tokens]
         if other.num_tokens >= self._num_before:
             other._num_before = self._num_before
             other._nodes = {key: _Node(node.row, node.stored) for key, node in self._nodes.items()}

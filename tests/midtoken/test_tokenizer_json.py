@@ -116,7 +116,6 @@ _REFUSALS: dict[str, dict[str, Any]] = {
     "of the kind 'bert'": {"tokenizer.ggml.model": "bert"},
     "of the kind 'none'": {"tokenizer.ggml.model": "none"},
     "it is not a model by itself, but of the type 'mmproj'": {"general.type": "mmproj"},
-    "it has layers with a recurrent state": {"llama.ssm.conv_kernel": 4},
     "its metadata has no tokenizer.ggml.merges, so it": {"tokenizer.ggml.merges": None},
     "its metadata has no tokenizer.ggml.tokens, so it": {"tokenizer.ggml.tokens": None},
     "its tokenizer metadata cannot be read (IndexError": {"tokenizer.ggml.bos_token_id": 10**6},
@@ -137,13 +136,6 @@ def test_what_cannot_be_right_is_refused_by_name(words: str, tmp_path: Path, mon
         make_folder(path)
     assert words in str(raised.value)
     assert str(raised.value).startswith(f"{path}: ")
-
-
-def test_a_granite_4_with_attention_only_is_no_model_with_states(tmp_path: Path) -> None:
-    metadata = read_metadata(write_tokenizer_gguf(tmp_path / "m.gguf", _read_spec("qwen2"), "dbrx"))
-    granite = {key.replace("llama.", "granite."): value for key, value in metadata.items()}
-    files = write_folder_files(granite | {"general.architecture": "granite", "granite.ssm.conv_kernel": 4})
-    assert files["config.json"]["architecture"] == "granite"
 
 
 def test_tokens_that_are_no_text_end_or_mark_it(tmp_path: Path) -> None:

@@ -20,26 +20,29 @@ from inference.model.numpy_sampler import NumpySampler
 from inference.model.pytorch.loader import load_torch_runner
 from inference.model.pytorch.runner import TorchModel
 from inference.model.pytorch.sampler import HostSampler
-from tests.support.decoder_folders import VOCAB_SIZE
+from tests.support.decoder_folders import VOCAB_SIZE, DecoderOracle
 from tests.support.onnx_folder import load_folder
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
-RUNNERS = ("onnx", "torch", "gguf")
+FindLogits = Callable[[tuple[int, ...]], npt.NDArray[Any]]  # the logits of an oracle after a text
+RUNNERS = ("onnx", "torch", "gguf", "gguf with states")
 
 
 @dataclass(frozen=True)
 class RunnerCase:
-    """A runner, and how exactly it computes."""
+    """A runner, how exactly it computes, and what it is compared with."""
 
     model: LanguageModel
     gap: float  # between its logits and those of transformers
     without_memory: Callable[[], Any]  # a context in which passes fail for want of memory
+    find_logits: FindLogits  # those of separate texts, by other means
 
 
 def load_runner(name: str, folder: Path) -> RunnerCase:
     """The decoder in a folder of `write_decoder`, on the runner of this name."""
-    return {"onnx": _load_onnx, "torch": _load_torch, "gguf": _load_gguf}[name](folder)
+    loaders = {"onnx": _load_onnx, "torch": _load_torch, "gguf": _load_gguf, "gguf with states": _load_states}
+    return loaders[name](folder)
 
 
 def _load_onnx(folder: Path) -> RunnerCase:
@@ -49,7 +52,7 @@ def _load_onnx(folder: Path) -> RunnerCase:
         def run_with_iobinding(self, _binding: object) -> None:
             raise RuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : std::bad_alloc")
 
-    return RunnerCase(model, 1e-4, lambda: patch.object(model, "_session", Full()))
+    return RunnerCase(model, 1e-4, lambda: patch.object(model, "_session", Full()), DecoderOracle(folder).forward)
 
 
 def load_torch(folder: Path, dtype: str = "float32") -> TorchModel:
@@ -67,7 +70,7 @@ def _load_torch(folder: Path) -> RunnerCase:
         yield
         hook.remove()
 
-    return RunnerCase(model, 1e-3, without_memory)
+    return RunnerCase(model, 1e-3, without_memory, DecoderOracle(folder).forward)
 
 
 def _raise_out_of_memory(*_args: object) -> None:
@@ -84,18 +87,33 @@ def _load_gguf(folder: Path) -> RunnerCase:
     write_gguf(folder, folder / "model.gguf", Precision.F32)
     llama = Llama(folder / "model.gguf", "cpu")
     llama.open_context(2048, 1)
-    vocabulary, trie = _build_vocabulary(VOCAB_SIZE)
-    model = GgufModel(CellPool(llama, 2048, 4), NumpySampler(vocabulary, trie))
+    model = GgufModel(CellPool(llama, 2048, 4), NumpySampler(*_build_vocabulary(VOCAB_SIZE)))
+    return RunnerCase(model, 1e-2, lambda: failing_after_rows(llama_cpp), DecoderOracle(folder).forward)
+
+
+def _load_states(folder: Path) -> RunnerCase:
+    """A tiny model with DeltaNet and attention, with few states, compared with plain passes over separate texts."""
+    llama_cpp = pytest.importorskip("llama_cpp", reason="make gguf installs it")
+    from benchmarks.baselines.separate_texts import SeparateTexts
+    from benchmarks.corpora.state_models import write_state_model
+    from tests.support.state_models import load_states
+
+    write_state_model(folder / "states", "qwen35")
+    find_logits = SeparateTexts(folder / "states/model.gguf").forward
+    return RunnerCase(load_states(folder / "states"), 5e-2, lambda: failing_after_rows(llama_cpp), find_logits)
+
+
+@contextmanager
+def failing_after_rows(llama_cpp: Any) -> Iterator[None]:
+    """Passes fail as when memory ends after some of the rows."""
     decode = llama_cpp.llama_decode
 
     def fail(*args: Any) -> int:
-        decode(*args)  # as when memory ends after some of the rows
+        decode(*args)
         return -2
 
-    return RunnerCase(model, 1e-2, lambda: patch.object(llama_cpp, "llama_decode", fail))
-
-
-FindLogits = Callable[[tuple[int, ...]], npt.NDArray[np.float64]]  # the logits of an oracle after a text
+    with patch.object(llama_cpp, "llama_decode", fail):
+        yield
 
 
 class CheckedSequence:
@@ -114,7 +132,12 @@ class CheckedSequence:
 
     def fork(self, num_tokens: int | None = None, capacity: int = 0) -> "CheckedSequence":
         cache = self.cache.fork(num_tokens, capacity)
-        return CheckedSequence(self.model, self._find_logits, self._gap, cache, self.kept[:num_tokens])
+        return CheckedSequence(self.model, self._find_logits, self._gap, cache, self.kept[: cache.num_tokens])
+
+    def cut(self, num_tokens: int) -> None:
+        self.cache.cut(num_tokens)
+        assert self.cache.num_tokens <= num_tokens
+        self.kept = self.kept[: self.cache.num_tokens]
 
     def find_paths(self, tree: TokenTree) -> list[tuple[int, ...]]:
         """All tokens up to each branch."""

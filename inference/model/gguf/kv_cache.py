@@ -6,7 +6,7 @@ whatever sequence it is of. So a few of them have room for hundreds of branches.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Self
 
 from inference.errors import OverloadedError
@@ -21,16 +21,24 @@ _MAX_SHELVES = 128  # the other ids are for caches and for the leaves of trees
 class CellPool:
     """The cells and the sequence ids of a context. Used by one thread, but for `released`."""
 
-    def __init__(self, llama: Llama, num_cells: int, cell_nbytes: int, memory_nbytes: int = 0) -> None:
-        """`memory_nbytes`: for the sequences that nobody uses, which must not have all ids."""
+    def __init__(
+        self,
+        llama: Llama,
+        num_cells: int,
+        cell_nbytes: int,
+        memory_nbytes: int = 0,
+        num_ids: int = NUM_SEQUENCE_IDS,
+        num_idle: int = _NUM_IDLE,
+    ) -> None:
+        """`memory_nbytes`: for the sequences that nobody uses, which are `num_idle` at most, so that ids are left."""
         self.llama = llama
         self.cell_nbytes = cell_nbytes
-        self.least_nbytes = memory_nbytes // _NUM_IDLE  # that a sequence counts for
+        self.least_nbytes = memory_nbytes // num_idle  # that a sequence counts for
         self.released: deque[Callable[[], None]] = (
             deque()
         )  # from any thread: what holds cells may be collected anywhere
         self._num_free_cells = num_cells
-        self._free_ids = list(range(NUM_SEQUENCE_IDS))
+        self._free_ids = list(range(num_ids))
         self._shelves: dict[int, set[int]] = {}  # sequence id -> positions that are taken
 
     def reserve(self, num_cells: int, num_ids: int = 0) -> list[int]:
@@ -53,7 +61,7 @@ class CellPool:
             self.llama.remove(each)
             self._free_ids.append(each)
 
-    def store(self, source: int, start: int, cells: "Sequence[_Cell]") -> "list[StoredCell | None]":
+    def store(self, source: int, start: int, cells: "Sequence[Cell]") -> "list[StoredCell | None]":
         """Holds the cells of the id `source` from a position on. None for each if no shelf has room."""
         span = range(start, start + len(cells))
         shelf = next((each for each, taken in self._shelves.items() if taken.isdisjoint(span)), None)
@@ -76,7 +84,7 @@ class CellPool:
             self._free_ids.append(shelf)
 
 
-class _Cell:
+class Cell:
     """The room of one token, as long as something has it."""
 
     __slots__ = ("_pool",)
@@ -94,7 +102,7 @@ class StoredCell:
 
     __slots__ = ("_pool", "cell", "position", "shelf")
 
-    def __init__(self, pool: CellPool, shelf: int, position: int, cell: _Cell) -> None:
+    def __init__(self, pool: CellPool, shelf: int, position: int, cell: Cell) -> None:
         self._pool, self.shelf, self.position, self.cell = pool, shelf, position, cell
 
     @property
@@ -113,7 +121,7 @@ class GgufSequenceCache:
     def __init__(self, pool: CellPool, room: int) -> None:
         """An empty cache with room for some tokens. Raises OverloadedError."""
         self._pool, self._llama = pool, pool.llama
-        self._cells: list[_Cell] = []  # of the kept tokens
+        self._cells: list[Cell] = []  # of the kept tokens
         self._ids: list[int] = []  # the own one first, then those of the last pass
         self._places: list[StoredCell | int] = []  # of the last pass's branches: stored, or a sequence id that has it
         self._room = 0  # after the kept tokens
@@ -145,8 +153,11 @@ class GgufSequenceCache:
             self._pool.reserve(num_new - self._room)
             self._room = num_new
 
-    def build_segments(self, part: SequenceInput) -> list[BatchSpan]:
-        """The rows of a part, after `reserve`. Each leaf of the tree has a sequence id. Raises OverloadedError."""
+    def build_passes(self, part: SequenceInput) -> Generator[list[BatchSpan], None, None]:
+        """The rows of a part in one pass, after `reserve`. Each leaf of the tree has a sequence id.
+
+        Raises OverloadedError.
+        """
         tree, num_stored = part.tree, len(part.stored)
         leaves = [branch for branch in range(num_stored, len(tree.branch_ids)) if branch not in tree.parents]
         self._ids += self._pool.reserve(0, max(len(leaves) - 1, 0))
@@ -160,13 +171,15 @@ class GgufSequenceCache:
                     _copy_stored(self._llama, part.stored[branch], sequence_id)
         self._places = [*part.stored, *(ids[0] for ids in having[num_stored:])]
         end, chain_ids, wants = self.num_tokens + len(tree.chain_ids), tree.chain_ids, part.wants_logits
-        segments = [
-            BatchSpan(chain_ids[:-1], self.num_tokens, self._ids, False),
-            BatchSpan(chain_ids[-1:], end - 1, self._ids, wants),
+        rows = iter(range(part.num_logit_rows))
+        spans = [
+            BatchSpan(chain_ids[:-1], self.num_tokens, self._ids),
+            BatchSpan(chain_ids[-1:], end - 1, self._ids, next(rows) if wants and chain_ids else None),
         ]
         for branch, depth in list(enumerate(tree.find_depths()))[num_stored:]:
-            segments.append(BatchSpan(tree.branch_ids[branch : branch + 1], end - 1 + depth, having[branch], wants))
-        return segments
+            ids = tree.branch_ids[branch : branch + 1]
+            spans.append(BatchSpan(ids, end - 1 + depth, having[branch], next(rows, None)))
+        yield spans
 
     def discard(self) -> None:
         """Forgets a pass that has failed, or the branches of one that is kept."""
@@ -211,10 +224,10 @@ class GgufSequenceCache:
         other._cells = cells
         return other
 
-    def _take_cells(self, count: int) -> list[_Cell]:
+    def _take_cells(self, count: int) -> list[Cell]:
         """Cells of the own room."""
         self._room -= count
-        return [_Cell(self._pool) for _ in range(count)]
+        return [Cell(self._pool) for _ in range(count)]
 
     def _store_branch(self, tree: TokenTree, branch: int) -> StoredCell | None:
         place = self._places[branch]

@@ -18,6 +18,7 @@ from llama_cpp import _ggml
 
 from inference.config import AUTO_DEVICE
 from inference.errors import ModelError, OverloadedError, quote
+from inference.model.measurements import Measured
 
 NUM_SEQUENCE_IDS = 256  # the most that llama.cpp has
 _MAX_ROWS = 512  # of one pass; more are several
@@ -26,6 +27,8 @@ _NO_ROOM = {1, -2}  # what llama_decode returns if it finds no cells, or no memo
 _ERROR = 4  # of log levels
 _MAX_SAID = 8  # errors
 _ON_CPU, _ALL_LAYERS = 0, -1
+_ADD_BIAS = ("falcon-h1", "granitehybrid", "nemotron_h", "nemotron_h_moe")  # also where there is none
+_UNKNOWN_FAMILY = "unknown model architecture: "  # what llama.cpp says
 # LongRoPE has factors for texts up to an original length, and others for longer ones. llama.cpp chooses by the size of
 # the context, which has all sequences here. So it is told that there is no limit, and sequences keep to the real one.
 _LONG_ROPES = (None, "none", "longrope")  # what files say that have an original length
@@ -55,7 +58,7 @@ class BatchSpan:
     token_ids: Sequence[int]
     position: int  # of the first
     sequence_ids: Sequence[int]  # that get the cells; all of them have the same tokens before
-    wants_logits: bool
+    row: int | None = None  # of the part's logits, for a single token; None: they are not wanted
 
 
 class Llama:
@@ -80,23 +83,36 @@ class Llama:
             options.kv_overrides = _override(key, _NO_LIMIT)
             llama_cpp.llama_model_free(self.model)
             self._load(path, options)
+        if self.read_metadata("general.architecture") in _ADD_BIAS and _lacks_bias(path):
+            raise ModelError("its convolutions (ssm_conv1d) have no bias, and llama.cpp ends the process without one")
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
+        self.has_state: bool = llama_cpp.llama_model_is_recurrent(self.model) or llama_cpp.llama_model_is_hybrid(
+            self.model
+        )
         self.window: int = llama_cpp.llama_model_n_swa(self.model)  # of layers that do not see all; 0 without them
         self.max_tokens = min(length, self.window - 1) if self.window else length  # what a window passes is dropped
 
     def _load(self, path: Path, options: Any) -> None:  # llama_cpp has no types here
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), options)
+        if not self.model and _UNKNOWN_FAMILY in _explain():
+            family = _explain().rpartition(_UNKNOWN_FAMILY)[2].strip("'")
+            raise ModelError(
+                f"llama.cpp, as of llama-cpp-python {llama_cpp.__version__}, has no family {quote(family)}"
+            )
         if not self.model:
             raise ModelError(f"llama.cpp cannot read it: {_explain()}")
 
-    def open_context(self, num_cells: int, num_threads: int) -> None:
-        """Makes the context, in place of an earlier one. Raises ModelError if there is no memory for it."""
+    def open_context(self, num_cells: int, num_threads: int, num_ids: int = NUM_SEQUENCE_IDS) -> None:
+        """Makes the context, in place of an earlier one. `num_ids`: there is a state for each, if the model has one.
+
+        Raises ModelError if there is no memory for it.
+        """
         self._free_context()
         options = llama_cpp.llama_context_default_params()
         options.n_ctx = num_cells
         options.n_batch = options.n_ubatch = _MAX_ROWS
-        options.n_seq_max, options.n_outputs_max = NUM_SEQUENCE_IDS, _MAX_OUTPUTS
+        options.n_seq_max, options.n_outputs_max = num_ids, _MAX_OUTPUTS
         options.kv_unified = options.swa_full = True
         options.n_threads = options.n_threads_batch = num_threads
         options.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED  # it skips the cells of other sequences
@@ -133,6 +149,16 @@ class Llama:
     def remove(self, sequence_id: int, start: int = 0, stop: int = -1) -> None:
         """Removes an id from its cells at these positions; to the end if `stop` is -1."""
         llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, start, stop)
+
+    def measure_memory(self) -> Measured:
+        """The bytes of a token's keys and values, and those of a recurrent state, in a context for this."""
+        self.open_context(1, 1, 1)
+        sizes = []
+        for position in range(2):
+            list(self.decode([BatchSpan((1,), position, (0,))]))
+            sizes.append(int(llama_cpp.llama_state_seq_get_size(self._context, 0)))
+        token_nbytes = sizes[1] - sizes[0]
+        return {"token": max(token_nbytes, 1), "state": sizes[0] - token_nbytes}
 
     def decode(self, segments: Sequence[BatchSpan]) -> Iterator[Logits]:
         """The logits of the rows that want them, pass by pass. They are overwritten by the next one.
@@ -183,7 +209,7 @@ class _Batch:
                     num_rows = num_outputs = 0
                 self._write(num_rows, token_ids, segment.position + first, segment)
                 num_rows += len(token_ids)
-                num_outputs += len(token_ids) * segment.wants_logits
+                num_outputs += len(token_ids) * (segment.row is not None)
         if num_rows:
             yield num_rows, num_outputs
 
@@ -193,7 +219,7 @@ class _Batch:
         self._positions[rows] = range(position, position + len(token_ids))
         self._num_ids[rows] = len(segment.sequence_ids)
         self._ids[rows, : len(segment.sequence_ids)] = segment.sequence_ids
-        self._wants[rows] = segment.wants_logits
+        self._wants[rows] = segment.row is not None
 
     def build(self, num_rows: int) -> Any:  # llama_cpp has no types here
         """The structure that llama.cpp takes."""
@@ -217,6 +243,26 @@ def _override(key: str, value: int) -> Any:  # ctypes
     overrides[0].tag, overrides[0].key = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_INT, key.encode()
     overrides[0].value.val_i64 = value
     return overrides
+
+
+class _GgufOptions(ctypes.Structure):
+    """Of a file of which the metadata are read only."""
+
+    _fields_ = (("no_alloc", ctypes.c_bool), ("context", ctypes.c_void_p))
+
+
+def _lacks_bias(path: Path) -> bool:
+    """Whether the file, or the first of several, has a convolution without a bias."""
+    lib = _ggml.libggml
+    lib.gguf_init_from_file.restype, lib.gguf_get_tensor_name.restype = ctypes.c_void_p, ctypes.c_char_p
+    lib.gguf_get_n_tensors.restype = ctypes.c_int64
+    lib.gguf_get_tensor_name.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+    file = ctypes.c_void_p(lib.gguf_init_from_file(str(path).encode(), _GgufOptions(True, None)))
+    names = {lib.gguf_get_tensor_name(file, at) for at in range(lib.gguf_get_n_tensors(file))}
+    lib.gguf_free(file)
+    ends = (b".ssm_conv1d.weight", b".ssm_conv1d.bias")
+    weights, biases = ({name.removesuffix(end) for name in names if name.endswith(end)} for end in ends)
+    return weights > biases
 
 
 def _explain() -> str:

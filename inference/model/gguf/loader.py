@@ -3,6 +3,7 @@
 import math
 import platform
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from inference.healing.loaded_tokenizer import LoadedTokenizer, check_ids, load_
 from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.model.gguf.kv_cache import CellPool
-from inference.model.gguf.llama import Llama
+from inference.model.gguf.llama import NUM_SEQUENCE_IDS, Llama
 from inference.model.gguf.model import GgufModel
+from inference.model.gguf.recurrent_cache import MIN_STATES, StatePool
 from inference.model.language_model import LoadedModel, SequenceInput
 from inference.model.measurements import (
     MAX_SMALL,
@@ -28,7 +30,7 @@ from inference.model.measurements import (
 )
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.tree_check import check_tree_difference, measure_tree_difference
-from inference.model.window import MAX_AUTO_TOKENS, choose_window, measure_reading
+from inference.model.window import MAX_AUTO_TOKENS, choose_window, find_room, measure_reading
 from inference.model_folder import find_gguf_file
 
 _DTYPES = (AUTO_DTYPE, "float32")  # in which llama.cpp computes, whatever the file has
@@ -38,16 +40,7 @@ _NUM_TRIAL_ROWS, _NUM_TRIALS = 4, 6
 # Room in contexts of full length: for those in use at least, for those remembered at least, and for each at most. What
 # all of them have, each row looks at: with 20,000 tokens it takes three times as long as with 400.
 _LEAST_IN_USE, _LEAST_REMEMBERED, _MOST = 4, 2, 8
-_SHAPE = ("n_head", "n_head_kv", "n_layer", "n_embd")
-_OF_NUMBERS = 2  # bytes of a key's or value's number, float16
 _MIN_WINDOW = 1024  # tokens; llama.cpp drops the keys and values that are outside of a layer's window
-
-# What the cache of a model must do: be cut back, and branch.
-_OBSTACLES = {
-    "llama_model_is_recurrent": "has a recurrent state, which can neither be cut back nor branch",
-    "llama_model_is_hybrid": "has layers with a recurrent state, which can neither be cut back nor branch",
-    "llama_model_has_encoder": "has an encoder, and writes only about the text that the encoder has read",
-}
 
 
 def load_gguf_model(config: EngineConfig) -> LoadedModel[GgufModel]:
@@ -63,9 +56,8 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     if config.dtype not in _DTYPES:
         raise ModelError(f"a GGUF file has its own precision, which cannot be {config.dtype} (--dtype)")
     llama = Llama(path, config.device)
-    for question, obstacle in _OBSTACLES.items():
-        if getattr(llama_cpp, question)(llama.model):
-            raise ModelError(f"it {obstacle}")
+    if llama_cpp.llama_model_has_encoder(llama.model):
+        raise ModelError("it has an encoder, and writes only about the text that the encoder has read")
     if 0 < llama.window < _MIN_WINDOW:
         raise ModelError(
             f"it has layers that see only {llama.window} tokens, and fewer than {_MIN_WINDOW:,} cannot be run"
@@ -73,25 +65,28 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     tokenizer = load_tokenizer(config.model_dir, llama.vocab_size)
     _check_tokens(llama, config, tokenizer)
     fit = _choose_fit(llama, config.num_threads)
-    cell_nbytes = _find_cell_nbytes(llama)
     sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
     recall = open_measurements(config.graph_dir)
+    sizes = recall(f"memory {config.device} {files}", llama.measure_memory)
+    cell_nbytes = int(sizes["token"])
+    num_states = _count_states(config, int(sizes["state"])) if llama.has_state else 0
+    open_pool = partial(_open_pool, llama, fit, num_states, int(sizes["state"]))
     machine = f"{fit.num_threads} {config.device} {platform.node()} {files}"
-    measure = partial(recall, f"window {machine}", partial(_measure_reading, llama, fit, sampler), not is_busy())
+    measure = partial(
+        recall, f"window {machine}", partial(_measure_reading, open_pool, llama.max_tokens, sampler), not is_busy()
+    )
     window = choose_window(config, llama.max_tokens, cell_nbytes, measure)
     in_use, remembered = (
         _choose_room(config, window, cell_nbytes, least) for least in (_LEAST_IN_USE, _LEAST_REMEMBERED)
     )
     num_cells, num_bytes = -(-(in_use + remembered) // _CELL_STEP) * _CELL_STEP, config.memory_mib * 2**20
-    llama.open_context(num_cells, fit.num_threads)
-    pool = CellPool(llama, num_cells, max(cell_nbytes, num_bytes // remembered), num_bytes)
-    model = GgufModel(pool, sampler)
+    model = GgufModel(open_pool(num_cells, max(cell_nbytes, num_bytes // remembered), num_bytes), sampler)
     tree = recall(f"tree {config.device} {files}", lambda: {"difference": measure_tree_difference(model)})
     check_tree_difference(tree["difference"], "llama.cpp")
-    model.row_cost = recall(f"row cost {machine}", lambda: {"row_cost": _measure_row_cost(model)}, not is_busy())[
-        "row_cost"
-    ]
+    if not llama.has_state:
+        row_cost = partial(_measure_row_cost, model)
+        model.row_cost = recall(f"row cost {machine}", lambda: {"row_cost": row_cost()}, not is_busy())["row_cost"]
     return LoadedModel(
         model,
         tokenizer,
@@ -102,11 +97,30 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     )
 
 
-def _measure_reading(llama: Llama, fit: Fit, sampler: NumpySampler) -> Measured:
+def _count_states(config: EngineConfig, state_nbytes: int) -> int:
+    """As many as the memory of the settings has room for, within bounds. Raises ModelError if there is too little."""
+    needed, room = MIN_STATES * state_nbytes, find_room(1)
+    if needed > room:
+        raise ModelError(
+            f"this machine has no memory for {MIN_STATES} copies of its recurrent state: they take "
+            f"{needed >> 10:,} KiB, and it has room for {room >> 10:,}"
+        )
+    return min(max(config.memory_mib * 2**20 // state_nbytes, MIN_STATES), NUM_SEQUENCE_IDS)
+
+
+def _open_pool(
+    llama: Llama, fit: Fit, num_states: int, state_nbytes: int, num_cells: int, cell_nbytes: int, num_bytes: int = 0
+) -> CellPool:
+    """A new context, in place of an earlier one, with room for tokens, and for states if the model has them."""
+    llama.open_context(num_cells, fit.num_threads, num_states or NUM_SEQUENCE_IDS)
+    if num_states:
+        return StatePool(llama, num_cells, cell_nbytes, num_bytes, num_states, state_nbytes)
+    return CellPool(llama, num_cells, cell_nbytes, num_bytes)
+
+
+def _measure_reading(open_pool: Callable[[int, int], CellPool], max_tokens: int, sampler: NumpySampler) -> Measured:
     """Measured in a context of its own, because the one that is used has memory for what is measured."""
-    num_cells = min(MAX_AUTO_TOKENS, llama.max_tokens) + _CELL_STEP
-    llama.open_context(num_cells, fit.num_threads)
-    return measure_reading(GgufModel(CellPool(llama, num_cells, 1), sampler))
+    return measure_reading(GgufModel(open_pool(min(MAX_AUTO_TOKENS, max_tokens) + _CELL_STEP, 1), sampler))
 
 
 def _measure_row_cost(model: GgufModel) -> float:
@@ -141,13 +155,3 @@ def _choose_room(config: EngineConfig, window: int, cell_nbytes: int, least: int
     """How many tokens fit in the configured memory, but at least `least` contexts of full length."""
     num_tokens = min(max(config.memory_mib * 2**20 // cell_nbytes, least * window), _MOST * window)
     return min(num_tokens, config.cache_tokens, _MAX_CELLS)
-
-
-def _find_cell_nbytes(llama: Llama) -> int:
-    """Of the keys and values of a token."""
-    family = llama.read_metadata("general.architecture")
-    heads, kv_heads, num_layers, width = (
-        int(getattr(llama_cpp, f"llama_model_{name}")(llama.model)) for name in _SHAPE
-    )
-    lengths = (llama.read_metadata(f"{family}.attention.{part}_length") for part in ("key", "value"))
-    return num_layers * kv_heads * sum(int(length or width // heads) for length in lengths) * _OF_NUMBERS

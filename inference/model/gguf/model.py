@@ -4,57 +4,69 @@ All sequences of a step are one pass. What a row gets depends on its neighbours 
 computes products of one row and of several in different ways.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Generator, Sequence
 
 from inference.errors import InvalidRequestError
 from inference.model.gguf.kv_cache import CellPool, GgufSequenceCache
 from inference.model.gguf.llama import BatchSpan
+from inference.model.gguf.recurrent_cache import RecurrentSequenceCache, StatePool
 from inference.model.language_model import SequenceInput
 from inference.model.numpy_sampler import NumpyModel, NumpyRow, NumpySampler
 from inference.model.path_log_probs import check_numbers
+
+_Cache = GgufSequenceCache | RecurrentSequenceCache
 
 
 class GgufModel(NumpyModel):
     """A `LanguageModel` on llama.cpp. One thread at a time may use it."""
 
     runs_together = True
-    row_cost = 0.0  # until it is measured
+    row_cost = math.inf  # until it is measured; no drafts if it is not
 
     def __init__(self, pool: CellPool, sampler: NumpySampler) -> None:
         super().__init__(sampler)
         self._pool = pool
         self.max_tokens = pool.llama.max_tokens
 
-    def new_cache(self, num_tokens: int = 256) -> GgufSequenceCache:
+    def new_cache(self, num_tokens: int = 256) -> _Cache:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
+        if isinstance(self._pool, StatePool):
+            return RecurrentSequenceCache(self._pool, num_tokens)
         return GgufSequenceCache(self._pool, num_tokens)
 
     def forward(self, parts: Sequence[SequenceInput]) -> list[list[NumpyRow]]:
-        """Forwards all parts in one pass. Returns the rows of each part that wants them.
+        """Forwards all parts, in as few passes as their caches allow. Returns the rows of each part that wants them.
 
         Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.
         """
-        llama = self._pool.llama
-        begun: list[GgufSequenceCache] = []
-        segments: list[BatchSpan] = []
+        begun: list[tuple[_Cache, Generator[list[BatchSpan], None, None]]] = []
+        found: list[dict[int, NumpyRow]] = [{} for _ in parts]
         try:
             for part in parts:
-                assert isinstance(part.cache, GgufSequenceCache), "every cache comes from new_cache"
+                assert isinstance(part.cache, _Cache), "every cache comes from new_cache"
                 part.cache.reserve(part.tree.num_rows)
-                begun.append(part.cache)
-                segments += part.cache.build_segments(part)
-            self._check_positions(segments)
-            rows = [row for logits in llama.decode(segments) for row in self._sampler.build_rows(check_numbers(logits))]
+                begun.append((part.cache, part.cache.build_passes(part)))
+            while spans := [
+                (span, rows) for (_, passes), rows in zip(begun, found, strict=True) for span in next(passes, [])
+            ]:
+                self._run(*zip(*spans, strict=True))
         except BaseException:
-            for cache in begun:
+            for cache, passes in begun:
+                passes.close()
                 cache.discard()
             raise
-        read = iter(rows)
-        return [[next(read) for _ in range(part.num_logit_rows)] for part in parts]
+        return [[rows[index] for index in range(part.num_logit_rows)] for part, rows in zip(parts, found, strict=True)]
 
-    def _check_positions(self, segments: Sequence[BatchSpan]) -> None:
-        num_tokens = max((each.position + len(each.token_ids) for each in segments), default=0)
+    def _run(self, spans: Sequence[BatchSpan], found: Sequence[dict[int, NumpyRow]]) -> None:
+        """One pass, whose rows are added to what each span's part has found."""
+        num_tokens = max(each.position + len(each.token_ids) for each in spans)
         if num_tokens > self.max_tokens:
             raise InvalidRequestError(
                 f"a sequence of {num_tokens} tokens is longer than the {self.max_tokens} tokens of the model"
             )
+        logits = self._pool.llama.decode(spans)
+        read = (row for each in logits for row in self._sampler.build_rows(check_numbers(each)))
+        wanted = [(span.row, rows) for span, rows in zip(spans, found, strict=True) if span.row is not None]
+        for row, (index, rows) in zip(read, wanted, strict=True):
+            rows[index] = row
