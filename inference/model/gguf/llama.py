@@ -19,9 +19,9 @@ from llama_cpp import _ggml
 from inference.config import AUTO_DEVICE
 from inference.errors import ModelError, OverloadedError, quote
 
-NUM_SEQUENCE_IDS = 256  # the most that llama.cpp has
+_NUM_SEQUENCE_IDS = 256  # the most that llama.cpp has
 _MAX_ROWS = 512  # of one pass; more are several
-_MAX_OUTPUTS = NUM_SEQUENCE_IDS  # rows of logits in one pass, for which llama.cpp has memory from the beginning
+_MAX_OUTPUTS = _NUM_SEQUENCE_IDS  # rows of logits in one pass, for which llama.cpp has memory from the beginning
 _NO_ROOM = {1, -2}  # what llama_decode returns if it finds no cells, or no memory
 _ERROR = 4  # of log levels
 _MAX_SAID = 8  # errors
@@ -82,8 +82,12 @@ class Llama:
             self._load(path, options)
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
-        self.window: int = llama_cpp.llama_model_n_swa(self.model)  # of layers that do not see all; 0 without them
-        self.max_tokens = min(length, self.window - 1) if self.window else length  # what a window passes is dropped
+        self.max_tokens = length
+        # A layer with a window gives a cell that the window of its only id has passed to another token, though the
+        # text may be cut back to there. A cell with two ids stays. So each id has a second one, far above it.
+        has_windows = llama_cpp.llama_model_n_swa(self.model) > 0
+        self.num_ids = _NUM_SEQUENCE_IDS // 2 if has_windows else _NUM_SEQUENCE_IDS
+        self._steps = (0, self.num_ids) if has_windows else (0,)
 
     def _load(self, path: Path, options: Any) -> None:  # llama_cpp has no types here
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), options)
@@ -96,7 +100,7 @@ class Llama:
         options = llama_cpp.llama_context_default_params()
         options.n_ctx = num_cells
         options.n_batch = options.n_ubatch = _MAX_ROWS
-        options.n_seq_max, options.n_outputs_max = NUM_SEQUENCE_IDS, _MAX_OUTPUTS
+        options.n_seq_max, options.n_outputs_max = _NUM_SEQUENCE_IDS, _MAX_OUTPUTS
         options.kv_unified = options.swa_full = True
         options.n_threads = options.n_threads_batch = num_threads
         options.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED  # it skips the cells of other sequences
@@ -128,18 +132,20 @@ class Llama:
 
     def copy(self, source: int, target: int, start: int, stop: int) -> None:
         """Adds the id `target` to the cells of `source` at these positions."""
-        llama_cpp.llama_memory_seq_cp(self._memory, source, target, start, stop)
+        for step in self._steps:
+            llama_cpp.llama_memory_seq_cp(self._memory, source + step, target + step, start, stop)
 
     def remove(self, sequence_id: int, start: int = 0, stop: int = -1) -> None:
         """Removes an id from its cells at these positions; to the end if `stop` is -1."""
-        llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, start, stop)
+        for step in self._steps:
+            llama_cpp.llama_memory_seq_rm(self._memory, sequence_id + step, start, stop)
 
     def decode(self, segments: Sequence[BatchSpan]) -> Iterator[Logits]:
         """The logits of the rows that want them, pass by pass. They are overwritten by the next one.
 
         Raises OverloadedError or ModelError. Rows may then have been added to their sequences.
         """
-        for num_rows, num_outputs in self._batch.fill(segments):
+        for num_rows, num_outputs in self._batch.fill(segments, self._steps):
             self._run(num_rows)
             if num_outputs:
                 pointer = llama_cpp.llama_get_logits(self._context)
@@ -167,33 +173,34 @@ class _Batch:
 
     def __init__(self) -> None:
         self._token_ids, self._positions, self._num_ids = (np.zeros(_MAX_ROWS, np.int32) for _ in range(3))
-        self._ids = np.zeros((_MAX_ROWS, NUM_SEQUENCE_IDS), np.int32)
+        self._ids = np.zeros((_MAX_ROWS, _NUM_SEQUENCE_IDS), np.int32)
         self._wants = np.zeros(_MAX_ROWS, np.int8)
         steps = np.arange(_MAX_ROWS, dtype=np.uint64) * np.uint64(self._ids.strides[0])
         self._rows_of_ids = np.uint64(self._ids.ctypes.data) + steps
 
-    def fill(self, segments: Sequence[BatchSpan]) -> Iterator[tuple[int, int]]:
-        """The numbers of rows and of rows of logits, each time when a pass is full."""
+    def fill(self, segments: Sequence[BatchSpan], steps: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """The numbers of rows and of rows of logits, each time when a pass is full. `steps`: from an id to its ids."""
         num_rows = num_outputs = 0
         for segment in segments:
+            ids = [each + step for step in steps for each in segment.sequence_ids]
             for first in range(0, len(segment.token_ids), _MAX_ROWS):
                 token_ids = segment.token_ids[first : first + _MAX_ROWS]
                 if num_rows + len(token_ids) > _MAX_ROWS or num_outputs == _MAX_OUTPUTS:
                     yield num_rows, num_outputs
                     num_rows = num_outputs = 0
-                self._write(num_rows, token_ids, segment.position + first, segment)
+                self._write(num_rows, token_ids, segment.position + first, ids)
+                self._wants[num_rows : num_rows + len(token_ids)] = segment.wants_logits
                 num_rows += len(token_ids)
                 num_outputs += len(token_ids) * segment.wants_logits
         if num_rows:
             yield num_rows, num_outputs
 
-    def _write(self, start: int, token_ids: Sequence[int], position: int, segment: BatchSpan) -> None:
+    def _write(self, start: int, token_ids: Sequence[int], position: int, sequence_ids: Sequence[int]) -> None:
         rows = slice(start, start + len(token_ids))
         self._token_ids[rows] = token_ids
         self._positions[rows] = range(position, position + len(token_ids))
-        self._num_ids[rows] = len(segment.sequence_ids)
-        self._ids[rows, : len(segment.sequence_ids)] = segment.sequence_ids
-        self._wants[rows] = segment.wants_logits
+        self._num_ids[rows] = len(sequence_ids)
+        self._ids[rows, : len(sequence_ids)] = sequence_ids
 
     def build(self, num_rows: int) -> Any:  # llama_cpp has no types here
         """The structure that llama.cpp takes."""

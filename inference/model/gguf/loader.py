@@ -40,7 +40,6 @@ _NUM_TRIAL_ROWS, _NUM_TRIALS = 4, 6
 _LEAST_IN_USE, _LEAST_REMEMBERED, _MOST = 4, 2, 8
 _SHAPE = ("n_head", "n_head_kv", "n_layer", "n_embd")
 _OF_NUMBERS = 2  # bytes of a key's or value's number, float16
-_MIN_WINDOW = 1024  # tokens; llama.cpp drops the keys and values that are outside of a layer's window
 
 # What the cache of a model must do: be cut back, and branch.
 _OBSTACLES = {
@@ -66,10 +65,6 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     for question, obstacle in _OBSTACLES.items():
         if getattr(llama_cpp, question)(llama.model):
             raise ModelError(f"it {obstacle}")
-    if 0 < llama.window < _MIN_WINDOW:
-        raise ModelError(
-            f"it has layers that see only {llama.window} tokens, and fewer than {_MIN_WINDOW:,} cannot be run"
-        )
     tokenizer = load_tokenizer(config.model_dir, llama.vocab_size)
     _check_tokens(llama, config, tokenizer)
     fit = _choose_fit(llama, config.num_threads)

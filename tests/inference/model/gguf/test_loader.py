@@ -189,10 +189,6 @@ _FALCON_H1 = {
 _REFUSED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]], str]] = {
     "mamba": (_STATE, _MAMBA, "has a recurrent state, which can neither be cut back nor branch"),
     "falcon-h1": (_STATE | {"ssm.group_count": 1}, _FALCON_H1, "has layers with a recurrent state"),
-    "gemma3": (
-        {"attention.sliding_window": 1023}, _LAYER | _GEMMA3,
-        "has layers that see only 1023 tokens, and fewer than 1,024 cannot be run",
-    ),
     "dream": ({}, _LAYER, "is an encoder, and does not predict the next token"),
     "t5encoder": ({"attention.relative_buckets_count": 8}, _T5, "has an encoder"),
 }  # fmt: skip
@@ -248,18 +244,22 @@ def test_models_that_cannot_branch_or_be_cut_are_refused_by_name(family: str, tm
         load_model(EngineConfig(folder))
 
 
-def test_a_model_with_a_wide_window_sees_what_is_in_it_and_keeps_all(tmp_path: Path) -> None:
-    values = {"attention.sliding_window": 1024}
-    model = load_model(EngineConfig(_write_family(tmp_path, "gemma3", values, _LAYER | _GEMMA3))).model
-    assert model.max_tokens == 1023
-    text = tuple(np.random.default_rng(0).integers(8, 8000, 1023).tolist())
-    other, _ = _read(model, text[:500])
+@pytest.mark.parametrize("window", [4, 1024])
+def test_what_a_window_has_passed_is_there_when_the_text_is_cut_back(window: int, tmp_path: Path) -> None:
+    folder = _write_family(tmp_path, "gemma3", {"attention.sliding_window": window}, _LAYER | _GEMMA3)
+    model = load_model(EngineConfig(folder, max_context_tokens=2048, cache_tokens=4096)).model
+    assert model.max_tokens == 4096
+    text = tuple(np.random.default_rng(0).integers(8, 8000, 1500).tolist())
+    other, _ = _read(model, text[:1000])
     cache, _ = _read(model, text)
     del other
-    _read(model, text[:700])  # in the free cells, and in those after them if nothing needs them
-    cache.cut(1)
-    [again] = model.forward([Part(cache, TokenTree(text[1:2]))])
-    np.testing.assert_allclose(model.copy_logits(again), _read(model, text[:2])[1], atol=0.01)
+    for length in (700, 900):
+        _read(model, text[:length])  # in the free cells, and in those after them if nothing needs them
+    for length in (1490, 700, 1):
+        cache.cut(length)
+        [again] = model.forward([Part(cache, TokenTree(text[length : length + 1]))])
+        np.testing.assert_allclose(model.copy_logits(again), _read(model, text[: length + 1])[1], atol=0.01)
+        cache.discard()
 
 
 def test_other_logits_in_a_tree_than_in_a_text_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
