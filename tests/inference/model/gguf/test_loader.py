@@ -169,6 +169,33 @@ _GEMMA3 = {
     **{f"post_{name}_norm.weight": (32,) for name in ("attention", "ffw")},
     **{f"attn_{name}_norm.weight": (16,) for name in "qk"},
 }
+_EXPERTS: dict[str, tuple[int, ...]] = {f"ffn_{name}_exps.weight": (32, 32, 4) for name in ("gate", "up", "down")} | {
+    "ffn_gate_inp.weight": (32, 4)
+}
+_SHARED: dict[str, tuple[int, ...]] = {f"ffn_{name}_shexp.weight": (32, 32) for name in ("gate", "up", "down")}
+_LATENT: dict[str, tuple[int, ...]] = {
+    **{"attn_q_a.weight": (32, 16), "attn_q_a_norm.weight": (16,), "attn_q_b.weight": (16, 48)},
+    **{"attn_kv_a_mqa.weight": (32, 24), "attn_kv_a_norm.weight": (16,)},
+    **{"attn_k_b.weight": (16, 16, 2), "attn_v_b.weight": (16, 16, 2), "attn_output.weight": (32, 32)},
+}
+_OF_EXPERTS = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 32}
+_OF_LATENT = {
+    **{"attention.kv_lora_rank": 16, "attention.key_length": 24, "attention.key_length_mla": 24},
+    **{"attention.value_length_mla": 16, "rope.dimension_count": 8, "leading_dense_block_count": 0},
+    **{"attention.head_count_kv": 1, "expert_shared_count": 1, "block_count": 2, "attention.q_lora_rank": 16},
+}
+_HEAD_NORMS: dict[str, tuple[int, ...]] = {f"attn_{name}_norm.weight": (16,) for name in "qk"}
+# This year's families, with layers of the kinds that their models have.
+_FAMILIES: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = {
+    "gemma3": ({"attention.sliding_window": 4, "block_count": 6}, _LAYER | _GEMMA3),
+    "qwen3moe": (_OF_EXPERTS | {"block_count": 2}, _NORMS | _ATTENTION | _HEAD_NORMS | _EXPERTS),
+    "mellum": (
+        _OF_EXPERTS | {"block_count": 4, "attention.sliding_window": 4, "attention.sliding_window_pattern": 4},
+        _NORMS | _ATTENTION | _HEAD_NORMS | _EXPERTS,
+    ),
+    "deepseek2": (_OF_EXPERTS | _OF_LATENT, _NORMS | _LATENT | _EXPERTS | _SHARED),
+    "granite": ({"block_count": 2, "logit_scale": 4.0, "residual_scale": 0.2, "attention.scale": 0.1}, _LAYER),
+}
 _MAMBA = {
     **{"attn_norm.weight": (32,), "ssm_in.weight": (32, 128), "ssm_conv1d.weight": (4, 64), "ssm_conv1d.bias": (64,)},
     **{"ssm_x.weight": (64, 12), "ssm_dt.weight": (4, 64), "ssm_dt.bias": (64,), "ssm_a": (4, 64), "ssm_d": (64,)},
@@ -204,7 +231,8 @@ def _write_family(
     """A tiny model with random weights, of a family that llama.cpp knows, with the tokenizer of the default model."""
     encoder = "enc." * (family == "t5encoder")
     shapes = {"token_embd.weight": (32, 8192), f"{encoder}output_norm.weight": (32,)}
-    shapes |= {f"{encoder}blk.0.{name}": shape for name, shape in layer.items()} | dict(others)
+    layers = range(values.get("block_count", 1))
+    shapes |= {f"{encoder}blk.{n}.{name}": shape for n in layers for name, shape in layer.items()} | dict(others)
     spec = json.loads((_DEFAULT / "tokenizer.json").read_text())
     write_random_gguf(folder / "tiny.gguf", family, spec, _SIZES | values, shapes)
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "midtoken.json"):  # the same prompts
@@ -242,6 +270,32 @@ def test_models_that_cannot_branch_or_be_cut_are_refused_by_name(family: str, tm
     folder = _write_family(tmp_path, family, values, layer)
     with pytest.raises(ModelError, match=f"cannot load tiny.gguf: it {reason}"):
         load_model(EngineConfig(folder))
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_the_families_of_this_year_get_the_logits_of_separate_texts_however_a_text_is_cut(
+    family: str, tmp_path: Path
+) -> None:
+    values, layer = _FAMILIES[family]
+    folder = _write_family(tmp_path, family, values, layer, {"output.weight": (32, 8192)})
+    model = load_model(EngineConfig(folder, max_context_tokens=512)).model
+    random = np.random.default_rng(0)
+    cache: Any = model.new_cache(512)
+    text: tuple[int, ...] = ()
+    differences = list[float]()
+    for _ in range(12):
+        chain, branches = (tuple(random.integers(8, 8000, size).tolist()) for size in (random.integers(1, 40), 3))
+        tree = TokenTree(chain, branches, (None, 0, None))
+        [rows] = model.forward([Part(cache, tree)])
+        found = model.copy_logits(rows)
+        cache.keep(tree)
+        text += chain
+        ends = ((), branches[:1], branches[:2], branches[2:])
+        expected = np.concatenate([_read(model, text + end)[1] for end in ends])
+        differences += list(np.std(found - expected, axis=1) / np.std(expected, axis=1))
+        text = text[: random.integers(len(text))]
+        cache.cut(len(text))
+    assert max(differences) < 0.01
 
 
 @pytest.mark.parametrize("window", [4, 1024])
