@@ -78,13 +78,13 @@ below. Windows of any length run exactly: what a window has passed is kept, beca
 Tiny files with random weights were compared with llama.cpp's answers to separate texts (`make gguf`, then
 `pytest tests/inference/model/gguf`). Of the models that people install this year:
 
-| models | licence on their cards | as a folder | as GGUF |
-| --- | --- | --- | --- |
-| Qwen3-Coder-30B-A3B | apache-2.0 | `qwen3_moe` | `qwen3moe` |
-| Mellum 2, 12B-A2.5B | apache-2.0 | `mellum` | `mellum` |
-| DeepSeek-Coder-V2-Lite | deepseek-license | `deepseek_v2` | `deepseek2` |
-| Granite 4 with attention only | apache-2.0 | `granite`, `granitemoehybrid` | `granite` |
-| Seed-Coder 8B | mit | `llama` | `llama` |
+| models | as a folder | as GGUF |
+| --- | --- | --- |
+| Qwen3-Coder-30B-A3B | `qwen3_moe` | `qwen3moe` |
+| Mellum 2 | `mellum` | `mellum` |
+| DeepSeek-Coder-V2-Lite | `deepseek_v2` | `deepseek2` |
+| Granite 4 with attention only | `granite`, `granitemoehybrid` | `granite` |
+| Seed-Coder | `llama` | `llama` |
 
 Granite 4 H, Qwen3-Coder-Next, Qwen3.5 and later, Codestral Mamba, Falcon-H1 and LFM2 have layers with a recurrent
 state. Of any other model, `midtoken models try OWNER/NAME` or `OWNER/NAME:Q8_0` says whether it runs here, before its

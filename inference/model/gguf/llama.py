@@ -61,12 +61,13 @@ class BatchSpan:
 class Llama:
     """A model and its context. One thread at a time may use it."""
 
-    def __init__(self, path: Path, device: str) -> None:
-        """Loads the weights. Raises ModelError."""
+    def __init__(self, path: Path, device: str, reads_weights: bool = True) -> None:
+        """Loads the weights, unless the file is only described. Raises ModelError."""
         _SAID.clear()
         llama_cpp.llama_log_set(_CALLBACK, None)
         llama_cpp.llama_backend_init()
         options = llama_cpp.llama_model_default_params()
+        options.vocab_only = not reads_weights
         options.n_gpu_layers = _ON_CPU if device == "cpu" else _ALL_LAYERS
         devices = _find_devices(device)
         if devices is not None:
@@ -82,6 +83,9 @@ class Llama:
             self._load(path, options)
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
+        self.num_weights: int = llama_cpp.llama_model_n_params(self.model)
+        self.weights_nbytes: int = llama_cpp.llama_model_size(self.model)
+        self.dtype: str = llama_cpp.llama_ftype_name(llama_cpp.llama_model_ftype(self.model)).decode()
         self.max_tokens = length
         # A layer with a window gives a cell that the window of its only id has passed to another token, though the
         # text may be cut back to there. A cell with two ids stays. So each id has a second one, far above it.
@@ -92,7 +96,7 @@ class Llama:
     def _load(self, path: Path, options: Any) -> None:  # llama_cpp has no types here
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), options)
         if not self.model:
-            raise ModelError(f"llama.cpp cannot read it: {_explain()}")
+            raise ModelError(f"llama.cpp cannot read it: {_explain()} (llama-cpp-python {llama_cpp.__version__})")
 
     def open_context(self, num_cells: int, num_threads: int) -> None:
         """Makes the context, in place of an earlier one. Raises ModelError if there is no memory for it."""
