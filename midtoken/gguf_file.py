@@ -67,8 +67,10 @@ def _read(path: Path, data: mmap.mmap) -> Metadata:
     num_tensors, num_values = reader.read("Q", 2)
     reader.count(num_values + num_tensors)
     metadata = {reader.read_text(): reader.read_value(*reader.read("I")) for _ in range(num_values)}
-    for _ in range(num_tensors):
-        reader.skip_tensor()
+    for _ in range(num_tensors):  # with its name, shape, type and place
+        reader.read_text()
+        reader.read("Q", *reader.read("I"))
+        reader.read("IQ")
     return metadata
 
 
@@ -97,12 +99,6 @@ class _Reader:
         if self.end > len(self._data):
             raise ValueError("a text is cut off")
         return self._data[start : self.end].decode()
-
-    def skip_tensor(self) -> None:
-        """Its name, shape, type and place."""
-        self.read_text()
-        self.read("Q", *self.read("I"))
-        self.read("IQ")
 
     def read_value(self, kind: int) -> Any:
         if kind == _TEXT:

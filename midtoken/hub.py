@@ -42,10 +42,9 @@ from huggingface_hub.utils.sha import git_hash, sha_fileobj
 from inference.errors import LaunchError, MidtokenError, ModelError
 from inference.model_folder import check_model_folder, name_other_format
 from inference.serving.private_files import FileLock, make_private_folder
-from midtoken.forecast import forecast
 from midtoken.generated_folder import make_folder
 from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
-from midtoken.models import FAILED, FOUND, IN_VAIN, TRY
+from midtoken.models import FAILED, FOUND, IN_VAIN, TRY, forecast
 
 _WEIGHTS = "model.safetensors"
 _PART = re.compile(r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json")

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -120,15 +121,11 @@ async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool =
         return
     path = model.find_path()
     revision = model.revision if path is None or is_anew else model.find_commit(path)
-    await _call_hub(model, revision, GET, on_download)
+    await call_hub(model, revision, GET, on_download)
 
 
-async def try_hub_model(model: HubModel) -> dict[str, str]:
-    """Returns what is said of a model before its weights are downloaded, by names. Raises as `fetch_model` does."""
-    return await _call_hub(model, model.revision, TRY, lambda *_: None)
-
-
-async def _call_hub(model: HubModel, revision: str, action: str, on_download: OnDownload) -> dict[str, str]:
+async def call_hub(model: HubModel, revision: str, action: str, on_download: OnDownload) -> dict[str, str]:
+    """Returns what was found, which is nothing for GET, and for TRY what `forecast` says. Raises as `fetch_model`."""
     require_packages("local", f"{model} cannot be downloaded without")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "midtoken.hub", model.repository, revision, model.pin, model.file, action),
@@ -165,6 +162,21 @@ async def _follow(process: asyncio.subprocess.Process, model: HubModel, on_downl
         error = ModelError if status == IN_VAIN else LaunchError
         raise error(failure.removeprefix(FAILED) + hint)
     return found
+
+
+def forecast(path: Path) -> dict[str, str]:
+    """Returns what is known of a folder or GGUF file, by names. Raises ModelError if it cannot be run, or LaunchError.
+
+    In place of weights, there may be files with holes. Another process finds it out, since this one has no runners.
+    """
+    command = [sys.executable, "-m", "inference.model.forecast", str(make_folder(path))]
+    found = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False, cwd=IMPORT_ROOT
+    )
+    known: dict[str, str] = json.loads(found.stdout or "{}")
+    if "refused" in known:
+        raise ModelError(known["refused"])
+    return known
 
 
 _LIBRARY = "registry.ollama.ai/library/"  # what is left out in a name

@@ -21,61 +21,52 @@ from inference.model_folder import GGUF_NAME, check_description, read_object
 # Of memory: what a runner takes, and for a weight: in float32, and in 8 bits as measured with 0.5 billion.
 _RUNNER_NBYTES, _FLOAT_NBYTES, _INT8_NBYTES = 6e8, 4.0, 1.2
 _KNOWN_NBYTES = 2**60  # of memory; more is a system that does not say
+_FEW_BITS = ("F4", "F6", "F8")  # types of numbers that come with scales of their own
 
-Figures = dict[str, str]  # what is said, by its name
 
-
-def forecast(folder: Path) -> Figures:
-    """What is known of a model. Raises ModelError if its tokenizer or family cannot be run, whatever its weights are.
+def forecast(folder: Path) -> dict[str, str]:
+    """What is known of a model, by names. Raises ModelError if it cannot be run, whatever its weights are.
 
     "too large" says that the machine has too little memory.
     """
     check_description(folder)
     config = read_object(folder / "config.json")
-    if (folder / GGUF_NAME).exists():
-        return _forecast_gguf(folder, config)
-    vocabulary = load_tokenizer(folder).vocabulary
-    bytes_each, runner = _choose_runner(folder, config)
+    runner, weights = (_open_gguf if (folder / GGUF_NAME).exists() else _read_folder)(folder, config)
     text_config = config | (config.get("text_config") or {})
-    tensors = _list_tensors(folder)
-    num_weights = sum(math.prod(tensor["shape"]) for tensor in tensors)
-    if num_weights <= MAX_SMALL:
-        bytes_each = _FLOAT_NBYTES
     figures = {
-        "family": str(config["model_type"]),
+        "family": str(config.get("architecture", config.get("model_type"))),
         "runs with": runner,
-        "tokenizer": f"right, {vocabulary.num_rows:,} tokens",
-        "window": f"{text_config.get('max_position_embeddings', 'an unknown number of')} tokens at most",
+        "tokenizer": f"right, {text_config.get('vocab_size', 0):,} tokens",
+        "window": f"{text_config.get('max_position_embeddings', 0):,} tokens at most",
     }
-    dtypes = ", ".join(sorted({tensor["dtype"] for tensor in tensors}))
-    return figures | (_weigh(num_weights, dtypes, num_weights * bytes_each) if tensors else {})
+    return figures | weights
 
 
-def _forecast_gguf(folder: Path, config: dict[str, Any]) -> Figures:
+def _open_gguf(folder: Path, _config: object) -> tuple[str, dict[str, str]]:
     require_llama_cpp(folder)
     from inference.model.gguf.loader import open_description  # here, because it loads llama.cpp
 
     llama = open_description(EngineConfig(folder))
-    figures = {
-        "family": str(config["architecture"]),
-        "runs with": "llama.cpp",
-        "tokenizer": f"right, {config['vocab_size']:,} tokens",
-        "window": f"{config['max_position_embeddings']} tokens at most",
-    }
-    return figures | _weigh(llama.num_weights, llama.dtype, llama.weights_nbytes)
+    return "llama.cpp", _weigh(llama.num_weights, llama.dtype, llama.weights_nbytes)
 
 
-def _choose_runner(folder: Path, config: dict[str, Any]) -> tuple[float, str]:
-    """The bytes of a weight that is not of a small model, and the runner. Raises ModelError if there is none."""
+def _read_folder(folder: Path, config: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    load_tokenizer(folder)
+    runner, bytes_each = "onnxruntime, on the CPU", _INT8_NBYTES
     try:
         read_decoder_config(config)
-        return _INT8_NBYTES, "onnxruntime, on the CPU"
     except ModelError as obstacle:
         require_torch(folder, str(obstacle))
         from inference.model.pytorch.loader import check_config, read_config  # here, because it loads torch
 
         check_config(read_config(folder))
-        return _FLOAT_NBYTES, f"PyTorch, because {obstacle}"
+        runner, bytes_each = f"PyTorch, because {obstacle}", _FLOAT_NBYTES
+    tensors = _list_tensors(folder)
+    number, dtypes = sum(math.prod(tensor["shape"]) for tensor in tensors), sorted({each["dtype"] for each in tensors})
+    if few := [dtype for dtype in dtypes if dtype.startswith(_FEW_BITS)]:
+        raise ModelError(f"{folder} has quantized weights, of the type {few[0]}; use the model with others")
+    num_bytes = number * (_FLOAT_NBYTES if number <= MAX_SMALL else bytes_each)
+    return runner, _weigh(number, ", ".join(dtypes), num_bytes) if tensors else {}
 
 
 def _list_tensors(folder: Path) -> list[dict[str, Any]]:
@@ -91,14 +82,14 @@ def _list_tensors(folder: Path) -> list[dict[str, Any]]:
     return tensors
 
 
-def _weigh(num_weights: int, dtype: str, num_bytes: float) -> Figures:
+def _weigh(number: int, dtype: str, num_bytes: float) -> dict[str, str]:
     needed, present = num_bytes + _RUNNER_NBYTES, find_memory()
     here = f", of {present / 1e9:.0f} GB here" if present < _KNOWN_NBYTES else ""
     said = {
-        "weights": f"{num_weights / 1e6:,.0f} million, {dtype}",
-        "needs": f"about {needed / 1e9:.1f} GB of memory{here}, and what is remembered of texts",
+        "weights": f"{number / 1e6:,.0f} million, {dtype}",
+        "needs": f"about {needed / 1e9:,.1f} GB of memory{here}, and what is remembered of texts",
     }
-    return said | ({"too large": f"it needs about {needed / 1e9:.0f} GB of memory{here}"} if needed > present else {})
+    return said | ({"too large": f"it needs about {needed / 1e9:,.0f} GB of memory{here}"} if needed > present else {})
 
 
 if __name__ == "__main__":  # the process that downloads a model asks, before its weights

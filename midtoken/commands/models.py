@@ -10,26 +10,28 @@ import os
 import statistics
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
+from inference.errors import ModelError
 from inference.protocol.completion import CompletionRequest, Extent
 from inference.serving.server_memory import measure_memory
 from lsp_server.privacy.guard import Guard
 from midtoken.answer import Answer, read_answer
 from midtoken.connection import Connection, open_connection, show_waiting
-from midtoken.forecast import forecast, print_figures
 from midtoken.installed import find_default_model
 from midtoken.models import (
     OLLAMA,
+    TRY,
     HubModel,
+    call_hub,
     ensure_model_folder,
     fetch_model,
     find_pins_dir,
+    forecast,
     list_manifests,
-    try_hub_model,
 )
 from midtoken.server import find_cache_dir
 from midtoken.server_arguments import UsageError, add_connection_arguments
@@ -48,6 +50,7 @@ RECOMMENDED = {  # of families and tokenizers that were tested: the family, and 
 _PAGE = Path(__file__).read_text(encoding="utf-8")[:2_000]  # some 500 tokens
 _LINE = "\n    wjq = kub"  # that no model expects; after a key that it has expected, text is there at once
 _SLOW_MS, _TOO_SLOW_MS = 300, 1_000  # for a line
+_TOO_LARGE = "too large"  # a figure
 _IDLE_S = 30.0  # then the server that was tried ends
 
 
@@ -103,13 +106,13 @@ def _describe_size(place: Path) -> str:
 
 
 async def _try(options: argparse.Namespace) -> None:
-    model = HubModel.parse(options.name)
-    if model is not None and not model.is_present():
-        print_figures(await try_hub_model(model))
-        print(f"It runs here. To download it and measure how fast: midtoken models get {model}")
+    model, is_run_here = HubModel.parse(options.name), not (options.server or options.engine)
+    if is_run_here and model is not None and not model.is_present():
+        _print_figures(await call_hub(model, model.revision, TRY, lambda *_: None))
+        print(f"No obstacle was found. midtoken models get {model} downloads it; try then measures its speed.")
         return
-    if options.model is not None and options.engine is None:
-        print_figures(await asyncio.to_thread(forecast, ensure_model_folder(options.name)))
+    if is_run_here and options.model is not None:
+        _print_figures(await asyncio.to_thread(forecast, ensure_model_folder(options.name)))
     await _measure(options)
 
 
@@ -130,8 +133,16 @@ async def _measure(options: argparse.Namespace) -> None:
         "first text": f"{statistics.median(each.stats.first_chunk_ms for each in typed):,.0f} ms after a key",
         "20 characters": f"{line_ms:,.0f} ms after a key",
     }
-    print_figures(figures)
+    _print_figures(figures)
     print(_judge(line_ms))
+
+
+def _print_figures(figures: Mapping[str, str]) -> None:
+    """Prints a line for each. Raises ModelError if one says that the model is too large."""
+    for name, figure in figures.items():
+        print(f"{name:17}{figure}")
+    if _TOO_LARGE in figures:
+        raise ModelError("the model is too large for this machine")
 
 
 def _judge(line_ms: float) -> str:

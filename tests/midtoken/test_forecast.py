@@ -15,7 +15,7 @@ from inference.errors import ModelError
 from inference.model import forecast as model_forecast
 from midtoken.cli import main
 from midtoken.commands.models import RECOMMENDED
-from midtoken.forecast import forecast
+from midtoken.models import forecast
 from tests.support.hub import Hub, Repository, run_hub
 
 _NAME = "owner/Model-0.5B"
@@ -25,9 +25,9 @@ _SPEC = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
 _NUM_MORE_BYTES = 8_000_000
 
 
-def _write_weights(num_weights: int) -> bytes:
+def _write_weights(num_weights: int, dtype: str = "BF16") -> bytes:
     """A file whose description is right, and whose weights are as many as it says if they are few."""
-    weights = {"w": {"dtype": "BF16", "shape": [num_weights, 1], "data_offsets": [0, 2 * num_weights]}}
+    weights = {"w": {"dtype": dtype, "shape": [num_weights, 1], "data_offsets": [0, 2 * num_weights]}}
     header = json.dumps({"__metadata__": {"format": "pt"}, **weights}).encode()
     return len(header).to_bytes(8, "little") + header + bytes(min(2 * num_weights, _NUM_MORE_BYTES))
 
@@ -67,10 +67,10 @@ download         0.01 GB
 family           llama
 runs with        onnxruntime, on the CPU
 tokenizer        right, 8,192 tokens
-window           2048 tokens at most
+window           2,048 tokens at most
 weights          4 million, BF16
 needs            about 0.6 GB of memory, of \d+ GB here, and what is remembered of texts
-It runs here. To download it and measure how fast: midtoken models get {_NAME}
+No obstacle was found. midtoken models get {_NAME} downloads it; try then measures its speed.
 """
     assert (status, bool(re.fullmatch(expected, said))) == (0, True), said
     assert hub.num_sent_bytes == 2**20
@@ -86,7 +86,8 @@ def test_a_model_that_is_too_large_is_said_to_be_so(hub: Hub, capsys: pytest.Cap
     assert "licence          not named\ndownload         0.02 GB\nfamily           qwen3_moe\n" in said
     assert "runs with        PyTorch, because its family is 'qwen3_moe', and only " in said
     assert "weights          20,000,000 million, BF16" in said
-    assert re.search(r"too large for this machine: it needs about 80001 GB of memory, of \d+ GB here", error)
+    assert re.search(r"too large        it needs about 80,001 GB of memory, of \d+ GB here", said)
+    assert "the model is too large for this machine" in error
     assert (status, hub.num_sent_bytes) == (1, 2**20)  # both parts have the same content
 
 
@@ -95,6 +96,10 @@ def test_a_model_that_is_too_large_is_said_to_be_so(hub: Hub, capsys: pytest.Cap
     [
         ({"config.json": b'{"model_type": "mamba", "eos_token_id": 1}'}, "family 'mamba' cannot be run: "),
         ({"tokenizer.json": b'{"model": {"type": "Unigram"}}'}, "tokenizer.json: model type Unigram is not supported"),
+        (
+            {"model.safetensors": _write_weights(9, "F8_E4M3")},
+            "has quantized weights, of the type F8_E4M3",
+        ),
         ({"model.safetensors": b"\3\0\0\0\0\0\0\0{}?"}, "model.safetensors is no safetensors file, or is damaged"),
     ],
 )
@@ -113,7 +118,7 @@ def test_a_gguf_file_on_a_hub_is_judged_by_its_first_megabytes(
     hub.repositories[_NAME] = Repository.of({"a-Q8_0.gguf": _write_gguf(tmp_path)})
     status, said, _ = _try(f"{_NAME}:q8_0", capsys)
     assert (status, "family           llama\nruns with        llama.cpp\ntokenizer        right, " in said) == (0, True)
-    assert f"midtoken models get {_NAME}:q8_0\n" in said
+    assert f"midtoken models get {_NAME}:q8_0 downloads it" in said
     [begun] = tmp_path.rglob("*.incomplete")
     assert begun.stat().st_size < 3_000_000
 
