@@ -173,7 +173,9 @@ def forecast(path: Path) -> dict[str, str]:
     found = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False, cwd=IMPORT_ROOT
     )
-    known: dict[str, str] = json.loads(found.stdout or "{}")
+    if found.returncode != 0:
+        raise LaunchError(f"the process that reads what {path} says of itself has failed")
+    known: dict[str, str] = json.loads(found.stdout)
     if "refused" in known:
         raise ModelError(known["refused"])
     return known

@@ -27,17 +27,19 @@ _FEW_BITS = ("F4", "F6", "F8")  # types of numbers that come with scales of thei
 def forecast(folder: Path) -> dict[str, str]:
     """What is known of a model, by names. Raises ModelError if it cannot be run, whatever its weights are.
 
-    "too large" says that the machine has too little memory.
+    "obstacle" says that the machine has too little memory.
     """
     check_description(folder)
     config = read_object(folder / "config.json")
     runner, weights = (_open_gguf if (folder / GGUF_NAME).exists() else _read_folder)(folder, config)
     text_config = config | (config.get("text_config") or {})
+    counts = [text_config.get(name) for name in ("vocab_size", "max_position_embeddings")]
+    vocabulary, window = (f"{count:,} tokens" if type(count) is int else "not named" for count in counts)
     figures = {
         "family": str(config.get("architecture", config.get("model_type"))),
         "runs with": runner,
-        "tokenizer": f"right, {text_config.get('vocab_size', 0):,} tokens",
-        "window": f"{text_config.get('max_position_embeddings', 0):,} tokens at most",
+        "tokenizer": f"right, {vocabulary}",
+        "window": window,
     }
     return figures | weights
 
@@ -85,11 +87,9 @@ def _list_tensors(folder: Path) -> list[dict[str, Any]]:
 def _weigh(number: int, dtype: str, num_bytes: float) -> dict[str, str]:
     needed, present = num_bytes + _RUNNER_NBYTES, find_memory()
     here = f", of {present / 1e9:.0f} GB here" if present < _KNOWN_NBYTES else ""
-    said = {
-        "weights": f"{number / 1e6:,.0f} million, {dtype}",
-        "needs": f"about {needed / 1e9:,.1f} GB of memory{here}, and what is remembered of texts",
-    }
-    return said | ({"too large": f"it needs about {needed / 1e9:,.0f} GB of memory{here}"} if needed > present else {})
+    needs = f"about {needed / 1e9:,.1f} GB of memory{here}"
+    said = {"weights": f"{number / 1e6:,.0f} million, {dtype}", "needs": f"{needs}, and what is remembered of texts"}
+    return said | ({"obstacle": f"it is too large for this machine: it needs {needs}"} if needed > present else {})
 
 
 if __name__ == "__main__":  # the process that downloads a model asks, before its weights

@@ -10,7 +10,7 @@ import os
 import statistics
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
@@ -50,7 +50,6 @@ RECOMMENDED = {  # of families and tokenizers that were tested: the family, and 
 _PAGE = Path(__file__).read_text(encoding="utf-8")[:2_000]  # some 500 tokens
 _LINE = "\n    wjq = kub"  # that no model expects; after a key that it has expected, text is there at once
 _SLOW_MS, _TOO_SLOW_MS = 300, 1_000  # for a line
-_TOO_LARGE = "too large"  # a figure
 _IDLE_S = 30.0  # then the server that was tried ends
 
 
@@ -137,12 +136,13 @@ async def _measure(options: argparse.Namespace) -> None:
     print(_judge(line_ms))
 
 
-def _print_figures(figures: Mapping[str, str]) -> None:
-    """Prints a line for each. Raises ModelError if one says that the model is too large."""
+def _print_figures(figures: dict[str, str]) -> None:
+    """Prints a line for each. Raises ModelError if one is an obstacle."""
+    obstacle = figures.pop("obstacle", None)
     for name, figure in figures.items():
         print(f"{name:17}{figure}")
-    if _TOO_LARGE in figures:
-        raise ModelError("the model is too large for this machine")
+    if obstacle is not None:
+        raise ModelError(obstacle)
 
 
 def _judge(line_ms: float) -> str:

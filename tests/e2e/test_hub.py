@@ -38,7 +38,7 @@ def test_a_model_is_downloaded_listed_and_tried_in_the_terminal(hub: Hub, tmp_pa
     expected = f"""family           llama
 runs with        onnxruntime, on the CPU
 tokenizer        right, 8,192 tokens
-window           2,048 tokens at most
+window           2,048 tokens
 weights          7 million, BF16
 needs            about 0.6 GB of memory, .*
 runs as          int8, .*
