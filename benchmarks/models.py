@@ -70,6 +70,27 @@ PyTorch, on a CPU, in float32 or int8, if the head dimension is a multiple of 16
 1,024 tokens or more, they run up to its length. If a model of these families needs PyTorch, midtoken says why.
 """
 
+_GGUF = """\
+## GGUF files
+
+A GGUF file runs if llama.cpp knows its architecture, and its tokenizer is one of the table below. Windows of any length
+run exactly: what a window has passed is kept, because the text may be cut back to there. Tiny files with random weights
+were compared with llama.cpp's answers to separate texts (`make gguf`, then `pytest tests/inference/model/gguf`). Of the
+models that people install this year:
+
+| models | as a folder | as GGUF |
+| --- | --- | --- |
+| Qwen3-Coder-30B-A3B | `qwen3_moe` | `qwen3moe` |
+| Mellum 2 | `mellum` | `mellum` |
+| DeepSeek-Coder-V2-Lite | `deepseek_v2` | `deepseek2` |
+| Granite 4 with attention only | `granite`, `granitemoehybrid` | `granite` |
+| Seed-Coder | `llama` | `llama` |
+
+Granite 4 H, Qwen3-Coder-Next, Qwen3.5 and Codestral Mamba have [layers with a recurrent
+state](#families-with-a-recurrent-state), and run as GGUF files only. Of any other model, `midtoken models try
+OWNER/NAME` or `OWNER/NAME:Q8_0` says whether it runs here, before its weights are downloaded.
+"""
+
 _REFUSED = """\
 ## Families that are refused
 
@@ -241,6 +262,7 @@ def _build_page(families: Sequence[FamilyRow], others: Sequence[FamilyRow], toke
         else "No tested model or tokenizer gives wrong answers.\n",
         _RIGHT.format(num=len(right)),
         _build_table(("family", "known models", "without PyTorch", "refused"), right_cells),
+        _GGUF,
         _REFUSED.format(num=len(refused)),
         _build_table(("family", "known models", "reason"), refused_cells),
         "Folders that people may try, of families that are not causal decoders in transformers:\n",

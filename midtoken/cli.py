@@ -22,7 +22,7 @@ _SUMMARIES = {
     "playground": "Serve a local page with an editor that draws what healing does at the cursor.",
     "surprisal": "Show the surprisal of each character of a text, in bits.",
     "next-byte": "Show the distribution of the next byte after a text, and the tokenizations that predict it.",
-    "models": "List models that can replace the bundled one, download one, or measure how fast one is here.",
+    "models": "List models that can replace the bundled one, download one, or say whether and how fast one runs here.",
     "stats": "Show statistics of suggestions by language and day: shown, accepted, keys saved, wrong characters.",
     "doctor": "Check whether completions work here, and say what to do if they do not.",
     "lsp": "Run the language server on stdin and stdout. Editors start it.",

@@ -25,7 +25,7 @@ _PART = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
 
 
 class CutOffError(ModelError):
-    """The metadata do not end in the file."""
+    """The metadata and the list of tensors do not end in the file."""
 
 
 def list_part_names(name: str) -> list[str]:
@@ -64,9 +64,14 @@ def _read(path: Path, data: mmap.mmap) -> Metadata:
         raise ModelError(f"{path} was written for big-endian machines, and cannot be run")
     if version not in _VERSIONS:
         raise ModelError(f"{path} has version {version} of the GGUF format; versions 2 and 3 can be run")
-    _, num_values = reader.read("Q", 2)  # without that of the tensors
-    reader.count(num_values)
-    return {reader.read_text(): reader.read_value(*reader.read("I")) for _ in range(num_values)}
+    num_tensors, num_values = reader.read("Q", 2)
+    reader.count(num_values + num_tensors)
+    metadata = {reader.read_text(): reader.read_value(*reader.read("I")) for _ in range(num_values)}
+    for _ in range(num_tensors):  # with its name, shape, type and place
+        reader.read_text()
+        reader.read("Q", *reader.read("I"))
+        reader.read("IQ")
+    return metadata
 
 
 class _Reader:

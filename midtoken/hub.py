@@ -1,21 +1,22 @@
 """Downloads a model from a hub into the cache that other programs use, too.
 
-`python -m midtoken.hub NAME REVISION PIN FILE` is a process of its own, which may be killed at any time: what was
-downloaded stays, and the next download goes on there. Only the files that a model needs are taken, or if FILE is not
-empty only that GGUF file. None of them is run, and each must have the hash that the hub names. It prints a line for
+`python -m midtoken.hub NAME REVISION PIN FILE ACTION` is a process of its own, which may be killed at any time: what
+was downloaded stays, and the next download goes on there. Only the files that a model needs are taken, or if FILE is
+not empty only that GGUF file. None of them is run, and each must have the hash that the hub names. It prints a line for
 each step: how much there is in percent, and a text; last, why it failed. PIN gets the path of the folder or file when
-it is complete.
+it is complete. With the action `try`, only what describes the model is downloaded, and what that says is printed.
 
 huggingface_hub names the model, its files and their hashes, and knows the user's token, mirror and cache. Its own
 download (2.4) is not used: when it is interrupted it deletes what it has, each time the connection is cut it loses up
 to ten megabytes, and it compares sizes but no hashes.
 """
 
+import json
 import os
 import re
 import shutil
-import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,9 +42,9 @@ from huggingface_hub.utils.sha import git_hash, sha_fileobj
 from inference.errors import LaunchError, MidtokenError, ModelError
 from inference.model_folder import check_model_folder, name_other_format
 from inference.serving.private_files import FileLock, make_private_folder
-from midtoken.generated_folder import make_folder, write_contents
+from midtoken.generated_folder import make_folder
 from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
-from midtoken.models import FAILED, IN_VAIN
+from midtoken.models import FAILED, FOUND, IN_VAIN, TRY, forecast
 
 _WEIGHTS = "model.safetensors"
 _PART = re.compile(r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json")
@@ -74,7 +75,8 @@ _HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # of Git, or SHA-256
 _TIMEOUT_S = 10.0
 _MAX_FAILURES = 5  # of the connection, without a byte between them
 _SHOW_S = 0.5
-_FIRST_CHECK = 2**20  # bytes of a GGUF file, then twice as many, until there are whole metadata
+_LARGE = (".gguf", ".safetensors")  # with weights
+_BEGINNING = 2**20  # bytes of a file with weights, then twice as many, until they say which weights there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,13 @@ class _File:
         return self.blob.with_name(f"{self.blob.name}.incomplete")
 
     @property
+    def present(self) -> Path | None:
+        """What has its bytes, or its first ones."""
+        return next((path for path in (self.place, self.blob, self.partial) if path.exists()), None)
+
+    @property
     def num_present_bytes(self) -> int:
-        return next((path.stat().st_size for path in (self.place, self.blob, self.partial) if path.exists()), 0)
+        return self.present.stat().st_size if self.present else 0
 
 
 class _Download:
@@ -102,7 +109,8 @@ class _Download:
         commit, storage = _check_hash(info.sha), _find_storage(repository)
         self.folder = storage / "snapshots" / commit
         licences = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
-        self._title = f"{repository} (licence: {', '.join(licences) or 'not named'})"
+        self._repository, self._licence = repository, ", ".join(licences) or "not named"
+        self._title = f"{repository} (licence: {self._licence})"
         self._files = list[_File]()
         siblings = info.siblings or []
         gguf = _find_file(repository, gguf, [each.rfilename for each in siblings])
@@ -114,27 +122,50 @@ class _Download:
             self._files.append(_File(url, each.size or 0, digest, storage / "blobs" / digest, place))
         self._num_bytes = sum(file.num_bytes for file in self._files)
         self._shown_at = 0.0
-        self._next_check = _FIRST_CHECK if gguf else None
 
     def run(self) -> None:
         """Raises ModelError, OSError or httpx2.HTTPError."""
-        for folder in (self.folder, self._files[0].blob.parent):
-            folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self._check_space()
+        self.examine(".gguf")
         for file in self._files:
-            if file.place.suffix == ".safetensors":
-                self.show(0)
-                self._check_small_files()
-            if not file.place.exists():
-                self._fetch(file)
+            self._fetch(file)
         self.show(0)
 
-    def _check_small_files(self) -> None:
-        """Before the large ones. Raises ModelError if the model cannot be run, which another process finds out."""
-        command = [sys.executable, "-m", "inference.model.loader", str(make_folder(self.folder))]
-        found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-        if found.stdout:
-            raise ModelError(found.stdout)
+    def examine(self, *suffixes: str) -> dict[str, str]:
+        """Downloads the small files, and the beginnings of those with these suffixes. Returns what they say.
+
+        Raises ModelError if the model cannot be run, or as `run` does.
+        """
+        with tempfile.TemporaryDirectory(prefix="midtoken-model-") as name:
+            try:
+                self._describe(Path(name), suffixes)
+                said = forecast(Path(name) / self.path.relative_to(self.folder))
+            except ModelError as error:
+                raise ModelError(str(error).replace(f"{name}/", "").replace(name, self._repository)) from None
+        return {"licence": self._licence, "download": f"{self._num_bytes / 1e9:.2f} GB", **said}
+
+    def _describe(self, folder: Path, suffixes: tuple[str, ...]) -> None:
+        """Makes a folder like that of the model, with holes in place of weights."""
+        for file in self._files:
+            target = folder / file.place.relative_to(self.folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if file.place.suffix not in _LARGE:
+                self._fetch(file)
+                shutil.copyfile(file.place, target)
+            elif file.place.suffix in suffixes:
+                self._copy_beginning(file, target)
+            self.show(0)
+
+    def _copy_beginning(self, file: _File, target: Path) -> None:
+        """Copies as much of a file as names all its weights; in place of the rest, there is a hole."""
+        num_bytes = 0
+        while num_bytes < file.num_bytes and not (num_bytes and _is_described(target)):
+            num_bytes = min(2 * num_bytes or _BEGINNING, file.num_bytes)
+            self._download(file, num_bytes)
+            with (file.present or file.partial).open("rb") as beginning:
+                target.write_bytes(beginning.read(num_bytes))
+        os.truncate(target, file.num_bytes)
 
     def show(self, every_s: float = _SHOW_S) -> None:
         """Prints how much there is, unless it was shown just now."""
@@ -156,20 +187,9 @@ class _Download:
             )
 
     def _fetch(self, file: _File) -> None:
-        failures = 0
-        file.partial.touch()
-        while not file.blob.exists() and (start := file.num_present_bytes) < file.num_bytes:
-            try:
-                self._append(file)
-                if file.num_present_bytes == start:
-                    break  # it has no more, and so another hash
-            except httpx2.TransportError as error:
-                failures = 0 if file.num_present_bytes > start else failures + 1
-                if failures == _MAX_FAILURES:
-                    raise LaunchError(
-                        f"{file.place.name} was cut off ({error}); the next download continues there"
-                    ) from None
-                time.sleep(failures)
+        if file.place.exists():
+            return
+        self._download(file, file.num_bytes)
         if not file.blob.exists():
             if _compute_hash(file) != file.hash:
                 file.partial.unlink()
@@ -185,9 +205,29 @@ class _Download:
         except OSError:  # Windows has links for developers only
             file.blob.replace(file.place)
 
-    def _append(self, file: _File) -> None:
+    def _download(self, file: _File, end: int) -> None:
+        """Downloads a file up to a byte, goes on where it was cut off, and tries again."""
+        failures = 0
+        file.partial.parent.mkdir(parents=True, exist_ok=True)
+        if file.present is None:
+            file.partial.touch()
+        while (start := file.num_present_bytes) < end:
+            try:
+                self._append(file, end)
+                if file.num_present_bytes == start:
+                    break  # it has no more, and so another hash
+            except httpx2.TransportError as error:
+                failures = 0 if file.num_present_bytes > start else failures + 1
+                if failures == _MAX_FAILURES:
+                    raise LaunchError(
+                        f"{file.place.name} was cut off ({error}); the next download continues there"
+                    ) from None
+                time.sleep(failures)
+
+    def _append(self, file: _File, end: int) -> None:
+        last = "" if end == file.num_bytes else str(end - 1)
         with file.partial.open("ab") as target:
-            headers = build_hf_headers() | {"Accept-Encoding": "identity", "Range": f"bytes={target.tell()}-"}
+            headers = build_hf_headers() | {"Accept-Encoding": "identity", "Range": f"bytes={target.tell()}-{last}"}
             with get_session().stream("GET", file.url, headers=headers, timeout=_TIMEOUT_S) as response:
                 if response.status_code == httpx2.codes.RANGE_NOT_SATISFIABLE:
                     return
@@ -200,17 +240,18 @@ class _Download:
                     target.write(chunk)
                     target.flush()
                     self.show()
-                    self._check(file, target.tell())
-                    if target.tell() > file.num_bytes:
+                    if target.tell() > end:
                         return
 
-    def _check(self, file: _File, num_bytes: int) -> None:
-        """Raises ModelError if the metadata of a GGUF file, which come first, say that it cannot be run."""
-        if self._next_check and num_bytes >= self._next_check:
-            self._next_check *= 2
-            with suppress(CutOffError):
-                write_contents(file.place, [read_metadata(file.partial)])
-                self._next_check = None
+
+def _is_described(path: Path) -> bool:
+    """True if the beginning of a file names all its weights. Raises ModelError if it is no such file."""
+    if path.suffix == ".safetensors":
+        with path.open("rb") as file:
+            return path.stat().st_size >= 8 + int.from_bytes(file.read(8), "little")
+    with suppress(CutOffError):
+        return bool(read_metadata(path))
+    return False
 
 
 def _say(line: str) -> None:
@@ -276,8 +317,8 @@ def _compute_hash(file: _File) -> str:
         return sha_fileobj(content).hex()
 
 
-def _download_model(repository: str, revision: str, gguf: str, lock: FileLock) -> Path:
-    """Returns the folder or file of the model, and downloads what is missing in it."""
+def _download_model(repository: str, revision: str, gguf: str, lock: FileLock, action: str) -> Path | None:
+    """Returns the folder or file of the model, and downloads what is missing in it; None if it was only tried."""
     api = HfApi()
     try:
         info = api.model_info(repository, revision=revision, files_metadata=True, timeout=_TIMEOUT_S)
@@ -294,6 +335,9 @@ def _download_model(repository: str, revision: str, gguf: str, lock: FileLock) -
     while not lock.try_acquire(shared=False):  # another editor downloads it
         time.sleep(_SHOW_S)
         download.show()
+    if action == TRY:
+        _say(FOUND + json.dumps(download.examine(*_LARGE)))
+        return None
     download.run()
     check_model_folder(make_folder(download.path))
     return download.path
@@ -320,11 +364,13 @@ def _describe(error: Exception, repository: str, revision: str) -> MidtokenError
     return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__}); {_PORTAL}")
 
 
-def _main(repository: str, revision: str, pin: Path, gguf: str) -> int:
+def _main(repository: str, revision: str, pin: Path, gguf: str, action: str) -> int:
     try:
         make_private_folder(pin.parent, "XDG_DATA_HOME")
         with FileLock(pin.parent / f"{repo_folder_name(repo_id=repository, repo_type='model')}.lock") as lock:
-            path = _download_model(repository, revision, gguf, lock)
+            path = _download_model(repository, revision, gguf, lock, action)
+            if path is None:
+                return 0
             fresh = pin.with_name(f"{pin.name}.new")
             fresh.write_bytes(os.fsencode(path))
             fresh.replace(pin)
@@ -338,4 +384,4 @@ def _main(repository: str, revision: str, pin: Path, gguf: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]))
+    sys.exit(_main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *sys.argv[4:]))

@@ -68,7 +68,7 @@ FAMILIES: dict[str, str] = {
     "codegen": "CodeGen",
     "cohere": "Command R",
     "cohere2": "Command R7B, Command A",
-    "deepseek_v2": "DeepSeek-V2, DeepSeek-Coder-V2",
+    "deepseek_v2": "DeepSeek-V2, DeepSeek-Coder-V2, also Lite",
     "deepseek_v3": "DeepSeek-V3, DeepSeek-R1",
     "deepseek_v32": "DeepSeek-V3.2",
     "falcon": "Falcon 7B and 40B",
@@ -89,9 +89,9 @@ FAMILIES: dict[str, str] = {
     "gpt_neox": "Pythia, GPT-NeoX 20B, PolyCoder",
     "gpt_oss": "gpt-oss 20b and 120b",
     "gptj": "GPT-J",
-    "granite": "Granite 3",
+    "granite": "Granite 3, Granite 4 Micro and 350M under this name",
     "granitemoe": "Granite 3 MoE",
-    "granitemoehybrid": "Granite 4",
+    "granitemoehybrid": "Granite 4, H with state-space layers",
     "iquestcoder": "IQuest-Coder",
     "jamba": "Jamba",
     "lfm2": "LFM2",
@@ -100,7 +100,7 @@ FAMILIES: dict[str, str] = {
     "llama4_text": "",
     "mamba": "Mamba",
     "mamba2": "Mamba 2, Codestral Mamba",
-    "mellum": "",
+    "mellum": "Mellum 2",
     "ministral": "",
     "mistral": "Mistral 7B, Codestral, Devstral",
     "mixtral": "Mixtral",
@@ -120,7 +120,7 @@ FAMILIES: dict[str, str] = {
     "qwen2_moe": "Qwen1.5-MoE",
     "qwen3": "Qwen3",
     "qwen3_5": "Qwen3.5",
-    "qwen3_moe": "Qwen3-Coder, Qwen3 MoE",
+    "qwen3_moe": "Qwen3-Coder-30B-A3B, Qwen3 MoE",
     "qwen3_next": "Qwen3-Next",
     "roberta": "",
     "rwkv": "RWKV-4",
@@ -133,6 +133,7 @@ FAMILIES: dict[str, str] = {
 _MIXED: Changes = {"layer_types": ["full_attention", "sliding_attention"]}
 _WINDOW_FIRST: Changes = {"layer_types": ["sliding_attention", "full_attention"]}
 _LINEAR_FIRST: Changes = {"layer_types": ["linear_attention", "full_attention"]}
+_ATTENTION_ONLY: Changes = {"layer_types": ["full_attention"] * 2, "position_embedding_type": "rope"}
 _LATENT: Changes = {"num_key_value_heads": 4, "head_dim": _HEAD_DIM // 2}  # the width of the part with positions
 _LLAMA4: Changes = {
     "num_hidden_layers": 4,
@@ -237,6 +238,10 @@ _VARIANTS: dict[str, dict[str, Changes]] = {
     },
     "gpt2": {"scores scaled by layer": {"scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True}},
     "gpt_bigcode": {"one head of keys each": {"multi_query": False}},
+    "granitemoehybrid": {
+        "attention only": {**_ATTENTION_ONLY, "num_local_experts": 0},
+        "attention only, without positions": {**_ATTENTION_ONLY, "position_embedding_type": "nope"},
+    },
     "llama4_text": {"without temperature tuning": {"attn_temperature_tuning": False}},
     "mpt": {"without ALiBi": {"attn_config": {"alibi": False}}},
     "stablelm": {

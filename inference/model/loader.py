@@ -5,19 +5,16 @@ types of numbers need torch and transformers, which `midtoken[torch]` installs. 
 """
 
 import dataclasses
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError
-from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
-from inference.model.onnx.decoder_config import read_decoder_config
 from inference.model.onnx.weights import Precision
-from inference.model_folder import GGUF_NAME, check_description, check_model_folder, find_gguf_file, read_object
+from inference.model_folder import GGUF_NAME, check_model_folder, find_gguf_file
 
 _EXACT_DTYPE = "float32"
 _OWN_DTYPES = {precision.value for precision in Precision} - {_EXACT_DTYPE}  # which torch has not
@@ -28,7 +25,10 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     """The model in `config.model_dir`, ready on its device. Raises ModelError if it would not run correctly."""
     check_model_folder(config.model_dir)
     if (config.model_dir / GGUF_NAME).exists():
-        return _load_gguf_model(config)
+        require_llama_cpp(config.model_dir)
+        from inference.model.gguf.loader import load_gguf_model  # here, because it loads llama.cpp
+
+        return load_gguf_model(config)
     config = dataclasses.replace(config, dtype=_choose_dtype(config))
     obstacle = find_obstacle(config)
     if obstacle is None:
@@ -38,26 +38,14 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
             f"cannot load the model in {config.model_dir} in {config.dtype}: {obstacle}; in {_EXACT_DTYPE} (--dtype), "
             "it is run with torch if that can run it"
         )
-    _require_torch(config.model_dir, obstacle)
+    require_torch(config.model_dir, obstacle)
     from inference.model.pytorch.loader import load_torch_model  # here, because it loads torch
 
     return load_torch_model(config)
 
 
-def check_without_weights(folder: Path) -> None:
-    """Raises ModelError if the tokenizer or the family of a model cannot be run, whatever its weights are."""
-    check_description(folder)
-    load_tokenizer(folder)
-    try:
-        read_decoder_config(read_object(folder / "config.json"))
-    except ModelError as obstacle:
-        _require_torch(folder, str(obstacle))
-        from inference.model.pytorch.loader import check_config, read_config  # here, because it loads torch
-
-        check_config(read_config(folder))
-
-
-def _require_torch(folder: Path, obstacle: str) -> None:
+def require_torch(folder: Path, obstacle: str) -> None:
+    """Raises ModelError if torch, which `obstacle` makes necessary, is not installed."""
     missing = [name for name in _TORCH_PACKAGES if find_spec(name) is None]
     if missing:
         raise ModelError(
@@ -66,15 +54,13 @@ def _require_torch(folder: Path, obstacle: str) -> None:
         )
 
 
-def _load_gguf_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
+def require_llama_cpp(folder: Path) -> None:
+    """Raises ModelError if what runs the GGUF file is not installed."""
     if find_spec("llama_cpp") is None:
         raise ModelError(
-            f"cannot load {find_gguf_file(config.model_dir).name}: a GGUF file is run with llama.cpp, and llama_cpp "
+            f"cannot load {find_gguf_file(folder).name}: a GGUF file is run with llama.cpp, and llama_cpp "
             "cannot be imported here. Install midtoken[gguf], which needs a C++ compiler"
         )
-    from inference.model.gguf.loader import load_gguf_model  # here, because it loads llama.cpp
-
-    return load_gguf_model(config)
 
 
 def _choose_dtype(config: EngineConfig) -> str:
@@ -95,10 +81,3 @@ def find_obstacle(config: EngineConfig) -> str | None:
     if config.dtype not in {AUTO_DTYPE, *(precision.value for precision in Precision)}:
         return f"its numbers are to be of the type {config.dtype}"
     return find_folder_obstacle(config.model_dir)
-
-
-if __name__ == "__main__":  # the process that downloads a model asks, before its weights
-    try:
-        check_without_weights(Path(sys.argv[1]))
-    except ModelError as error:
-        print(error)

@@ -1,6 +1,7 @@
-"""List models that can replace the bundled one, download one, or measure how fast one is here.
+"""List models that can replace the bundled one, download one, or say whether and how fast one runs here.
 
-Without an action, it lists the models that are recommended, and those that are on this machine.
+Without an action, it lists the models that are recommended, and those that are on this machine. A model of a hub is
+judged by its first megabytes. Its speed is measured when it is on this machine.
 """
 
 import argparse
@@ -10,47 +11,42 @@ import statistics
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
+from inference.errors import ModelError
 from inference.protocol.completion import CompletionRequest, Extent
 from inference.serving.server_memory import measure_memory
 from lsp_server.privacy.guard import Guard
 from midtoken.answer import Answer, read_answer
 from midtoken.connection import Connection, open_connection, show_waiting
 from midtoken.installed import find_default_model
-from midtoken.models import OLLAMA, HubModel, ensure_model_folder, fetch_model, find_pins_dir, list_manifests
+from midtoken.models import (
+    OLLAMA,
+    TRY,
+    HubModel,
+    call_hub,
+    ensure_model_folder,
+    fetch_model,
+    find_pins_dir,
+    forecast,
+    list_manifests,
+)
 from midtoken.server import find_cache_dir
 from midtoken.server_arguments import UsageError, add_connection_arguments
 from midtoken.typing_report import add_arguments as add_trial_arguments
 from midtoken.typing_report import find_model_option, print_report
 
-
-@dataclass(frozen=True, slots=True)
-class _Recommended:
-    """As the publisher's card says."""
-
-    name: str
-    num_billions: float  # of weights
-    download_gb: float
-    licence: str
-    num_languages: int
-
-    def __str__(self) -> str:
-        memory_gb = 0.6 + 1.2 * self.num_billions  # with 8 bits: measured for 0.5, and in proportion above
-        size = f"{self.num_billions:.1f} B  {self.download_gb:5.1f} GB  about {memory_gb:3.1f} GB"
-        return f"  {self.name:36}{size}  {self.num_languages:3}  {self.licence}"
-
-
-_TITLE = f"  {'':36}weights  download  memory        languages, licence"
-_RECOMMENDED = (  # all were trained to fill in, and run without torch
-    _Recommended("Qwen/Qwen2.5-Coder-0.5B", 0.5, 1.0, "apache-2.0", 92),
-    _Recommended("Qwen/Qwen2.5-Coder-1.5B", 1.5, 3.1, "apache-2.0", 92),
-    _Recommended("bigcode/starcoder2-3b", 3.0, 12.1, "bigcode-openrail-m", 17),
-    _Recommended("ibm-granite/granite-3b-code-base-2k", 3.5, 7.0, "apache-2.0", 116),
-)
+RECOMMENDED = {  # of families and tokenizers that were tested: the family, and the licence on the publisher's card
+    "Qwen/Qwen2.5-Coder-0.5B": ("qwen2", "apache-2.0"),
+    "Qwen/Qwen2.5-Coder-1.5B": ("qwen2", "apache-2.0"),
+    "Qwen/Qwen2.5-Coder-7B": ("qwen2", "apache-2.0"),
+    "bigcode/starcoder2-3b": ("starcoder2", "bigcode-openrail-m"),
+    "ByteDance-Seed/Seed-Coder-8B-Base": ("llama", "mit"),
+    "deepseek-ai/DeepSeek-Coder-V2-Lite-Base": ("deepseek_v2", "deepseek-license"),
+    "Qwen/Qwen3-Coder-30B-A3B-Instruct": ("qwen3_moe", "apache-2.0"),
+}
 _PAGE = Path(__file__).read_text(encoding="utf-8")[:2_000]  # some 500 tokens
 _LINE = "\n    wjq = kub"  # that no model expects; after a key that it has expected, text is there at once
 _SLOW_MS, _TOO_SLOW_MS = 300, 1_000  # for a line
@@ -61,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     actions = parser.add_subparsers(dest="action", parser_class=argparse.ArgumentParser)
     get = actions.add_parser("get", help="download a model, or update it to its newest commit")
-    attempt = actions.add_parser("try", help="load a model and measure how fast it is on this machine")
+    attempt = actions.add_parser("try", help="say whether a model runs on this machine, and measure how fast")
     for each in (get, attempt):
         each.add_argument(
             "name",
@@ -84,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
             asyncio.run(fetch_model(options.name, on_download, is_anew=True))
         print(ensure_model_folder(options.name))
     else:
-        print("Recommended, with --model NAME or the setting model:", _TITLE, *_RECOMMENDED, sep="\n")
+        print("Recommended; midtoken models try NAME says what each needs, before it is downloaded:")
+        print(*(f"  {name:41}{family:12}{licence}" for name, (family, licence) in RECOMMENDED.items()), sep="\n")
         print("On this machine:", *_list_present(), sep="\n")
     return 0
 
@@ -94,7 +91,7 @@ def _list_present() -> Iterator[str]:
     for path in sorted(find_pins_dir().glob("*%2F*")):
         model = HubModel.parse(unquote(path.name))
         place = None if model is None else model.find_path()
-        if model is not None and place is not None and place.exists():
+        if model is not None and place is not None and model.is_present():
             yield f"  {model!s:36}{_describe_size(place)}, commit {model.find_commit(place)[:7]}, {place}"
     yield from (f"  {OLLAMA}{name}" for name in list_manifests(os.environ))
     graphs = find_cache_dir()
@@ -108,6 +105,17 @@ def _describe_size(place: Path) -> str:
 
 
 async def _try(options: argparse.Namespace) -> None:
+    model, is_run_here = HubModel.parse(options.name), not (options.server or options.engine)
+    if is_run_here and model is not None and not model.is_present():
+        _print_figures(await call_hub(model, model.revision, TRY, lambda *_: None))
+        print(f"No obstacle was found. midtoken models get {model} downloads it; try then measures its speed.")
+        return
+    if is_run_here and options.model is not None:
+        _print_figures(await asyncio.to_thread(forecast, ensure_model_folder(options.name)))
+    await _measure(options)
+
+
+async def _measure(options: argparse.Namespace) -> None:
     started_s = time.perf_counter()
     async with open_connection(options, _IDLE_S) as connection:
         ready_s = time.perf_counter() - started_s
@@ -124,9 +132,17 @@ async def _try(options: argparse.Namespace) -> None:
         "first text": f"{statistics.median(each.stats.first_chunk_ms for each in typed):,.0f} ms after a key",
         "20 characters": f"{line_ms:,.0f} ms after a key",
     }
+    _print_figures(figures)
+    print(_judge(line_ms))
+
+
+def _print_figures(figures: dict[str, str]) -> None:
+    """Prints a line for each. Raises ModelError if one is an obstacle."""
+    obstacle = figures.pop("obstacle", None)
     for name, figure in figures.items():
         print(f"{name:17}{figure}")
-    print(_judge(line_ms))
+    if obstacle is not None:
+        raise ModelError(obstacle)
 
 
 def _judge(line_ms: float) -> str:

@@ -35,7 +35,13 @@ def test_a_model_is_downloaded_listed_and_tried_in_the_terminal(hub: Hub, tmp_pa
     assert f"  {_NAME:36}  0.01 GB, commit {Path(folder).name[:7]}, {folder}" in _run("models").stdout.splitlines()
     shown = _run("models", "try", _NAME, f"--state-dir={tmp_path / 'state'}").stdout
     figure = r"[0-9,.]+"
-    expected = f"""runs as          int8, .*
+    expected = f"""family           llama
+runs with        onnxruntime, on the CPU
+tokenizer        right, 8,192 tokens
+window           2,048 tokens
+weights          7 million, BF16
+needs            about 0.6 GB of memory, .*
+runs as          int8, .*
 ready            {figure} s
 memory           {figure} GB
 read 500 tokens  {figure} ms, once per place

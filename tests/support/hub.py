@@ -130,14 +130,15 @@ class Hub:
         data, faults = self.repositories[f"{owner}/{model}"].commits[commit][file], self.faults
         time.sleep(faults.delay_s)
         is_part = "Range" in handler.headers and not faults.ignores_range
-        start = int(handler.headers["Range"][6:].split("-")[0]) if is_part else 0
-        sent = data[start:]
+        first, last = handler.headers["Range"][6:].split("-") if is_part else ("0", "")
+        start, sent = int(first), data[int(first) : int(last) + 1 if last else None]
+        full = len(sent)
         if faults.cut_after is not None and faults.num_cuts > 0:
             faults.num_cuts -= 1
             sent = sent[: faults.cut_after]
         if start >= len(data):
             return handler.reply(416, b"")
-        handler.reply(206 if is_part else 200, sent, {"Content-Length": str(len(data) - start)})
+        handler.reply(206 if is_part else 200, sent, {"Content-Length": str(full)})
         self.num_sent_bytes += len(sent)
         if faults.waits_after_cut:
             time.sleep(5)

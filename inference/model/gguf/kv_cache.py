@@ -11,11 +11,10 @@ from typing import Any, Self
 
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.gguf.llama import NUM_SEQUENCE_IDS, BatchSpan, Llama
+from inference.model.gguf.llama import BatchSpan, Llama
 from inference.model.language_model import SequenceInput
 
 _NUM_IDLE = 48  # sequences that nobody uses
-_MAX_SHELVES = 128  # the other ids are for caches and for the leaves of trees
 
 
 class CellPool:
@@ -27,7 +26,7 @@ class CellPool:
         num_cells: int,
         cell_nbytes: int,
         memory_nbytes: int = 0,
-        num_ids: int = NUM_SEQUENCE_IDS,
+        num_ids: int | None = None,
         num_idle: int = _NUM_IDLE,
     ) -> None:
         """`memory_nbytes`: for the sequences that nobody uses, which are `num_idle` at most, so that ids are left."""
@@ -38,7 +37,7 @@ class CellPool:
             deque()
         )  # from any thread: what holds cells may be collected anywhere
         self._num_free_cells = num_cells
-        self._free_ids = list(range(num_ids))
+        self._free_ids = list(range(num_ids or llama.num_ids))
         self._shelves: dict[int, set[int]] = {}  # sequence id -> positions that are taken
 
     def reserve(self, num_cells: int, num_ids: int = 0) -> list[int]:
@@ -66,7 +65,8 @@ class CellPool:
         span = range(start, start + len(cells))
         shelf = next((each for each, taken in self._shelves.items() if taken.isdisjoint(span)), None)
         if shelf is None:
-            if len(self._shelves) == _MAX_SHELVES or not self._free_ids:
+            # the other ids are for caches and for the leaves of trees
+            if 2 * len(self._shelves) >= self.llama.num_ids or not self._free_ids:
                 return [None] * len(cells)
             shelf = self._free_ids.pop()
             self._shelves[shelf] = set()

@@ -64,12 +64,13 @@ class BatchSpan:
 class Llama:
     """A model and its context. One thread at a time may use it."""
 
-    def __init__(self, path: Path, device: str) -> None:
-        """Loads the weights. Raises ModelError."""
+    def __init__(self, path: Path, device: str, reads_weights: bool = True) -> None:
+        """Loads the weights, unless the file is only described. Raises ModelError."""
         _SAID.clear()
         llama_cpp.llama_log_set(_CALLBACK, None)
         llama_cpp.llama_backend_init()
         options = llama_cpp.llama_model_default_params()
+        options.vocab_only = not reads_weights
         options.n_gpu_layers = _ON_CPU if device == "cpu" else _ALL_LAYERS
         devices = _find_devices(device)
         if devices is not None:
@@ -90,8 +91,17 @@ class Llama:
         self.has_state: bool = llama_cpp.llama_model_is_recurrent(self.model) or llama_cpp.llama_model_is_hybrid(
             self.model
         )
-        self.window: int = llama_cpp.llama_model_n_swa(self.model)  # of layers that do not see all; 0 without them
-        self.max_tokens = min(length, self.window - 1) if self.window else length  # what a window passes is dropped
+        self.num_weights: int = llama_cpp.llama_model_n_params(self.model)
+        self.weights_nbytes: int = llama_cpp.llama_model_size(self.model)
+        self.dtype: str = llama_cpp.llama_ftype_name(llama_cpp.llama_model_ftype(self.model)).decode()
+        self.max_tokens = length
+        # A layer with a window gives a cell that the window of its only id has passed to another token, though the
+        # text may be cut back to there. A cell with two ids stays. So each id has a second one, far above it.
+        has_windows = llama_cpp.llama_model_n_swa(self.model) > 0
+        if has_windows and self.has_state:
+            raise ModelError("it has layers with a window beside layers with a recurrent state")
+        self.num_ids = NUM_SEQUENCE_IDS // 2 if has_windows else NUM_SEQUENCE_IDS
+        self._steps = (0, self.num_ids) if has_windows else (0,)
 
     def _load(self, path: Path, options: Any) -> None:  # llama_cpp has no types here
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), options)
@@ -101,7 +111,7 @@ class Llama:
                 f"llama.cpp, as of llama-cpp-python {llama_cpp.__version__}, has no family {quote(family)}"
             )
         if not self.model:
-            raise ModelError(f"llama.cpp cannot read it: {_explain()}")
+            raise ModelError(f"llama.cpp cannot read it: {_explain()} (llama-cpp-python {llama_cpp.__version__})")
 
     def open_context(self, num_cells: int, num_threads: int, num_ids: int = NUM_SEQUENCE_IDS) -> None:
         """Makes the context, in place of an earlier one. `num_ids`: there is a state for each, if the model has one.
@@ -144,15 +154,17 @@ class Llama:
 
     def copy(self, source: int, target: int, start: int, stop: int) -> None:
         """Adds the id `target` to the cells of `source` at these positions."""
-        llama_cpp.llama_memory_seq_cp(self._memory, source, target, start, stop)
+        for step in self._steps:
+            llama_cpp.llama_memory_seq_cp(self._memory, source + step, target + step, start, stop)
 
     def remove(self, sequence_id: int, start: int = 0, stop: int = -1) -> None:
         """Removes an id from its cells at these positions; to the end if `stop` is -1."""
-        llama_cpp.llama_memory_seq_rm(self._memory, sequence_id, start, stop)
+        for step in self._steps:
+            llama_cpp.llama_memory_seq_rm(self._memory, sequence_id + step, start, stop)
 
     def measure_memory(self) -> Measured:
         """The bytes of a token's keys and values, and those of a recurrent state, in a context for this."""
-        self.open_context(1, 1, 1)
+        self.open_context(1, 1, 1 + self._steps[-1])
         sizes = []
         for position in range(2):
             list(self.decode([BatchSpan((1,), position, (0,))]))
@@ -165,7 +177,7 @@ class Llama:
 
         Raises OverloadedError or ModelError. Rows may then have been added to their sequences.
         """
-        for num_rows, num_outputs in self._batch.fill(segments):
+        for num_rows, num_outputs in self._batch.fill(segments, self._steps):
             self._run(num_rows)
             if num_outputs:
                 pointer = llama_cpp.llama_get_logits(self._context)
@@ -198,28 +210,29 @@ class _Batch:
         steps = np.arange(_MAX_ROWS, dtype=np.uint64) * np.uint64(self._ids.strides[0])
         self._rows_of_ids = np.uint64(self._ids.ctypes.data) + steps
 
-    def fill(self, segments: Sequence[BatchSpan]) -> Iterator[tuple[int, int]]:
-        """The numbers of rows and of rows of logits, each time when a pass is full."""
+    def fill(self, segments: Sequence[BatchSpan], steps: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """The numbers of rows and of rows of logits, each time when a pass is full. `steps`: from an id to its ids."""
         num_rows = num_outputs = 0
         for segment in segments:
+            ids = [each + step for step in steps for each in segment.sequence_ids]
             for first in range(0, len(segment.token_ids), _MAX_ROWS):
                 token_ids = segment.token_ids[first : first + _MAX_ROWS]
                 if num_rows + len(token_ids) > _MAX_ROWS or num_outputs == _MAX_OUTPUTS:
                     yield num_rows, num_outputs
                     num_rows = num_outputs = 0
-                self._write(num_rows, token_ids, segment.position + first, segment)
+                self._write(num_rows, token_ids, segment.position + first, ids)
+                self._wants[num_rows : num_rows + len(token_ids)] = segment.row is not None
                 num_rows += len(token_ids)
                 num_outputs += len(token_ids) * (segment.row is not None)
         if num_rows:
             yield num_rows, num_outputs
 
-    def _write(self, start: int, token_ids: Sequence[int], position: int, segment: BatchSpan) -> None:
+    def _write(self, start: int, token_ids: Sequence[int], position: int, sequence_ids: Sequence[int]) -> None:
         rows = slice(start, start + len(token_ids))
         self._token_ids[rows] = token_ids
         self._positions[rows] = range(position, position + len(token_ids))
-        self._num_ids[rows] = len(segment.sequence_ids)
-        self._ids[rows, : len(segment.sequence_ids)] = segment.sequence_ids
-        self._wants[rows] = segment.row is not None
+        self._num_ids[rows] = len(sequence_ids)
+        self._ids[rows, : len(sequence_ids)] = sequence_ids
 
     def build(self, num_rows: int) -> Any:  # llama_cpp has no types here
         """The structure that llama.cpp takes."""

@@ -40,7 +40,6 @@ _NUM_TRIAL_ROWS, _NUM_TRIALS = 4, 6
 # Room in contexts of full length: for those in use at least, for those remembered at least, and for each at most. What
 # all of them have, each row looks at: with 20,000 tokens it takes three times as long as with 400.
 _LEAST_IN_USE, _LEAST_REMEMBERED, _MOST = 4, 2, 8
-_MIN_WINDOW = 1024  # tokens; llama.cpp drops the keys and values that are outside of a layer's window
 
 
 def load_gguf_model(config: EngineConfig) -> LoadedModel[GgufModel]:
@@ -52,18 +51,28 @@ def load_gguf_model(config: EngineConfig) -> LoadedModel[GgufModel]:
         raise ModelError(f"cannot load {path.name}: {error}") from error
 
 
+def open_description(config: EngineConfig) -> Llama:
+    """The model without its weights, which need not be in its file. Raises ModelError as `load_gguf_model` does."""
+    path = find_gguf_file(config.model_dir)
+    try:
+        return _open(config, path, reads_weights=False)[0]
+    except ModelError as error:
+        raise ModelError(f"cannot load {path.name}: {error}") from error
+
+
+def _open(config: EngineConfig, path: Path, reads_weights: bool = True) -> tuple[Llama, LoadedTokenizer]:
+    llama = Llama(path, config.device, reads_weights)
+    if llama_cpp.llama_model_has_encoder(llama.model):
+        raise ModelError("it has an encoder, and writes only about the text that the encoder has read")
+    tokenizer = load_tokenizer(config.model_dir, llama.vocab_size)
+    _check_tokens(llama, config, tokenizer)
+    return llama, tokenizer
+
+
 def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     if config.dtype not in _DTYPES:
         raise ModelError(f"a GGUF file has its own precision, which cannot be {config.dtype} (--dtype)")
-    llama = Llama(path, config.device)
-    if llama_cpp.llama_model_has_encoder(llama.model):
-        raise ModelError("it has an encoder, and writes only about the text that the encoder has read")
-    if 0 < llama.window < _MIN_WINDOW:
-        raise ModelError(
-            f"it has layers that see only {llama.window} tokens, and fewer than {_MIN_WINDOW:,} cannot be run"
-        )
-    tokenizer = load_tokenizer(config.model_dir, llama.vocab_size)
-    _check_tokens(llama, config, tokenizer)
+    llama, tokenizer = _open(config, path)
     fit = _choose_fit(llama, config.num_threads)
     sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
     files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
@@ -145,10 +154,9 @@ def _check_tokens(llama: Llama, config: EngineConfig, tokenizer: LoadedTokenizer
 
 def _choose_fit(llama: Llama, num_threads: int | None) -> Fit:
     """A small model leaves the cores to the editor; a larger one leaves it one of more than two."""
-    num_weights, num_cores = llama_cpp.llama_model_n_params(llama.model), count_cores()
-    dtype = llama_cpp.llama_ftype_name(llama_cpp.llama_model_ftype(llama.model)).decode()
-    chosen = 1 if num_weights <= MAX_SMALL else num_cores - (num_cores > 2)
-    return Fit(dtype, num_threads or chosen, f"llama.cpp, {num_weights / 1e6:,.0f} million weights")
+    num_cores = count_cores()
+    chosen = 1 if llama.num_weights <= MAX_SMALL else num_cores - (num_cores > 2)
+    return Fit(llama.dtype, num_threads or chosen, f"llama.cpp, {llama.num_weights / 1e6:,.0f} million weights")
 
 
 def _choose_room(config: EngineConfig, window: int, cell_nbytes: int, least: int) -> int:

@@ -168,11 +168,34 @@ _GEMMA3 = {
     **{f"post_{name}_norm.weight": (32,) for name in ("attention", "ffw")},
     **{f"attn_{name}_norm.weight": (16,) for name in "qk"},
 }
-_REFUSED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]], str]] = {
-    "gemma3": (
-        {"attention.sliding_window": 1023}, _LAYER | _GEMMA3,
-        "has layers that see only 1023 tokens, and fewer than 1,024 cannot be run",
+_EXPERTS: dict[str, tuple[int, ...]] = {f"ffn_{name}_exps.weight": (32, 32, 4) for name in ("gate", "up", "down")} | {
+    "ffn_gate_inp.weight": (32, 4)
+}
+_SHARED: dict[str, tuple[int, ...]] = {f"ffn_{name}_shexp.weight": (32, 32) for name in ("gate", "up", "down")}
+_LATENT: dict[str, tuple[int, ...]] = {
+    **{"attn_q_a.weight": (32, 16), "attn_q_a_norm.weight": (16,), "attn_q_b.weight": (16, 48)},
+    **{"attn_kv_a_mqa.weight": (32, 24), "attn_kv_a_norm.weight": (16,)},
+    **{"attn_k_b.weight": (16, 16, 2), "attn_v_b.weight": (16, 16, 2), "attn_output.weight": (32, 32)},
+}
+_OF_EXPERTS = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 32}
+_OF_LATENT = {
+    **{"attention.kv_lora_rank": 16, "attention.key_length": 24, "attention.key_length_mla": 24},
+    **{"attention.value_length_mla": 16, "rope.dimension_count": 8, "leading_dense_block_count": 0},
+    **{"attention.head_count_kv": 1, "expert_shared_count": 1, "block_count": 2, "attention.q_lora_rank": 16},
+}
+_HEAD_NORMS: dict[str, tuple[int, ...]] = {f"attn_{name}_norm.weight": (16,) for name in "qk"}
+# This year's families, with layers of the kinds that their models have.
+_FAMILIES: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]]]] = {
+    "gemma3": ({"attention.sliding_window": 4, "block_count": 6}, _LAYER | _GEMMA3),
+    "qwen3moe": (_OF_EXPERTS | {"block_count": 2}, _NORMS | _ATTENTION | _HEAD_NORMS | _EXPERTS),
+    "mellum": (
+        _OF_EXPERTS | {"block_count": 4, "attention.sliding_window": 4, "attention.sliding_window_pattern": 4},
+        _NORMS | _ATTENTION | _HEAD_NORMS | _EXPERTS,
     ),
+    "deepseek2": (_OF_EXPERTS | _OF_LATENT, _NORMS | _LATENT | _EXPERTS | _SHARED),
+    "granite": ({"block_count": 2, "logit_scale": 4.0, "residual_scale": 0.2, "attention.scale": 0.1}, _LAYER),
+}
+_REFUSED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, ...]], str]] = {
     "dream": ({}, _LAYER, "is an encoder, and does not predict the next token"),
     "t5encoder": ({"attention.relative_buckets_count": 8}, _T5, "has an encoder"),
 }  # fmt: skip
@@ -188,7 +211,8 @@ def _write_family(
     """A tiny model with random weights, of a family that llama.cpp knows, with the tokenizer of the default model."""
     encoder = "enc." * (family == "t5encoder")
     shapes = {"token_embd.weight": (32, 8192), f"{encoder}output_norm.weight": (32,)}
-    shapes |= {f"{encoder}blk.0.{name}": shape for name, shape in layer.items()} | dict(others)
+    layers = range(values.get("block_count", 1))
+    shapes |= {f"{encoder}blk.{n}.{name}": shape for n in layers for name, shape in layer.items()} | dict(others)
     spec = json.loads((_DEFAULT / "tokenizer.json").read_text())
     write_random_gguf(folder / "tiny.gguf", family, spec, _SIZES | values, shapes)
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "midtoken.json"):  # the same prompts
@@ -228,18 +252,48 @@ def test_models_that_cannot_be_run_rightly_are_refused_by_name(family: str, tmp_
         load_model(EngineConfig(folder))
 
 
-def test_a_model_with_a_wide_window_sees_what_is_in_it_and_keeps_all(tmp_path: Path) -> None:
-    values = {"attention.sliding_window": 1024}
-    model = load_model(EngineConfig(_write_family(tmp_path, "gemma3", values, _LAYER | _GEMMA3))).model
-    assert model.max_tokens == 1023
-    text = tuple(np.random.default_rng(0).integers(8, 8000, 1023).tolist())
-    other, _ = _read(model, text[:500])
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_the_families_of_this_year_get_the_logits_of_separate_texts_however_a_text_is_cut(
+    family: str, tmp_path: Path
+) -> None:
+    values, layer = _FAMILIES[family]
+    folder = _write_family(tmp_path, family, values, layer, {"output.weight": (32, 8192)})
+    model = load_model(EngineConfig(folder, max_context_tokens=512)).model
+    random = np.random.default_rng(0)
+    cache: Any = model.new_cache(512)
+    text: tuple[int, ...] = ()
+    differences = list[float]()
+    for _ in range(12):
+        chain, branches = (tuple(random.integers(8, 8000, size).tolist()) for size in (random.integers(1, 40), 3))
+        tree = TokenTree(chain, branches, (None, 0, None))
+        [rows] = model.forward([SequenceInput(cache, tree)])
+        found = model.copy_logits(rows)
+        cache.keep(tree)
+        text += chain
+        ends = ((), branches[:1], branches[:2], branches[2:])
+        expected = np.concatenate([_read(model, text + end)[1] for end in ends])
+        differences += list(np.std(found - expected, axis=1) / np.std(expected, axis=1))
+        text = text[: random.integers(len(text))]
+        cache.cut(len(text))
+    assert max(differences) < 0.01
+
+
+@pytest.mark.parametrize("window", [4, 1024])
+def test_what_a_window_has_passed_is_there_when_the_text_is_cut_back(window: int, tmp_path: Path) -> None:
+    folder = _write_family(tmp_path, "gemma3", {"attention.sliding_window": window}, _LAYER | _GEMMA3)
+    model = load_model(EngineConfig(folder, max_context_tokens=2048, cache_tokens=4096)).model
+    assert model.max_tokens == 4096
+    text = tuple(np.random.default_rng(0).integers(8, 8000, 1500).tolist())
+    other, _ = _read(model, text[:1000])
     cache, _ = _read(model, text)
     del other
-    _read(model, text[:700])  # in the free cells, and in those after them if nothing needs them
-    cache.cut(1)
-    [again] = model.forward([SequenceInput(cache, TokenTree(text[1:2]))])
-    np.testing.assert_allclose(model.copy_logits(again), _read(model, text[:2])[1], atol=0.01)
+    for length in (700, 900):
+        _read(model, text[:length])  # in the free cells, and in those after them if nothing needs them
+    for length in (1490, 700, 1):
+        cache.cut(length)
+        [again] = model.forward([SequenceInput(cache, TokenTree(text[length : length + 1]))])
+        np.testing.assert_allclose(model.copy_logits(again), _read(model, text[: length + 1])[1], atol=0.01)
+        cache.discard()
 
 
 def test_other_logits_in_a_tree_than_in_a_text_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
