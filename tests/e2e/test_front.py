@@ -10,7 +10,8 @@ from aiohttp import ClientSession
 
 from inference.protocol.completion import CompletionRequest, Healing
 from inference.serving.client import Client
-from midtoken.front.parsed_request import Fields, read_completion, read_infill
+from midtoken.front.app import COMPLETIONS
+from midtoken.front.parsed_request import Fields
 from tests.support.front_clients import EDITORS, REST, complete_as, read_sent
 from tests.support.servers import RunningServer
 
@@ -23,8 +24,7 @@ async def test_the_word_is_completed_which_a_plain_engine_does_not(
 ) -> None:
     assert await complete_as(editor, embedded_real_server.front_url) == REST
     sent = read_sent(editor)
-    read = read_infill if sent["path"] == "/infill" else read_completion
-    request = read(Fields(sent["body"]), "", "").completion
+    request = COMPLETIONS[sent["path"]][0](Fields(sent["body"])).first
     assert request.prefix.endswith("return self._ite")
     assert not (await _complete_plainly(embedded_real_server, request)).startswith(REST)
 

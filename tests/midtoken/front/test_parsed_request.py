@@ -9,7 +9,8 @@ from inference.errors import (
     InvalidRequestError,
 )
 from inference.protocol.completion import RelatedFile
-from midtoken.front.parsed_request import SplitPrompt, split_prompt
+from midtoken.front.fim_prompt import split_prompt
+from midtoken.front.parsed_request import SplitPrompt
 from tests.support.front import FrontClient
 
 _COMPLETION, _INFILL = "/v1/completions", "/infill"
@@ -47,7 +48,7 @@ _COMPLETION, _INFILL = "/v1/completions", "/infill"
         (_INFILL, b"[" * 100_000, "the body is no JSON"),
         (_COMPLETION, {"prompt": [1, 2]}, "prompt must be a string"),
         (_INFILL, {"prompt": [1, 2]}, "prompt must be a string"),
-        (_COMPLETION, {"prompt": ["a", "b"]}, "prompt must be one string, not 2"),
+        (_COMPLETION, {"prompt": ["a"] * 65}, "prompt must be 1 to 64 texts, not 65"),
         (_COMPLETION, {"prompt": "password = 'hunter2correct"}, "the cursor is in a secret, which is not sent"),
         (_INFILL, {"prompt": "password = 'hunter2correct"}, "the cursor is in a secret, which is not sent"),
     ],
