@@ -129,7 +129,7 @@ class _Front:
             "/api/show": partial(self.describe, lambda told: ollama.show_model(told.context_tokens or 0)),
             "/tokenize": partial(self.convert, self._tokens.tokenize),
             "/detokenize": partial(self.convert, self._tokens.detokenize),
-            **dict.fromkeys(_PASSED_ON, passage.answer if passage else self.refuse_without_engine),
+            **dict.fromkeys(_PASSED_ON, partial(self.pass_on, passage)),
         }
         fixed = {
             "/v1/models": openai.list_models(self._model),
@@ -174,10 +174,15 @@ class _Front:
         """Answers with what is computed here of the fields."""
         return web.json_response(await asyncio.to_thread(convert, self._parse(await request.read())))
 
-    async def refuse_without_engine(self, request: web.Request) -> web.Response:
-        """Answers what only an engine could."""
-        reason = f"only midtoken serve --engine URL passes this on, to that engine. Served here: {self._served}"
-        return _refuse(request, 501, reason)
+    async def pass_on(self, passage: Passage | None, request: web.Request) -> web.StreamResponse:
+        """Answers what only an engine can. Raises EngineUnreachableError."""
+        if passage is None:
+            reason = f"only midtoken serve --engine URL passes this on, to that engine. Served here: {self._served}"
+            return _refuse(request, 501, reason)
+        response = await passage.answer(request)
+        if response.status >= 400:
+            _note_refusal(request, response.status)
+        return response
 
     async def complete(self, read: _Read, form_of: type[Form], request: web.Request) -> web.StreamResponse:
         """Answers a request for a completion, which ends with its connection."""

@@ -28,7 +28,7 @@ def read_generate(fields: Fields) -> ParsedRequest:
     """Reads a request of `/api/generate`. Raises InvalidRequestError. Without a text, it asks for the model only."""
     fields.refuse(_NOT_OFFERED)
     text, suffix = fields.take("prompt", ""), fields.take("suffix", "")
-    fields = fields.update({"stream": fields.take("stream", True), **fields.take("options", {})})
+    fields = fields.update({**fields.take("options", {}), "stream": fields.take("stream", True)})
     prompt = SplitPrompt(text, suffix) if suffix else split_prompt(text)
     return build_request(fields, [prompt], until_end(fields.take("num_predict", -1)) if text or suffix else 0)
 

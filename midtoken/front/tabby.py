@@ -24,10 +24,11 @@ _NOT_OFFERED = {"mode": ("standard",), "debug_options": ({},)}
 def read_completion(fields: Fields) -> ParsedRequest:
     """Reads a request with `segments`. Raises InvalidRequestError. The clipboard in it is not read."""
     fields.refuse(_NOT_OFFERED)
-    segments = Fields(fields.take("segments", {}))
-    related = tuple(read_file(Fields(each), "filepath", "body") for name in _OTHERS for each in segments.take(name, []))
-    before, after = segments.take("prefix", ""), segments.take("suffix", "")
-    prompt = SplitPrompt(before, after, related, strip_folder(segments.take("filepath", "")))
+    segments = Fields({f"segments.{name}": value for name, value in fields.take("segments", {}).items()})
+    others = [each for name in _OTHERS for each in segments.take(f"segments.{name}", [])]
+    related = tuple([read_file(Fields(each), "filepath", "body") for each in others])
+    before, after, path = (segments.take(f"segments.{name}", "") for name in ("prefix", "suffix", "filepath"))
+    prompt = SplitPrompt(before, after, related, strip_folder(path))
     return build_request(fields, [prompt], _NUM_TOKENS)
 
 

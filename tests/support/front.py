@@ -37,7 +37,7 @@ class FedModel(FedBackend):
     async def read_description(self) -> Description:
         if self.failure is not None:
             raise self.failure
-        return Description(problem=self.problem)
+        return Description(problem=self.problem, context_tokens=512)
 
 
 class FrontClient:
