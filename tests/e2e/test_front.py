@@ -35,18 +35,24 @@ async def _complete_plainly(server: RunningServer, request: CompletionRequest) -
         return "".join([chunk.text async for chunk in client.stream(plain) if chunk.candidate == 0])
 
 
-async def test_other_files_that_were_read_ahead_are_not_read_again(embedded_real_server: RunningServer) -> None:
-    """As llama.vim does it."""
-    extra = {"input_extra": [{"text": f"class Ring{number}:\n    size = {number}\n"} for number in range(4)]}
+@pytest.mark.parametrize("num_chunks", [1, 3, 4])
+async def test_other_files_that_were_read_ahead_are_not_read_again(
+    embedded_real_server: RunningServer, num_chunks: int
+) -> None:
+    """As llama.vim does it with a chunk more each time."""
+    chunks = [
+        {"text": f"class Ring{number}:\n    size = {number}\n", "filename": "/a/b.py"} for number in range(num_chunks)
+    ]
     wanted = [f"timings/{name}" for name in ("prompt_n", "cache_n")]
-    body = read_sent("llama_vim")["body"] | extra | {"response_fields": wanted}
+    body = {**read_sent("llama_vim")["body"], "input_extra": chunks, "response_fields": wanted}
+    ring = {"input_prefix": "", "prompt": "", "input_suffix": "", "n_predict": 0, "samplers": []}
     told = []
     async with ClientSession(headers={"Content-Type": "application/json"}) as session:
-        for fields in (extra | {"n_predict": 0, "response_fields": wanted}, body):
+        for fields in (body | ring, body):
             async with session.post(f"{embedded_real_server.front_url}/infill", json=fields) as response:
                 told.append(await response.json())
     ahead, read = told
-    assert ahead["timings/prompt_n"] > 40
+    assert ahead["timings/prompt_n"] > 8 * num_chunks
     assert read["timings/cache_n"] >= ahead["timings/prompt_n"] + ahead["timings/cache_n"]
 
 
