@@ -46,7 +46,6 @@ _TYPES = {
     401: "authentication_error",
     403: "permission_error",
     499: "superseded_error",
-    501: "not_supported_error",
     503: "unavailable_error",
 }
 _Read = Callable[[Fields], ParsedRequest]
@@ -101,7 +100,8 @@ async def open_front(endpoint: Endpoint, backend: Backend, options: FrontOptions
     async with AsyncExitStack() as stack:
         passage = None
         if options.engine_url:
-            passage = await stack.enter_async_context(Passage(options.engine_url, options.engine_key))
+            passage = Passage(options.engine_url, options.engine_key)
+            stack.push_async_callback(passage.close)
         await stack.enter_async_context(serve_http(front.build(passage), endpoint.listener, endpoint.tls))
         yield
 
@@ -178,7 +178,7 @@ class _Front:
         """Answers what only an engine can. Raises EngineUnreachableError."""
         if passage is None:
             reason = f"only midtoken serve --engine URL passes this on, to that engine. Served here: {self._served}"
-            return _refuse(request, 501, reason)
+            return _refuse(request, 404, reason)  # not 501, after which the openai package asks again
         response = await passage.answer(request)
         if response.status >= 400:
             _note_refusal(request, response.status)

@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import time
+import uuid
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
@@ -69,21 +71,26 @@ class Texts:
         }
 
 
-class Form(Protocol):
+class Form(ABC):
     """Writes one answer of a protocol."""
 
-    framing: Framing
-    names: Mapping[str, str]  # of fields of a `CompletionRequest`, for the client
+    framing: Framing = EVENTS
+    names: Mapping[str, str] = NAMES  # of fields of a `CompletionRequest`, for the client
 
-    def __init__(self, parsed: ParsedRequest, model: str, /) -> None:
+    def __init__(self, parsed: ParsedRequest, model: str) -> None:
         """`model`: its name."""
+        self._parsed, self._model = parsed, model
+        self._head = {"id": f"cmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
+    @abstractmethod
     def write_whole(self, texts: Texts) -> object:
         """Returns the answer that is not streamed."""
 
+    @abstractmethod
     def write_event(self, chunk: CompletionChunk, texts: Texts) -> object:
         """Returns the event of a stream for a chunk, which `texts` has too."""
 
+    @abstractmethod
     def write_end(self, texts: Texts) -> Iterator[object]:
         """Yields the last events of a stream."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any  # JSON has no types
 from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 from midtoken.front.fim_prompt import split_prompt
-from midtoken.front.form import EVENTS, NAMES, Texts
+from midtoken.front.form import NAMES, Form, Texts
 from midtoken.front.parsed_request import (
     Fields,
     ParsedRequest,
@@ -49,20 +49,15 @@ def _build(fields: Fields, prompts: Sequence[SplitPrompt], default: int) -> Pars
     return replace(build_request(fields, prompts, max_tokens, num_candidates), may_be_one=num_candidates > 1)
 
 
-class InfillForm:
+class InfillForm(Form):
     """Writes one answer of `/infill` or `/completion`."""
 
-    framing = EVENTS
     names: Mapping[str, str] = {
         **NAMES,
         **{"prefix": "the text before the cursor", "suffix": "input_suffix", "max_tokens": "n_predict"},
         "num_candidates": "n or n_cmpl",
         "related": "input_extra",
     }
-
-    def __init__(self, parsed: ParsedRequest, model: str) -> None:
-        """See `Form`."""
-        self._parsed, self._model = parsed, model
 
     def write_whole(self, texts: Texts) -> object:
         """See `Form`."""

@@ -1,11 +1,9 @@
 """Mistral's `/v1/fim/completions`, whose answer has the form of a chat's."""
 
-import time
-import uuid
 from collections.abc import Iterator, Mapping
 
 from inference.protocol.completion import CompletionChunk
-from midtoken.front.form import DONE, EVENTS, NAMES, Texts
+from midtoken.front.form import DONE, NAMES, Form, Texts
 from midtoken.front.parsed_request import MAX_TOKENS, Fields, ParsedRequest, SplitPrompt, build_request
 
 
@@ -17,15 +15,10 @@ def read_completion(fields: Fields) -> ParsedRequest:
     return build_request(fields, [prompt], fields.take("max_tokens", MAX_TOKENS))
 
 
-class FimForm:
+class FimForm(Form):
     """Writes one answer."""
 
-    framing = EVENTS
     names: Mapping[str, str] = {**NAMES, "seed": "random_seed"}
-
-    def __init__(self, _parsed: ParsedRequest, model: str) -> None:
-        """See `Form`."""
-        self._head = {"id": uuid.uuid4().hex, "created": int(time.time()), "model": model}
 
     def write_whole(self, texts: Texts) -> object:
         """See `Form`."""

@@ -7,7 +7,7 @@ from typing import Any  # JSON has no types
 
 from inference.protocol.completion import CompletionChunk, FinishReason
 from midtoken.front.fim_prompt import split_prompt
-from midtoken.front.form import LINES, NAMES, Texts
+from midtoken.front.form import LINES, NAMES, Form, Texts
 from midtoken.front.parsed_request import Fields, ParsedRequest, SplitPrompt, build_request, until_end
 
 # Of a template, only whether the model knows a suffix: a prompt is completed, not put into one.
@@ -20,7 +20,7 @@ _DETAILS = {
 _NOT_OFFERED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("system", "template", "format"), ("",)),
     **dict.fromkeys(("images", "context"), ([],)),
-    "think": (False,),
+    **dict.fromkeys(("think", "logprobs"), (False,)),
 }
 
 
@@ -33,15 +33,11 @@ def read_generate(fields: Fields) -> ParsedRequest:
     return build_request(fields, [prompt], until_end(fields.take("num_predict", -1)) if text or suffix else 0)
 
 
-class GenerateForm:
+class GenerateForm(Form):
     """Writes one answer of `/api/generate`."""
 
     framing = LINES
     names: Mapping[str, str] = {**NAMES, "max_tokens": "num_predict"}
-
-    def __init__(self, _parsed: ParsedRequest, model: str) -> None:
-        """See `Form`."""
-        self._model = model
 
     def write_whole(self, texts: Texts) -> object:
         """See `Form`."""

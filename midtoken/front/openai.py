@@ -1,7 +1,5 @@
 """OpenAI's `/v1/completions`."""
 
-import time
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any  # JSON has no types
@@ -11,7 +9,7 @@ from inference.likely_text import LikelyToken
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from midtoken.front import tabby
 from midtoken.front.fim_prompt import split_prompt
-from midtoken.front.form import DONE, EVENTS, NAMES, Texts
+from midtoken.front.form import DONE, Form, Texts
 from midtoken.front.parsed_request import Fields, ParsedRequest, SplitPrompt, build_request
 
 _NUM_TOKENS = 16  # OpenAI's default
@@ -43,32 +41,28 @@ def list_models(model: str) -> object:
     }
 
 
-class CompletionForm:
+class CompletionForm(Form):
     """Writes one answer of `/v1/completions`."""
-
-    framing, names = EVENTS, NAMES
-
-    def __init__(self, parsed: ParsedRequest, model: str) -> None:
-        """See `Form`."""
-        self._parsed = parsed
-        self._head = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time())}
-        self._head["model"] = model
 
     def write_whole(self, texts: Texts) -> object:
         """See `Form`."""
         choices = [self._write_choice(each, texts, texts.name_end(each)) for each in sorted(texts.texts)]
-        return {**self._head, "choices": choices, "usage": _write_usage(texts)}
+        return {**self._head, "object": "text_completion", "choices": choices, "usage": _write_usage(texts)}
 
     def write_event(self, chunk: CompletionChunk, texts: Texts) -> object:
         """See `Form`."""
         start = len(texts.texts[chunk.candidate].text) - len(chunk.text)
         ended = None if chunk.finish_reason is None else texts.name_end(chunk.candidate)
-        return {**self._head, "choices": [self._write_choice(chunk.candidate, texts, ended, start)]}
+        return {
+            **self._head,
+            "object": "text_completion",
+            "choices": [self._write_choice(chunk.candidate, texts, ended, start)],
+        }
 
     def write_end(self, texts: Texts) -> Iterator[object]:
         """See `Form`."""
         if self._parsed.wants_usage:
-            yield {**self._head, "choices": [], "usage": _write_usage(texts)}
+            yield {**self._head, "object": "text_completion", "choices": [], "usage": _write_usage(texts)}
         yield DONE
 
     def _write_choice(self, candidate: int, texts: Texts, ended: str | None, start: int = 0) -> object:

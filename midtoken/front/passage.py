@@ -3,8 +3,6 @@
 This text does not pass the gate. The client meant it for the engine, which would get it without midtoken, too.
 """
 
-from typing import Self
-
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
 from inference.errors import EngineUnreachableError
@@ -27,10 +25,8 @@ class Passage:
             auto_decompress=False,
         )
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
+    async def close(self) -> None:
+        """Closes the connections."""
         await self._session.close()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:

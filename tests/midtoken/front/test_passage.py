@@ -93,4 +93,4 @@ async def test_an_engine_that_does_not_answer_and_none_at_all(front: FrontClient
     assert (status, json.loads(text)["error"]["message"]) == (503, f"the server at {address} does not answer")
     status, text = await front.post(_CHAT, {})
     error = json.loads(text)["error"]
-    assert (status, error["type"], "--engine URL" in error["message"]) == (501, "not_supported_error", True)
+    assert (status, error["type"], "--engine URL" in error["message"]) == (404, "invalid_request_error", True)

@@ -150,6 +150,7 @@ async def test_several_prompts_of_llama_server_are_a_list_with_the_costs_of_each
         (_GENERATE, {"images": ["x"]}, "images is not supported"),
         (_GENERATE, {"format": "json"}, "format is not supported"),
         (_GENERATE, {"system": "x"}, "system is not supported"),
+        (_GENERATE, {"logprobs": True}, "logprobs is not supported"),
         (_GENERATE, {"options": {"temperature": 1, "top_k": 3}}, "top_k is not supported"),
         (_GENERATE, {"options": {"num_predict": "x"}}, "num_predict must be a whole number"),
         (_GENERATE, {"options": []}, "options must be an object"),
