@@ -19,6 +19,7 @@ OLDER_NVIM := build/editors/nvim-older
 HELIX := build/editors/hx
 LLAMA_SERVER := build/llama-server
 VLLM := build/vllm
+CLIENTS := build/clients
 NODE := build/editors/node
 VSCODE := editors/vscode
 VSCODE_PACKAGES := $(VSCODE)/node_modules/.package-lock.json
@@ -115,6 +116,15 @@ $(VLLM)/.ready: benchmarks/baselines/vllm_environment/requirements.txt | $(READY
 .PHONY: test-vllm
 test-vllm: $(READY) $(VLLM)/.ready  ## compare 100 completions in front of vLLM, which runs the default model, with our own engine's
 	@$(BIN)/python -m pytest -n 0 tests/e2e/test_vllm.py
+
+$(CLIENTS)/.ready: tests/clients/requirements.txt | $(READY)
+	@$(BIN)/python -m venv $(CLIENTS)
+	@$(CLIENTS)/bin/python -m pip install --quiet -r $<
+	@touch $@
+
+.PHONY: test-clients
+test-clients: $(READY) $(CLIENTS)/.ready  ## complete a word with the packages of clients, and with what editors send
+	@$(PYTEST) tests/midtoken/front tests/e2e/test_front.py tests/e2e/test_clients.py
 
 .PHONY: test-helix
 test-helix: $(READY) $(HELIX)  ## test the language server in Helix

@@ -22,6 +22,17 @@ WRITTEN = (
     SEED_CODER,
     ("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),
     ("<PRE> ", " <SUF>", " <MID>"),
+    ("<PRE>", "<SUF>", "<MID>"),
     AIXCODER,
     CODESTRAL,
 )
+
+# What clients write for models that rewrite a region or chat, by the name of the format: all of these are in a prompt.
+FOREIGN = {
+    "CodeGeeX": ("<|code_middle|>", "<|assistant|>"),
+    "Mercury": ("<|current_file_content|>", "<|code_to_edit|>"),
+    "Zeta": ("<|editable_region_start|>", "<|editable_region_end|>"),
+    "Sweep": ("<|file_sep|>current/", "<|file_sep|>updated/"),
+    "hole filling": ("{{FILL_HERE}}", "<COMPLETION>"),
+    "filling a blank": ("[BLANK]", "Fill in the blank to complete the code block."),
+}

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from inference.config import EngineConfig
+from inference.model_folder import find_tokenizer_file
 from inference.serving.embedded import EmbeddedServer, restart_process
 from inference.serving.launcher import MAX_STALL_S, RestartPolicy, TritonServer, keep_running
 from inference.serving.loopback import ADDRESS
@@ -45,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--openai",
         metavar="[ADDRESS:]PORT",
-        help="also answer editors that use OpenAI's /v1/completions or llama-server's /infill, at this port",
+        help="also answer editors that speak as to OpenAI, llama-server, Ollama, Mistral or Tabby, at this port",
     )
     parser.add_argument(
         "--openai-key",
@@ -109,7 +111,7 @@ async def _serve(options: argparse.Namespace) -> None:
             running, restart = await EmbeddedServer.start(server, _say), restart_process
             stack.callback(asyncio.ensure_future(_end_if_stuck(options.max_stall)).cancel)
         if endpoint is not None:
-            await _open_front(stack, endpoint, running.url, options)
+            await _open_front(stack, endpoint, running.url, options, arguments.model)
         _say(shown)
         await _run(running, restart, registration, options)
 
@@ -123,15 +125,23 @@ def _open_endpoint(options: argparse.Namespace) -> Endpoint | None:
     return None
 
 
-async def _open_front(stack: AsyncExitStack, endpoint: Endpoint, url: str, options: argparse.Namespace) -> None:
-    from midtoken.front.app import open_front  # here, because aiohttp takes 15 MB
+async def _open_front(
+    stack: AsyncExitStack, endpoint: Endpoint, url: str, options: argparse.Namespace, config: EngineConfig
+) -> None:
+    from midtoken.front.app import FrontOptions, open_front  # here, because aiohttp takes 15 MB
 
     connection = Connection(ServerAddress(url, None), None)
     stack.push_async_callback(connection.close)
-    model = Path(options.model or "default").name
-    front = open_front(endpoint, connection, model, may_be_remote(options), options.confidence or 0.0)
-    await stack.enter_async_context(front)
-    _say(f"Editors with /v1/completions or /infill find it at {endpoint.url}")
+    served = FrontOptions(
+        Path(options.model or "default").name,
+        may_be_remote(options),
+        options.confidence or 0.0,
+        config.engine_url.partition(",")[0],
+        config.engine_key,
+        find_tokenizer_file(config.model_dir),
+    )
+    await stack.enter_async_context(open_front(endpoint, connection, served))
+    _say(f"Other editors find it at {endpoint.url}")
 
 
 def _read_share(text: str) -> float:

@@ -1,1 +1,1 @@
-"""`midtoken serve --openai`: a port for editors that speak OpenAI's `/v1/completions` or llama-server's `/infill`."""
+"""`midtoken serve --openai`: a port for editors that speak as to OpenAI, llama-server, Ollama, Mistral or Tabby."""

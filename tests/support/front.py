@@ -17,11 +17,13 @@ from inference.protocol.completion import (
     FinishReason,
 )
 from inference.protocol.completion_arrays import Description
-from midtoken.front.app import open_front
+from midtoken.front.app import FrontOptions, open_front
 from midtoken.front.endpoint import Endpoint
+from midtoken.installed import find_default_model
 from tests.support.lsp_fakes import FedBackend, FedStream
 
 _PATIENCE = ClientTimeout(20)
+_OPTIONS = FrontOptions("default", tokenizer=find_default_model() / "tokenizer.json")
 _Answer = TypeVar("_Answer")
 _STATS = CompletionStats(
     num_tokens=7, num_context_tokens=20, num_read_tokens=5, queue_ms=2.0, first_chunk_ms=12.0, total_ms=37.0
@@ -35,7 +37,7 @@ class FedModel(FedBackend):
     async def read_description(self) -> Description:
         if self.failure is not None:
             raise self.failure
-        return Description(problem=self.problem)
+        return Description(problem=self.problem, context_tokens=512)
 
 
 class FrontClient:
@@ -80,13 +82,11 @@ def open_endpoint(environment: Mapping[str, str] = {}, **options: Any) -> Endpoi
 
 
 @asynccontextmanager
-async def run_front(
-    endpoint: Endpoint | None = None, is_remote: bool = False, confidence: float = 0.0
-) -> AsyncIterator[FrontClient]:
+async def run_front(endpoint: Endpoint | None = None, options: FrontOptions = _OPTIONS) -> AsyncIterator[FrontClient]:
     endpoint, model = endpoint or open_endpoint(), FedModel()
     model.prefetches = model.streams
     async with (
-        open_front(endpoint, model, "default", is_remote, confidence),
+        open_front(endpoint, model, options),
         ClientSession(timeout=_PATIENCE) as session,
     ):
         yield FrontClient(endpoint.url, session, model)

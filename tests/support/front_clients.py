@@ -48,9 +48,14 @@ async def ask_as_editors(url: str, folder: Path) -> dict[str, list[str]]:
 
 
 def _read_text(answer: str) -> str:
-    """Returns the first text of an answer or of a stream of events, as editors read it."""
-    parts = [
-        json.loads(line.removeprefix("data: ")) for line in answer.split("\n\n") if line not in ("", "data: [DONE]")
-    ]
-    first = [part[0] if isinstance(part, list) else part for part in parts]
-    return "".join(part["content"] if "content" in part else part["choices"][0]["text"] for part in first)
+    """Returns the first text of an answer, or of a stream of events or lines, as editors read it."""
+    lines = [line.removeprefix("data: ") for line in answer.split("\n")]
+    return "".join(_find_text(json.loads(line)) for line in lines if line not in ("", "[DONE]"))
+
+
+def _find_text(part: Any) -> str:
+    """The names of the field are those of the protocols."""
+    first = part[0] if isinstance(part, list) else part
+    choice = first["choices"][0] if "choices" in first else first
+    place = choice.get("delta") or choice.get("message") or choice
+    return str(next(place[name] for name in ("text", "content", "response") if name in place))

@@ -9,7 +9,8 @@ from inference.errors import (
     InvalidRequestError,
 )
 from inference.protocol.completion import RelatedFile
-from midtoken.front.parsed_request import SplitPrompt, split_prompt
+from midtoken.front.fim_prompt import split_prompt
+from midtoken.front.parsed_request import SplitPrompt
 from tests.support.front import FrontClient
 
 _COMPLETION, _INFILL = "/v1/completions", "/infill"
@@ -47,7 +48,7 @@ _COMPLETION, _INFILL = "/v1/completions", "/infill"
         (_INFILL, b"[" * 100_000, "the body is no JSON"),
         (_COMPLETION, {"prompt": [1, 2]}, "prompt must be a string"),
         (_INFILL, {"prompt": [1, 2]}, "prompt must be a string"),
-        (_COMPLETION, {"prompt": ["a", "b"]}, "prompt must be one string, not 2"),
+        (_COMPLETION, {"prompt": ["a"] * 65}, "prompt must be 1 to 64 texts, not 65"),
         (_COMPLETION, {"prompt": "password = 'hunter2correct"}, "the cursor is in a secret, which is not sent"),
         (_INFILL, {"prompt": "password = 'hunter2correct"}, "the cursor is in a secret, which is not sent"),
     ],
@@ -73,6 +74,10 @@ _QWEN = "<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
         ("<PRE> a\nNod <SUF>\nb <MID>", "a\nNod", "\nb"),
         ("▁<AIX-SPAN-PRE>▁<AIX-SPAN-POST>\nb▁<AIX-SPAN-MIDDLE>a\nNod", "a\nNod", "\nb"),
         (" <PRE> a\nNod <SUF>\nb <MID>", "a\nNod", "\nb"),
+        ("<PRE>a\nNod <SUF>\nb <MID>", "a\nNod ", "\nb "),
+        ("<s><｜fim▁begin｜>a\nNod<｜fim▁hole｜>\nb<｜fim▁end｜>", "a\nNod", "\nb"),
+        (_QWEN.format(before="a\nNod", after="\nb") + " \n", "a\nNod", "\nb"),
+        (_QWEN.format(before="a\n", after="\nb") + "    ", "a\n    ", "\nb"),
         ("if '<|fim_prefix|>' in Nod", "if '<|fim_prefix|>' in Nod", ""),
     ],
 )
@@ -84,6 +89,7 @@ def test_a_prompt_with_markers_is_taken_apart(prompt: str, before: str, after: s
     ("others", "related", "path"),
     [
         ("<|repo_name|>r\n<|file_sep|>c.py\nc\n<|file_sep|>d.py\n", (RelatedFile("c.py", "c\n"),), "d.py"),
+        ("<|file_separator|>c.py\nc\n<|file_separator|>d.py\n", (RelatedFile("c.py", "c\n"),), "d.py"),
         ("<file_sep>c.py\nc\n<file_sep>", (RelatedFile("c.py", "c\n"),), ""),
         ("# c.py\nc\n", (RelatedFile("", "# c.py\nc\n"),), ""),
         (" \n", (), ""),
@@ -92,6 +98,24 @@ def test_a_prompt_with_markers_is_taken_apart(prompt: str, before: str, after: s
 def test_files_before_the_markers_are_related_files(others: str, related: tuple[RelatedFile, ...], path: str) -> None:
     prompt = others + _QWEN.format(before="a", after="b")
     assert split_prompt(prompt) == SplitPrompt("a", "b", related, path)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reason"),
+    [
+        ("<|user|>\n<|code_suffix|>b<|code_prefix|>a<|code_middle|><|assistant|>\n", "format of CodeGeeX"),
+        ("<|current_file_content|>\n<|code_to_edit|>\na<|/code_to_edit|>", "format of Mercury"),
+        ("<|editable_region_start|>a<|user_cursor_is_here|><|editable_region_end|>", "format of Zeta"),
+        ("<|file_sep|>original/c.py\na\n<|file_sep|>current/c.py\na\n<|file_sep|>updated/c.py\n", "format of Sweep"),
+        ("<QUERY>\na{{FILL_HERE}}b\n</QUERY>\n<COMPLETION>", "format of hole filling"),
+        ("a[BLANK]b\nFill in the blank to complete the code block.", "format of filling a blank"),
+        ("a<|fim_suffix|>b<|fim_middle|>", r"has <\|fim_suffix\|>, but no <\|fim_prefix\|>"),
+        ("<PRE> a <SUF>b", "has <PRE>, but no <MID>"),
+    ],
+)
+def test_a_prompt_in_an_unknown_format_or_without_a_marker_is_refused_by_name(prompt: str, reason: str) -> None:
+    with pytest.raises(InvalidRequestError, match=reason):
+        split_prompt(prompt)
 
 
 async def test_a_marker_in_the_text_of_a_prompt_with_markers_is_refused_and_with_a_suffix_it_is_text(

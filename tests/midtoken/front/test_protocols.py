@@ -1,0 +1,206 @@
+"""Ollama's, llama-server's, Mistral's and Tabby's clients: what they ask reaches the model, and its answer them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from inference.protocol.completion import (
+    CompletionChunk,
+    CompletionRequest,
+    Extent,
+    FinishReason,
+    Priority,
+    RelatedFile,
+)
+from tests.support.front import FrontClient, last_chunk
+
+_GENERATE, _FIM, _COMPLETION, _OPENAI = "/api/generate", "/v1/fim/completions", "/completion", "/v1/completions"
+_QWEN = "<|fim_prefix|>a<|fim_suffix|>b<|fim_middle|>"
+_SEGMENTS = {
+    "prefix": "a",
+    "suffix": "b",
+    "filepath": "/home/ann/c.py",
+    "clipboard": "hunter2",
+    "relevant_snippets_from_recently_opened_files": [{"filepath": "d.py", "body": "d", "score": 1}],
+    "declarations": [{"filepath": "file:///home/ann/e.py", "body": "e"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "request_fields", "shown"),
+    [
+        (
+            _GENERATE,
+            {"prompt": "a", "suffix": "b", "stream": False, "raw": True, "keep_alive": "5m", "context": []}
+            | {"options": {"num_predict": 9, "temperature": 0.5, "top_p": 0.9, "seed": 3, "stop": ["x"], "num_ctx": 9}},
+            {"suffix": "b", "max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "seed": 3, "stop": ("x",)},
+            {"model": "default", "response": "e", "done": True, "done_reason": "stop", "prompt_eval_count": 20}
+            | {"total_duration": 37_000_000, "prompt_eval_duration": 12_000_000, "eval_count": 7},
+        ),
+        (
+            _GENERATE,
+            {"prompt": _QWEN, "suffix": "", "stream": False, "options": {"num_predict": -2}},
+            {"suffix": "b", "max_tokens": 1024},
+            {"response": "e"},
+        ),
+        (
+            _FIM,
+            {"prompt": "a", "suffix": "b", "max_tokens": 9, "random_seed": 3, "stop": "x", "min_tokens": 0},
+            {"suffix": "b", "max_tokens": 9, "seed": 3, "stop": ("x",)},
+            {
+                "object": "chat.completion",
+                "usage": {"prompt_tokens": 20, "completion_tokens": 7, "total_tokens": 27},
+                "choices": [
+                    {
+                        "index": 0,
+                        "message": {"role": "assistant", "content": "e", "tool_calls": None, "prefix": False},
+                        "finish_reason": "stop",
+                    }
+                ],
+            },
+        ),
+        (
+            _COMPLETION,
+            {"prompt": _QWEN, "n_predict": 9, "response_fields": ["content", "model", "tokens_evaluated"]},
+            {"suffix": "b", "max_tokens": 9},
+            {"content": "e", "model": "default", "tokens_evaluated": 20},
+        ),
+        ("/completions", {"prompt": "a", "max_tokens": 9}, {"max_tokens": 9}, {"content": "e", "stop_type": "eos"}),
+        (
+            _OPENAI,
+            {"segments": _SEGMENTS, "language": "python", "temperature": 0.5, "user": None, "mode": "standard"},
+            {
+                "suffix": "b",
+                "max_tokens": 64,
+                "temperature": 0.5,
+                "related": (RelatedFile("e.py", "e"), RelatedFile("d.py", "d")),
+                "path": "c.py",
+            },
+            {"object": "text_completion"},
+        ),
+    ],
+    ids=["Ollama", "Ollama with markers", "Mistral", "llama-server", "llama-server without a limit's name", "Tabby"],
+)
+async def test_what_a_client_asks_reaches_the_model_and_its_answer_the_client(
+    front: FrontClient, path: str, body: object, request_fields: dict[str, Any], shown: dict[str, object]
+) -> None:
+    request, answer = await front.ask(path, body)
+    assert request == CompletionRequest("a", **{"extent": Extent.UNLIMITED, **request_fields})
+    assert answer | shown == answer
+
+
+async def test_a_stream_of_ollamas_is_lines_and_its_errors_are_texts(front: FrontClient) -> None:
+    asking, stream = await front.begin(front.post(_GENERATE, {"prompt": "a"}))
+    stream.feed("b")
+    stream.send(last_chunk("c", FinishReason.LENGTH))
+    lines = [json.loads(line) for line in (await asking)[1].splitlines()]
+    assert [(each["response"], each["done"]) for each in lines] == [("b", False), ("c", False), ("", True)]
+    assert lines[-1]["done_reason"] == "length"
+    asking, stream = await front.begin(front.post(_GENERATE, {"prompt": "a"}))
+    stream.feed("b")
+    stream.fail(ZeroDivisionError("text of a person"))
+    last = json.loads((await asking)[1].splitlines()[-1])
+    assert last.keys() == {"error"}
+    assert "ZeroDivisionError" in last["error"]
+
+
+async def test_a_stream_of_mistrals_has_deltas_and_ends_with_the_usage(front: FrontClient) -> None:
+    asking, stream = await front.begin(front.post(_FIM, {"prompt": "a", "stream": True}))
+    stream.feed("b")
+    stream.send(last_chunk("c", FinishReason.LENGTH))
+    *events, end = [line.removeprefix("data: ") for line in (await asking)[1].split("\n\n") if line]
+    first, last = map(json.loads, events)
+    assert (first["choices"][0]["delta"]["content"], first["choices"][0]["finish_reason"]) == ("b", None)
+    assert (last["choices"][0]["finish_reason"], last["usage"]["total_tokens"], end) == ("length", 27, "[DONE]")
+
+
+async def test_without_a_text_ollama_only_asks_for_the_model(front: FrontClient) -> None:
+    body, read = {"model": "default", "stream": False}, last_chunk("", FinishReason.PREFILLED)
+    request, answer = await front.ask(_GENERATE, body, read)
+    assert (request.priority, answer["response"], answer["done_reason"]) == (Priority.PREFETCH, "", "load")
+
+
+async def test_several_prompts_are_answered_in_their_order(front: FrontClient) -> None:
+    asking, stream = await front.begin(front.post(_OPENAI, {"prompt": ["a", "b"], "n": 2}))
+    prefixes = []
+    for number in range(2):
+        stream = await front.find_stream(number)
+        prefixes.append(stream.request.prefix)
+        stream.send(CompletionChunk(f"{number}x", 0, finish_reason=FinishReason.STOP))
+        stream.send(last_chunk(f"{number}y", FinishReason.LENGTH, candidate=1))
+    answer = json.loads((await asking)[1])
+    shown = [(each["index"], each["text"], each["finish_reason"]) for each in answer["choices"]]
+    assert prefixes == ["a", "b"]
+    assert shown == [(0, "0x", "stop"), (1, "0y", "length"), (2, "1x", "stop"), (3, "1y", "length")]
+    assert answer["usage"]["total_tokens"] == 54
+
+
+async def test_several_prompts_of_llama_server_are_a_list_with_the_costs_of_each(front: FrontClient) -> None:
+    front.model.answer = "e"
+    status, text = await front.post(_COMPLETION, {"prompt": ["a", "b"]})
+    results = json.loads(text)
+    assert (status, [each["index"] for each in results]) == (200, [0, 1])
+    assert all("timings" in each for each in results)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "reason"),
+    [
+        (_GENERATE, {"images": ["x"]}, "images is not supported"),
+        (_GENERATE, {"format": "json"}, "format is not supported"),
+        (_GENERATE, {"system": "x"}, "system is not supported"),
+        (_GENERATE, {"logprobs": True}, "logprobs is not supported"),
+        (_GENERATE, {"options": {"temperature": 1, "top_k": 3}}, "top_k is not supported"),
+        (_GENERATE, {"options": {"num_predict": "x"}}, "num_predict must be a whole number"),
+        (_GENERATE, {"options": []}, "options must be an object"),
+        (_GENERATE, {"suffix": "x" * (2**21 + 1)}, "suffix has"),
+        (_FIM, {"min_tokens": 3}, "min_tokens is not supported"),
+        (_FIM, {"random_seed": "x"}, "random_seed must be a whole number"),
+        (_COMPLETION, {"n_probs": 3}, "n_probs is not supported"),
+        (_COMPLETION, {"prompt": [1, 2]}, "prompt must be a string"),
+        (_OPENAI, {"segments": {"prefix": 1}}, "segments.prefix must be a string"),
+        (_OPENAI, {"segments": {}, "mode": "next_edit_suggestion"}, "mode is not supported"),
+        ("/tokenize", {"content": 1}, "content must be a string"),
+        ("/tokenize", {"content": "a", "with_pieces": True}, "with_pieces is not supported"),
+        ("/detokenize", {"tokens": [-1]}, "tokens must be a list of whole numbers"),
+        ("/detokenize", {"tokens": [True]}, "tokens must be a list of whole numbers"),
+    ],
+)
+async def test_what_a_protocol_has_and_we_do_not_is_refused_by_name(
+    front: FrontClient, path: str, body: dict[str, Any], reason: str
+) -> None:
+    status, text = await front.post(path, {"prompt": "a"} | body)
+    error = json.loads(text)["error"]
+    assert (status, front.model.streams) == (400, [])
+    assert (error if path == _GENERATE else error["message"]).startswith(reason)
+
+
+async def test_what_a_client_asks_about_the_model(front: FrontClient) -> None:
+    answers = {}
+    for path in ("/api/tags", "/api/version", "/props", "/slots", "/v1/health"):
+        async with front.session.get(f"{front.url}{path}") as response:
+            answers[path] = await response.json()
+    shown = json.loads((await front.post("/api/show", {"model": "default"}))[1])
+    assert answers["/api/tags"]["models"][0]["name"] == "default"
+    assert answers["/api/version"].keys() == {"version"}
+    assert answers["/props"]["default_generation_settings"] == answers["/slots"][0]
+    assert (answers["/slots"][0]["n_ctx"], answers["/v1/health"]["status"]) == (512, "ok")
+    assert "git_describe" in answers["/v1/health"]["version"]
+    assert ".Suffix" in shown["template"]  # so Continue sends a suffix
+    assert (shown["capabilities"], shown["model_info"]["midtoken.context_length"]) == (["completion", "insert"], 512)
+
+
+async def test_tokens_are_those_of_the_model_and_become_the_text_again(front: FrontClient) -> None:
+    ids = json.loads((await front.post("/tokenize", {"content": "return self._items"}))[1])["tokens"]
+    assert len(ids) > 1
+    assert json.loads((await front.post("/detokenize", {"tokens": ids}))[1]) == {"content": "return self._items"}
+    assert front.model.streams == []
+
+
+async def test_another_address_is_told_what_is_served(front: FrontClient) -> None:
+    status, text = await front.post("/api/chat", {})
+    assert status == 404
+    assert "POST /v1/completions, /infill, /completion" in json.loads(text)["error"]
+    async with front.session.get(f"{front.url}/infill") as response:
+        assert (response.status, "Served here: GET /health" in await response.text()) == (405, True)
