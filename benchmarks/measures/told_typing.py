@@ -23,7 +23,7 @@ from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from midtoken.installed import find_default_model
 
-_NUM_KEYS = 1_300  # at least, of one replay
+_NUM_KEYS = 1_000  # at least, of one replay
 _NUM_PAIRS = 3
 _NUM_PROJECTS = 5
 _SIZES = (1_000, 3_500, 10_000, 30_000, 60_000)  # in bytes
