@@ -303,5 +303,5 @@ bench-remote: $(BENCH_READY) $(LLAMA_SERVER)  ## compare healing in front of lla
 	@$(BIN)/python -m benchmarks.remote
 
 .PHONY: bench-context
-bench-context: $(BENCH_READY)  ## measure what the model is told of other files in 25 projects, and what their index costs, in four minutes
+bench-context: $(BENCH_READY)  ## measure what the model is told of other files in 25 projects, what their index costs, and what it costs a typist, in twenty minutes
 	@$(BIN)/python -m benchmarks.context

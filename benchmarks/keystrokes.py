@@ -35,7 +35,7 @@ from benchmarks.corpora.typist import draw_typing
 from benchmarks.measures.lsp_client import RECORDED_LANGUAGE_SERVER
 from benchmarks.measures.neovim_typing import measure_typing
 from benchmarks.measures.recorded_lsp import RequestRecord, read_records
-from benchmarks.measures.replay_editor import PressedKey, replay
+from benchmarks.measures.replay_editor import PressedKey, Workspace, replay
 from benchmarks.measures.report import (
     Figures,
     Row,
@@ -91,21 +91,34 @@ class KeyTime:
         return None if num_read is None else num_read <= 1
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A session that was played."""
+
+    times: Sequence[KeyTime]
+    records: Sequence[RequestRecord]
+
+
 def main() -> None:
     session = draw_typing(_NUM_KEYS, seed=1)
-    times = asyncio.run(_play(session))
+    times = asyncio.run(_measure(session))
     figures = {**find_figures(times), **asyncio.run(measure_typing())}
     write_report("keystrokes", [*_iter_rows(times), *build_rows(_TARGETS, figures)], figures)
 
 
-async def _play(session: Session) -> list[KeyTime]:
-    config = EngineConfig(find_default_model(), num_threads=1)
+async def _measure(session: Session) -> Sequence[KeyTime]:
+    async with run_triton(EngineConfig(find_default_model(), num_threads=1)) as url:
+        return (await play(url, session)).times
+
+
+async def play(url: str, session: Session, workspace: Workspace | None = None) -> Played:
+    """Plays the session to a new language server at a completion server."""
     with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
-        path = Path(folder) / "record.json"
-        async with run_triton(config) as url:
-            command = [*RECORDED_LANGUAGE_SERVER, "--server", url, "--record", str(path)]
-            pressed = await replay(command, session)
-        return find_key_times(session.iter_edits(), pressed, read_records(path))
+        path, indexes = Path(folder) / "record.json", Path(folder) / "indexes"
+        options = ["--server", url, "--record", str(path), "--index", str(indexes)]
+        pressed = await replay([*RECORDED_LANGUAGE_SERVER, *options], session, workspace)
+        records = read_records(path)
+        return Played(find_key_times(session.iter_edits(), pressed, records), records)
 
 
 def find_key_times(

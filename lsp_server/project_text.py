@@ -49,6 +49,7 @@ class ProjectText:
         self._on_change = on_change
         self._told: dict[str, ProjectContext] = {}  # by the URI of the document
         self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._due: set[str] = set()  # URIs of documents that are to be read, or to be read again
         self._resting: dict[str, asyncio.TimerHandle] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._thread = ThreadPoolExecutor(1, "midtoken-project")
@@ -83,10 +84,17 @@ class ProjectText:
         return ProjectContext(told.summary, told.path, tuple(file for file, _ in kept), tuple(uri for _, uri in kept))
 
     def refresh(self, document: Document) -> None:
-        """Reads a document, and chooses what to tell in it."""
+        """Reads a document, and chooses what to tell in it.
+
+        If it is being read already, that is finished, and then it is read once more: an editor that saves with each key
+        would otherwise never let it be finished.
+        """
         if document.language_id in BY_LANGUAGE_ID and document.num_chars <= _MAX_CHARS:
-            self._cancel(document.uri)
-            self._refreshing[document.uri] = asyncio.create_task(self._refresh(document))
+            self._cancel_rest(document.uri)
+            self._due.add(document.uri)
+            running = self._refreshing.get(document.uri)
+            if running is None or running.done():
+                self._refreshing[document.uri] = asyncio.create_task(self._refresh_while_due(document))
 
     def refresh_at_rest(self, document: Document) -> None:
         """Does the same once this has not been called for some seconds. Until then, what runs goes on."""
@@ -111,6 +119,7 @@ class ProjectText:
 
     def _cancel(self, uri: str) -> None:
         self._cancel_rest(uri)
+        self._due.discard(uri)
         task = self._refreshing.pop(uri, None)
         if task is not None:
             task.cancel()
@@ -119,6 +128,11 @@ class ProjectText:
         """Reads all documents, and chooses what to tell in them."""
         for document in self._documents.by_uri.values():
             self.refresh(document)
+
+    async def _refresh_while_due(self, document: Document) -> None:
+        while document.uri in self._due:
+            self._due.remove(document.uri)
+            await self._refresh(document)
 
     async def _refresh(self, document: Document) -> None:
         if document.problem is not None:

@@ -1,9 +1,10 @@
 """The language server, with a record of its requests to the completion server.
 
-    python -m benchmarks.measures.recorded_lsp --server HOST:PORT --record FILE
+    python -m benchmarks.measures.recorded_lsp --server HOST:PORT --record FILE [--index FOLDER]
 
 It is the process that `midtoken lsp` runs, in which the connection notes times and statistics. They are written to
 FILE when the editor leaves. The record contains source text around the cursor, so it is for benchmarks only.
+Files of the workspace are read if there is a FOLDER for their indexes.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from benchmarks.measures.lsp_client import IS_READ_COMMAND
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client
 from lsp_server.backend import CompletionBackend
@@ -37,6 +39,7 @@ class RequestRecord:
     chunks_at: list[float] = field(default_factory=list)
     stats: dict[str, float] | None = None  # CompletionStats; None if the request was cancelled or failed
     is_prefetch: bool = False
+    related_bytes: int = 0  # of other files
 
     def is_about(self, prefix: str, suffix: str) -> bool:
         """True if the request can be one for this text. Only the text next to the cursor is compared, before it only
@@ -50,10 +53,10 @@ class RecordingBackend:
     """Records what passes through a connection."""
 
     runs_as = ""
-    context_tokens: int | None = None
 
-    def __init__(self, client: Client, path: Path) -> None:
+    def __init__(self, client: Client, path: Path, context_tokens: int | None) -> None:
         self._client = client
+        self.context_tokens = context_tokens
         self.languages: tuple[str, ...] | None = None
         self.reads_files = False
         self._path = path
@@ -63,6 +66,7 @@ class RecordingBackend:
         """See `CompletionBackend.stream`."""
         prefix_end, suffix_start = request.value.prefix[-NUM_KNOWN_CHARS:], request.value.suffix[:NUM_KNOWN_CHARS]
         record = RequestRecord(prefix_end, suffix_start, time.perf_counter(), is_prefetch=request.value.is_prefetch)
+        record.related_bytes = sum(len(each.text.encode()) for each in request.value.related)
         self._records.append(record)
         async with aclosing(self._client.stream(request.value)) as chunks:
             async for chunk in chunks:
@@ -86,12 +90,20 @@ def main() -> NoReturn:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", required=True)
     parser.add_argument("--record", type=Path, required=True)
+    parser.add_argument("--index", type=Path)
     options = parser.parse_args()
 
     async def connect(*_: Any) -> CompletionBackend:
-        return RecordingBackend(Client(options.server), options.record)
+        client = Client(options.server)
+        return RecordingBackend(client, options.record, (await client.read_description()).context_tokens)
 
-    serve_stdio(build_server(connect, policy=Policy(os.environ)))
+    server = build_server(connect, policy=Policy(os.environ), index_dir=options.index)
+
+    @server.command(IS_READ_COMMAND)
+    def _is_read(*_: Any) -> bool:
+        return all(each.report is not None for each in server.project.projects.values())
+
+    serve_stdio(server)
 
 
 if __name__ == "__main__":

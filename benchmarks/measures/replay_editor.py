@@ -8,11 +8,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.corpora.typing import KeyKind, Session
 from benchmarks.measures.lsp_client import Answer, LspClient, build_message, find_place
 
 _PAUSE_S = 0.4  # longer ones are pauses, of which so much is waited
+_SETTLING_S = 3.0  # in which the opened documents are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,32 +25,56 @@ class PressedKey:
     answer: Answer
 
 
-async def replay(command: Sequence[str], session: Session, max_gap_s: float = 2.0) -> list[PressedKey]:
-    """Plays the session to a new language server, whose documents are open and which is connected to its server.
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where the documents of a session are, in files, to which they are saved at each jump."""
+
+    paths: tuple[Path, ...]  # of the documents
+    folders: tuple[Path, ...] = ()  # that are open in the editor
+
+
+async def replay(
+    command: Sequence[str], session: Session, workspace: Workspace | None = None, max_gap_s: float = 2.0
+) -> list[PressedKey]:
+    """Plays the session to a new recorded language server, which is connected to its server, and has read the
+    workspace and the documents. Without a workspace, they are in no files.
 
     Raises RuntimeError if it has failed.
     """
-    client = await LspClient.start(command)
-    await client.wait_for_server(_build_uri(-1))
-    for index, text in enumerate(session.documents):
-        client.open(_build_uri(index), text)
-    pressed = await _play(client, session, max_gap_s)
+    paths, folders = tuple(Path(f"/replay/{index}.py") for index in range(len(session.documents))), tuple[Path, ...]()
+    if workspace is not None:
+        paths, folders = workspace.paths, workspace.folders
+        for path, text in zip(paths, session.documents, strict=True):
+            path.write_text(text)
+    client = await LspClient.start(command, folders)
+    await client.wait_for_server("file:///replay/-1.py")
+    await client.wait_until_read()
+    for path, text in zip(paths, session.documents, strict=True):
+        client.open(path.as_uri(), text)
+    await asyncio.sleep(_SETTLING_S)
+    pressed = await _play(client, session, paths, max_gap_s, saves=workspace is not None)
     await client.leave()
     return pressed
 
 
-async def _play(client: LspClient, session: Session, max_gap_s: float) -> list[PressedKey]:
+async def _play(
+    client: LspClient, session: Session, paths: Sequence[Path], max_gap_s: float, saves: bool
+) -> list[PressedKey]:
     """Sends all keys of the session. Returns those that ask, when each has an answer or is known to have none.
 
     Each key follows as soon as the one before is answered, and after `max_gap_s` at the latest; but of a pause
     before it, and of the time after a move, `_PAUSE_S` are waited at most. Where the cursor is, and what is
     selected, is told at once.
     """
-    texts = [*session.documents]
+    texts, last = [*session.documents], 0
     sent: list[tuple[float, asyncio.Future[Answer]]] = []
     has_moved = False
     for moment in session.iter_moments():
-        key, uri, before = moment.key, _build_uri(moment.key.document), texts[moment.key.document]
+        key, uri, before = moment.key, paths[moment.key.document].as_uri(), texts[moment.key.document]
+        if saves and key.kind is KeyKind.JUMP:
+            paths[last].write_text(texts[last])
+            client.save(paths[last].as_uri())
+        last = key.document
         start, end = find_place(before, key.start), find_place(before, key.end)
         if key.kind is KeyKind.DELETE:
             client.rest(uri, start, end)
@@ -67,7 +93,3 @@ async def _play(client: LspClient, session: Session, max_gap_s: float) -> list[P
         sent.append((time.perf_counter(), client.send(edit + request, request_id)))
         await asyncio.wait([sent[-1][1]], timeout=max_gap_s)
     return [PressedKey(sent_at, await answer) for sent_at, answer in sent]
-
-
-def _build_uri(document: int) -> str:
-    return f"file:///replay/{document}.py"

@@ -94,6 +94,18 @@ async def test_what_is_told_stays_while_somebody_types_and_changes_when_a_file_d
     assert request.related[0].text == "# shapes.py:\n# class Circle(Ellipse)\n"
 
 
+async def test_a_document_that_is_saved_while_it_is_read_is_read_to_the_end(workspace: Workspace) -> None:
+    workspace.write("shapes.py", _SHAPES)
+    await workspace.open(_MAIN + "ter = 1\n" * 20_000)  # takes longer to read than from one save to the next
+    server, uri = workspace.both.server, workspace.both.editor.uri
+
+    def is_told_after_a_save() -> bool:
+        workspace.both.editor.save()
+        return uri in server.sessions and bool(server.project.find_project_context(server.sessions[uri].document).uris)
+
+    await wait_for(is_told_after_a_save)
+
+
 async def test_a_rest_is_enough_for_another_import(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lsp_server.project_text.REST_S", 0.01)
     workspace.write("shapes.py", _SHAPES)
