@@ -6,11 +6,13 @@ from itertools import takewhile
 
 from inference.brackets import CLOSER_OF, QUOTES
 from inference.likely_text import is_word
+from inference.protocol.completion import CompletionStats
 from lsp_server.context import clean
 from lsp_server.documents import Change, Document, Place
 from lsp_server.filters import Insertion
 from lsp_server.usage import Counts, UsageFile
 
+_FEW_TOKENS = 64  # that are read again where a word or a line has changed
 _PAIRS = {*(opener + closer for opener, closer in CLOSER_OF.items()), *(2 * quote for quote in QUOTES)}
 
 
@@ -47,6 +49,11 @@ class AcceptanceCounter:
             is_typed = all(len(change.text) < 2 for change in changes)  # also several letters at once
             self._shown, counts = shown.follow(self._document, is_typed)
             self._count(counts)
+
+    def note_costs(self, stats: CompletionStats) -> None:
+        """To be called with what a suggestion has cost."""
+        if stats.num_read_tokens > _FEW_TOKENS:
+            self._count(Counts(first_reads=1))
 
     def _count(self, counts: Counts) -> None:
         self._usage.add(self._document.language_id, counts)

@@ -279,6 +279,8 @@ class Session:
                 async for chunk in chunks:
                     generation.add(chunk)
                     self._wake()
+                    if chunk.stats is not None:
+                        self.acceptance.note_costs(chunk.stats)
                     await asyncio.sleep(0)  # the request takes the text, even if an error comes next
             generation.is_finished = True
             if not generation.was_cut_empty:

@@ -28,6 +28,7 @@ class Counts:
     word: int = 0  # times that its next word was
     saved_keys: int = 0  # the characters that were accepted, less one for each time
     wrong_chars: int = 0  # characters that were shown where others were typed
+    first_reads: int = 0  # times that a key waited until the model had read the text around it
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*map(add, astuple(self), astuple(other)))
@@ -38,7 +39,7 @@ Usage = Mapping[tuple[date, str], Counts]  # by day and language
 
 _WRITE_S = 60.0
 _LANGUAGE = re.compile(r"[\w.+#-]{1,40}", re.ASCII)
-_TITLES = ("", "shown", "whole", "by line", "by word", "keys saved", "wrong characters")
+_TITLES = ("", "shown", "whole", "by line", "by word", "keys saved", "wrong characters", "first reads")
 
 
 def find_usage_path(state_dir: Path | None) -> Path:

@@ -1,4 +1,4 @@
-"""Show statistics of suggestions by language and day: shown, accepted, keys saved, wrong characters.
+"""Show statistics of suggestions by language and day: shown, accepted, keys saved, first reads.
 
 The language servers of this user count it, for this machine only.
 """

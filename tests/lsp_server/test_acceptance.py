@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from lsprotocol import types
 
+from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 from lsp_server.usage import Counts, UsageFile
 from tests.support.lsp_editor import URI, LspEditor
 from tests.support.lsp_in_process import InProcess, run_in_process
@@ -164,3 +165,16 @@ async def test_an_editor_shows_what_was_counted_up_to_now(both: InProcess) -> No
     starts = re.compile(r"(python|\d{4}-\d\d-\d\d|all) ")
     rows = [line.split()[1:] for line in str(answer).splitlines() if starts.match(line)]
     assert rows == 3 * [["1", "1", "0", "0", "7", "0"]]
+
+
+@pytest.mark.parametrize(("num_read_tokens", "first_reads"), [(500, 1), (3, 0)])
+async def test_a_key_that_waited_until_the_model_had_read_the_text_is_counted(
+    num_read_tokens: int, first_reads: int, both: InProcess
+) -> None:
+    await both.start_with("x = va")
+    answer = both.editor.ask(0, 6)
+    costs = CompletionStats(num_read_tokens=num_read_tokens)
+    (await both.find_stream(0)).send(CompletionChunk("lue", finish_reason=FinishReason.EXTENT, stats=costs))
+    await answer
+    await _settle(both)
+    assert _read(both) == Counts(shown=1, first_reads=first_reads)
