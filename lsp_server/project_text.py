@@ -36,6 +36,7 @@ class ProjectContext:
     path: str = ""  # from the workspace folder on; empty: it is in none
     related: tuple[RelatedFile, ...] = ()
     uris: tuple[str, ...] = ()  # of the files in `related`
+    num_edits: int | None = None  # of the document, when it was summarized
 
 
 class ProjectText:
@@ -62,7 +63,7 @@ class ProjectText:
             self._closing.append(asyncio.create_task(self.projects.pop(uri).close()))
         for uri, path in wanted.items():
             if uri not in self.projects and self._index_dir is not None:
-                self.projects[uri] = Project(Path(path), self._index_dir, self.refresh_all)
+                self.projects[uri] = Project(Path(path), self._index_dir, partial(self.refresh_all, Path(path)))
             self.projects[uri].read(self._documents.settings.exclude)
 
     def note_changed(self, uris: Sequence[str]) -> None:
@@ -124,10 +125,11 @@ class ProjectText:
         if task is not None:
             task.cancel()
 
-    def refresh_all(self) -> None:
-        """Reads all documents, and chooses what to tell in them."""
+    def refresh_all(self, folder: Path | None = None) -> None:
+        """Reads all documents, or those in a folder, and chooses what to tell in them."""
         for document in self._documents.by_uri.values():
-            self.refresh(document)
+            if folder is None or Path(to_fs_path(document.file_uri) or "").is_relative_to(folder):
+                self.refresh(document)
 
     async def _refresh_while_due(self, document: Document) -> None:
         while document.uri in self._due:
@@ -139,7 +141,7 @@ class ProjectText:
             return
         end = document.find_edit_end()
         before = document.lines if end is None else document.lines[: end.line]
-        read = partial(self._read, document, "".join(document.lines), "".join(before))
+        read = partial(self._read, document, document.num_edits, "".join(document.lines), "".join(before))
         told = await asyncio.get_running_loop().run_in_executor(self._thread, read)
         await self._documents.guard.exclusions.wait_until_known(dict.fromkeys(told.uris, document.language_id))
         known = self.find_project_context(document)
@@ -147,10 +149,13 @@ class ProjectText:
         if self.find_project_context(document).related != known.related:
             self._on_change()
 
-    def _read(self, document: Document, text: str, before: str) -> ProjectContext:
+    def _read(self, document: Document, num_edits: int, text: str, before: str) -> ProjectContext:
         """Runs in the thread. `before`: the text before the last edit."""
         language, path = BY_LANGUAGE_ID[document.language_id], to_fs_path(document.file_uri)
-        summary = summarize(text.encode("utf-8", "replace"), load_grammar(language))
+        known = self._told.get(document.uri, ProjectContext())
+        summary = known.summary
+        if known.num_edits != num_edits:
+            summary = summarize(text.encode("utf-8", "replace"), load_grammar(language))
         for project in [*self.projects.values()]:
             if path is not None and Path(path).is_relative_to(project.folder) and project.database.exists():
                 name = Path(path).relative_to(project.folder).as_posix()
@@ -158,8 +163,9 @@ class ProjectText:
                 with suppress(sqlite3.Error), closing(Index(project.database)) as index:
                     chosen = choose_declarations(index, name, language, summary, before, max_bytes)
                     uris = tuple((project.folder / each).as_uri() for each in chosen)
-                    return ProjectContext(summary, name, tuple(RelatedFile(*each) for each in chosen.items()), uris)
-        return ProjectContext(summary)
+                    related = tuple(RelatedFile(*each) for each in chosen.items())
+                    return ProjectContext(summary, name, related, uris, num_edits)
+        return ProjectContext(summary, num_edits=num_edits)
 
 
 def _is_project(folder: Path) -> bool:

@@ -52,7 +52,7 @@ def summarize(source: bytes, grammar: Grammar) -> Summary:
 
     A declaration inside of a function is left out: no other file can use it. A file that takes too long has none.
     """
-    root = _parse(source, grammar.parser)
+    root = _parse(source, Parser(grammar.language))  # which one thread may use only
     if root is None or _has_long_error(root):
         return Summary()
     cursor = QueryCursor(grammar.query)
@@ -72,7 +72,6 @@ def _parse(source: bytes, parser: Parser) -> Node | None:
             progress_callback=lambda *_: next(steps) >= _MAX_PARSER_STEPS,
         ).root_node
     except ValueError:
-        parser.reset()  # otherwise it would go on with this text
         return None
 
 

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from importlib.resources import files
 
-from tree_sitter import Language, Parser, Query
+from tree_sitter import Language, Query
 
 # The extensions of each language, the packages with its queries for tags, and the files in `queries`.
 _LANGUAGES = {
@@ -34,11 +34,6 @@ class Grammar:
 
     name: str
     language: Language
-
-    @cached_property
-    def parser(self) -> Parser:
-        """A parser. It may be used by one thread at a time."""
-        return Parser(self.language)
 
     @cached_property
     def query(self) -> Query:

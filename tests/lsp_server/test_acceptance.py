@@ -164,7 +164,7 @@ async def test_an_editor_shows_what_was_counted_up_to_now(both: InProcess) -> No
 
     starts = re.compile(r"(python|\d{4}-\d\d-\d\d|all) ")
     rows = [line.split()[1:] for line in str(answer).splitlines() if starts.match(line)]
-    assert rows == 3 * [["1", "1", "0", "0", "7", "0"]]
+    assert rows == 3 * [["1", "1", "0", "0", "7", "0", "0"]]
 
 
 @pytest.mark.parametrize(("num_read_tokens", "first_reads"), [(500, 1), (3, 0)])

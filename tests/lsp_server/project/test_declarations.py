@@ -1,5 +1,7 @@
 """What a file declares and imports."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from lsp_server.project import declarations
@@ -147,3 +149,11 @@ def test_a_use_of_rust_with_very_many_braces_is_read_as_one_path() -> None:
     found = _summarize("rust", "use a::{b, c::{d}};\nuse " + "e::{" * 900 + "f" + "}" * 900 + ";\n").imports
     assert found[:2] == (Import("a::b"), Import("a::c::d"))
     assert len(found) == 3
+
+
+def test_threads_may_read_at_the_same_time() -> None:
+    """Each page of the playground has a language server in one process."""
+    source = b"def f(x): ...\n" * 2_000
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: summarize(source, load_grammar("python")), range(16)))
+    assert [len(each.declarations) for each in found] == [1] * 16
