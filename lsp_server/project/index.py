@@ -33,6 +33,7 @@ class Index:
         except sqlite3.OperationalError:  # the disk is full, or another process writes
             raise
         except sqlite3.DatabaseError:
+            self.close()
             if database is not None:
                 database.unlink()
             self._open(database)

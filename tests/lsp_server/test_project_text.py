@@ -96,7 +96,7 @@ async def test_what_is_told_stays_while_somebody_types_and_changes_when_a_file_d
 
 async def test_a_document_that_is_saved_while_it_is_read_is_read_to_the_end(workspace: Workspace) -> None:
     workspace.write("shapes.py", _SHAPES)
-    await workspace.open(_MAIN + ")\n" + "later = 1\n" * 20_000)  # takes longer to read than from one save to the next
+    await workspace.open(_MAIN + ")\n" + "later = 1\n" * 4_000)  # takes longer to read than from one save to the next
     server, uri = workspace.both.server, workspace.both.editor.uri
 
     def is_told_after_a_save() -> bool:
