@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmarks.measures.report import RESULTS_DIR
 
 _ROOT = Path(__file__).parents[1]
+_LANGUAGES = ("python", "typescript", "go", "rust")
 _MODELS = ("default_f32", "default_q8_0", "large_q8_0", "large_q4_k_m", "states_q8_0")
 _GGUF = {
     "first text after a keystroke": "first_text_ratio",
@@ -120,6 +121,21 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| keystrokes in ordinary code that are taken for a secret | {false_refusals} of {false_refusal_keys:,},"
             " in {false_refusal_languages} languages |",
             "| host names of other machines looked up | {lookups_of_foreign_hosts} |",
+        ),
+        "context": (
+            *(
+                f"| {name} | " + " | ".join(f"{{{key}_{each}{form}}}" for each in _LANGUAGES) + " |"
+                for name, key, form in (
+                    ("told, of those that an imported file declares", "told_share", ":.0%"),
+                    ("bytes told, median", "told_bytes", ":,.0f"),
+                )
+            ),
+            "| processor time to index the files, at the lowest priority | {index_cpu_s:.0f} s |",
+            "| memory of that process | {index_memory_mb:.0f} MB |",
+            "| keystrokes for which the model reads at most one token of context | {context_reads_le_1_share:.1%} |",
+            "| first keystrokes at a place whose context is cached | {prefetched_share:.1%} |",
+            "| time to ghost text, relative to telling nothing | {ghost_ratio:.2f} |",
+            "| secrets and excluded text told, of 500 planted secrets | {secret_bytes_told} bytes |",
         ),
         "real_size": (
             "| prefill of 1,000 tokens | {read_ratio_q8:.2f} | {read_ratio_q4:.2f} |",
