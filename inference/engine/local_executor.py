@@ -1,7 +1,7 @@
 """Executes jobs with a model in this process: what is known is chosen at once, the rest is forwarded in one pass.
 
-What a pass computes becomes part of a decoder's `TokenSequence`, and choices are made from there. So it does not matter
-whether a node was forwarded for this request, for an earlier one, or as a draft.
+What a pass computes becomes part of a running sequence's `TokenSequence`, and choices are made from there. So it does
+not matter whether a node was forwarded for this request, for an earlier one, or as a draft.
 """
 
 import logging
@@ -52,7 +52,7 @@ class LocalExecutor:
         self._row_cost = model.row_cost if config.drafts else math.inf
         self._max_bytes = config.memory_mib * 2**20
         self._prefix_cache = PrefixCache(model.new_cache, self._max_bytes)
-        self._decoders: dict[Job, list[RunningSequence]] = {}  # the first one's sequence is remembered
+        self._running: dict[Job, list[RunningSequence]] = {}  # the first one's sequence is remembered
 
     @property
     def max_tokens(self) -> int:
@@ -70,7 +70,7 @@ class LocalExecutor:
         sources = tuple(None if is_greedy else np.random.default_rng(seed) for seed in seeds)
         sequence = self._prefix_cache.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens)
         first = RunningSequence(job, sequence, sources, self._row_cost)
-        self._decoders[job] = [first]
+        self._running[job] = [first]
         first.begin()
         job.num_to_prefill = len(first.tree.chain_ids)
 
@@ -82,75 +82,75 @@ class LocalExecutor:
         return num_rows
 
     def end(self, job: Job) -> None:
-        for decoder in self._decoders.pop(job, [])[:1]:
-            self._prefix_cache.release(decoder.sequence)
+        for running in self._running.pop(job, [])[:1]:
+            self._prefix_cache.release(running.sequence)
 
     def close(self) -> None:
         """The model ends with the process."""
 
     def _list_active(self, jobs: Iterable[Job]) -> list[RunningSequence]:
-        """The decoders that have not ended; none of a job that has ended or failed."""
+        """The running sequences that have not ended; none of a job that has ended or failed."""
         running = (job for job in jobs if job.failure is None and not job.is_finished)
-        return [each for job in running for each in self._decoders[job] if _is_active(each)]
+        return [each for job in running for each in self._running[job] if _is_active(each)]
 
     def _choose_known(self, jobs: Iterable[Job]) -> None:
         """Chooses tokens as long as all that is needed was forwarded."""
-        decoders = self._list_active(jobs)
-        while decoders:
+        sequences = self._list_active(jobs)
+        while sequences:
             asked: list[tuple[RunningSequence, SampleRequest]] = []
-            for decoder in decoders:
-                with decoder.job.recording_failure():
-                    request = decoder.prepare_choice()
+            for running in sequences:
+                with running.job.recording_failure():
+                    request = running.prepare_choice()
                     if request is not None:
-                        asked.append((decoder, request))
-            decoders = self._choose(asked)
+                        asked.append((running, request))
+            sequences = self._choose(asked)
 
     def _choose(self, asked: Sequence[tuple[RunningSequence, SampleRequest]]) -> list[RunningSequence]:
-        """Chooses for these decoders. Returns those that may go on."""
+        """Chooses for these sequences. Returns those that may go on."""
         advanced: list[RunningSequence] = []
         for chosen, results, ms in self._call(self.model.choose, asked):
-            for job in dict.fromkeys(decoder.job for decoder, _ in chosen):
+            for job in dict.fromkeys(running.job for running, _ in chosen):
                 job.costs.choice_ms += ms
-            for (decoder, _), result in zip(chosen, results, strict=True):
-                if decoder.job.failure is None:
-                    with decoder.job.recording_failure():
-                        advanced += self._advance(decoder, result)
-        return [decoder for decoder in advanced if decoder.job.failure is None]
+            for (running, _), result in zip(chosen, results, strict=True):
+                if running.job.failure is None:
+                    with running.job.recording_failure():
+                        advanced += self._advance(running, result)
+        return [running for running in advanced if running.job.failure is None]
 
-    def _advance(self, decoder: RunningSequence, result: SampleResult) -> list[RunningSequence]:
-        """Takes choices, if they are certain. Returns the decoders that may choose again. Raises OverloadedError."""
-        job = decoder.job
+    def _advance(self, running: RunningSequence, result: SampleResult) -> list[RunningSequence]:
+        """Takes choices, if they are certain. Returns the sequences that may choose again. Raises OverloadedError."""
+        job = running.job
         if result.missing:
-            decoder.missing = result.missing
-            return [decoder]
+            running.missing = result.missing
+            return [running]
         if job.request.is_prefetch:
             job.finish(FinishReason.PREFILLED)
             return []
-        decoders = [decoder]
-        if decoder.candidate is None:
-            decoders = self._decoders[job] = decoder.fork(job.begin_decode(result, self._tokenizer))
-        for each, choice in zip(decoders, result.choices, strict=True):
+        sequences = [running]
+        if running.candidate is None:
+            sequences = self._running[job] = running.fork(job.begin_decode(result, self._tokenizer))
+        for each, choice in zip(sequences, result.choices, strict=True):
             each.take(choice)
-        return list(filter(_is_active, decoders))
+        return list(filter(_is_active, sequences))
 
     def _forward(self, jobs: Iterable[Job], is_shared: bool) -> Mapping[Job, int]:
-        """Forwards what the decoders need before their next choice. A pass that fails leaves the caches unchanged."""
+        """Forwards what the sequences need before their next choice. A pass that fails leaves the caches unchanged."""
         num_rows = dict.fromkeys(jobs, 0)
         built: list[tuple[RunningSequence, SequenceInput]] = []
-        for decoder in self._list_active(num_rows):
-            with decoder.job.recording_failure():
-                max_rows = self.speed.find_max_rows(decoder.job.request.is_prefetch, is_shared)
-                built.append((decoder, decoder.build_part(max_rows)))
-        built = [(decoder, part) for decoder, part in built if decoder.job.failure is None]
+        for running in self._list_active(num_rows):
+            with running.job.recording_failure():
+                max_rows = self.speed.find_max_rows(running.job.request.is_prefetch, is_shared)
+                built.append((running, running.build_part(max_rows)))
+        built = [(running, part) for running, part in built if running.job.failure is None]
         for forwarded, rows, ms in self._call(self.model.forward, built):
             self.speed.note(sum(part.num_new_rows for _, part in forwarded), ms / 1e3)
-            for job in dict.fromkeys(decoder.job for decoder, _ in forwarded):
+            for job in dict.fromkeys(running.job for running, _ in forwarded):
                 job.costs.model_ms += ms
                 job.costs.num_forwards += 1
-            for (decoder, part), own_rows in zip(forwarded, rows, strict=True):
-                with decoder.job.recording_failure():
-                    decoder.absorb(part, own_rows, self._find_max_row_bytes())
-                    num_rows[decoder.job] += part.num_new_rows
+            for (running, part), own_rows in zip(forwarded, rows, strict=True):
+                with running.job.recording_failure():
+                    running.absorb(part, own_rows, self._find_max_row_bytes())
+                    num_rows[running.job] += part.num_new_rows
         return num_rows
 
     def _call(
@@ -179,8 +179,8 @@ class LocalExecutor:
 
     def _find_max_row_bytes(self) -> int:
         """The memory for the logits of one running sequence."""
-        return self._max_bytes // max(sum(job.request.num_candidates for job in self._decoders), 1)
+        return self._max_bytes // max(sum(job.request.num_candidates for job in self._running), 1)
 
 
-def _is_active(decoder: RunningSequence) -> bool:
-    return decoder.candidate is None or not decoder.candidate.is_finished
+def _is_active(running: RunningSequence) -> bool:
+    return running.candidate is None or not running.candidate.is_finished

@@ -69,7 +69,7 @@ class RunningSequence:
         )
 
     def fork(self, candidates: Sequence[Candidate]) -> "list[RunningSequence]":
-        """A decoder for each candidate. They differ from now on. Raises OverloadedError."""
+        """A running sequence for each candidate. They differ from now on. Raises OverloadedError."""
         sequences = [self.sequence, *(self.sequence.fork() for _ in candidates[1:])]
         return [self._with(*pair) for pair in zip(sequences, candidates, strict=True)]
 

@@ -246,7 +246,7 @@ def test_the_logits_of_requests_that_run_are_part_of_the_memory(scripted: Script
 
     def count(_parts: object) -> None:
         executor = get_local(engine)
-        running = [decoder for decoders in executor._decoders.values() for decoder in decoders]
+        running = [decoder for decoders in executor._running.values() for decoder in decoders]
         held.append(sum(each.sequence.num_row_bytes for each in running) + count_idle_bytes(executor._prefix_cache))
 
     scripted.model.before_forward, scripted.model.num_row_bytes = count, 2**16

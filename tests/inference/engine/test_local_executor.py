@@ -10,13 +10,13 @@ def test_a_chosen_path_without_keys_and_values_is_read_with_the_chosen_token() -
     """As in a copy of the first tokens of a sequence: it knows the logits after the others, and no more."""
     executor = build_executor()
     job = begin_job(executor, CompletionRequest("x = nam", max_tokens=5, extent=UNBOUNDED))
-    [decoder] = executor._decoders[job]
-    sequence, tree = decoder.sequence, decoder.tree
+    [running] = executor._running[job]
+    sequence, tree = running.sequence, running.tree
     part = SequenceInput(sequence.cache, tree)
     sequence.absorb(part, executor.model.forward([part])[0])
     for node in sequence._nodes.values():
         node.stored = None
-    decoder.tree = dataclasses.replace(tree, chain_ids=())
+    running.tree = dataclasses.replace(tree, chain_ids=())
 
     executor.step([job], is_shared=False)
 

@@ -139,7 +139,7 @@ class _Trial:
                 self._sink.texts,
                 sorted(reasons),
                 self._sink.chunks[-1].explanation,
-                *_read_bits(get_local(self._engine)._decoders[job][0].sequence),
+                *_read_bits(get_local(self._engine)._running[job][0].sequence),
             )
 
 
