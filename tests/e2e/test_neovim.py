@@ -275,4 +275,4 @@ def test_what_was_accepted_whole_and_by_word_and_typed_is_counted(
     editor.nvim.command("Midtoken stats")
     editor.wait_for(lambda: "keys saved" in editor.messages, True)
     row = next(line.split() for line in editor.messages.splitlines() if line.startswith("python"))
-    assert row == ["python", "2", "1", "0", "1", str(len("e(value, x)") - 1 + len("acity") - 1), str(len("one)"))]
+    assert row == ["python", "2", "1", "0", "1", str(len("e(value, x)") - 1 + len("acity") - 1), str(len("one)")), "0"]
