@@ -44,7 +44,7 @@ from inference.model_folder import check_model_folder, name_other_format
 from inference.serving.private_files import FileLock, make_private_folder
 from midtoken.generated_folder import make_folder
 from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
-from midtoken.models import FAILED, FOUND, IN_VAIN, TRY, forecast
+from midtoken.models import FAILED, FOUND, IN_VAIN, TRY, run_forecast
 
 _WEIGHTS = "model.safetensors"
 _PART = re.compile(r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json")
@@ -140,7 +140,7 @@ class _Download:
         with tempfile.TemporaryDirectory(prefix="midtoken-model-") as name:
             try:
                 self._describe(Path(name), suffixes)
-                said = forecast(Path(name) / self.path.relative_to(self.folder))
+                said = run_forecast(Path(name) / self.path.relative_to(self.folder))
             except ModelError as error:
                 raise ModelError(str(error).replace(f"{name}/", "").replace(name, self._repository)) from None
         return {"licence": self._licence, "download": f"{self._num_bytes / 1e9:.2f} GB", **said}

@@ -125,7 +125,7 @@ async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool =
 
 
 async def call_hub(model: HubModel, revision: str, action: str, on_download: OnDownload) -> dict[str, str]:
-    """Returns what was found, which is nothing for GET, and for TRY what `forecast` says. Raises as `fetch_model`."""
+    """Returns nothing for GET, for TRY what `run_forecast` says. Raises as `fetch_model`."""
     require_packages("local", f"{model} cannot be downloaded without")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "midtoken.hub", model.repository, revision, model.pin, model.file, action),
@@ -164,7 +164,7 @@ async def _follow(process: asyncio.subprocess.Process, model: HubModel, on_downl
     return found
 
 
-def forecast(path: Path) -> dict[str, str]:
+def run_forecast(path: Path) -> dict[str, str]:
     """Returns what is known of a folder or GGUF file, by names. Raises ModelError if it cannot be run, or LaunchError.
 
     In place of weights, there may be files with holes. Another process finds it out, since this one has no runners.

@@ -35,7 +35,7 @@ class TokenQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A crossing's best token, and its log probability together with its path: at most so much, if probes are open."""
+    """A crossing's best token, and its log probability together with its path: at most so much, if queries are open."""
 
     crossing: Crossing
     token_id: int
@@ -77,7 +77,7 @@ class KnownLogprobs:
         best = max((each for each in bounds if not each.open), key=lambda each: each.log_prob, default=None)
         rivals = [each for each in bounds if each.open and (best is None or each.log_prob >= best.log_prob)]
         if rivals or best is None:
-            return tuple(dict.fromkeys(probe for each in rivals for probe in each.open))
+            return tuple(dict.fromkeys(query for each in rivals for query in each.open))
         return Choice(best.crossing, best.token_id, best.log_prob - self._estimate_total())
 
     def bound_unknown(self, temperature: float) -> float:
@@ -87,10 +87,10 @@ class KnownLogprobs:
         """
         rests = [-math.inf if temperature <= 1.0 else math.inf]
         for crossing in self.covering.crossings:
-            open_probes: list[TokenQuery] = []
-            log_path = self._weigh_path(crossing, open_probes)
-            reported = [0.0] if open_probes else [*self.rows[find_row(crossing.node)].values()]
-            left = 1.0 if open_probes else 1.0 - sum(map(math.exp, reported))
+            open_queries: list[TokenQuery] = []
+            log_path = self._weigh_path(crossing, open_queries)
+            reported = [0.0] if open_queries else [*self.rows[find_row(crossing.node)].values()]
+            left = 1.0 if open_queries else 1.0 - sum(map(math.exp, reported))
             if left > 0:
                 rests.append((log_path + min(reported)) / temperature - min(reported) + math.log(left))
         return float(np.logaddexp.reduce(rests))
@@ -118,12 +118,12 @@ class KnownLogprobs:
         others = min((len(allowed) - len(known)) * each, left)
         return float(np.logaddexp.reduce([*known, math.log(others) if others > 0 else -math.inf]))
 
-    def _weigh_path(self, crossing: Crossing, open_probes: list[TokenQuery]) -> float:
+    def _weigh_path(self, crossing: Crossing, open_queries: list[TokenQuery]) -> float:
         """The log probability of the path to a crossing: at most so much, if something must be asked for."""
         tree, log_prob = self.covering.tree, 0.0
         for branch in tree.find_path(crossing.node):
-            probe = TokenQuery(find_row(tree.parents[branch]), (tree.branch_ids[branch],))
-            log_prob += self._find_best(probe, open_probes)[1]
+            query = TokenQuery(find_row(tree.parents[branch]), (tree.branch_ids[branch],))
+            log_prob += self._find_best(query, open_queries)[1]
         return log_prob
 
     def _find_allowed(self, crossing: Crossing) -> tuple[int, ...]:
@@ -133,20 +133,20 @@ class KnownLogprobs:
         return tuple(self.trie.order[interval.lo : interval.hi].tolist())
 
     def _bound(self, crossing: Crossing) -> _Bound:
-        open_probes: list[TokenQuery] = []
-        log_prob = self._weigh_path(crossing, open_probes)
+        open_queries: list[TokenQuery] = []
+        log_prob = self._weigh_path(crossing, open_queries)
         allowed = self._find_allowed(crossing)
-        token_id, last = self._find_best(TokenQuery(find_row(crossing.node), allowed), open_probes)
-        return _Bound(crossing, token_id, log_prob + last, tuple(open_probes))
+        token_id, last = self._find_best(TokenQuery(find_row(crossing.node), allowed), open_queries)
+        return _Bound(crossing, token_id, log_prob + last, tuple(open_queries))
 
-    def _find_best(self, probe: TokenQuery, open_probes: list[TokenQuery]) -> tuple[int, float]:
-        """The most likely of the probe's tokens; of any, if it names none. A bound if it must be asked for."""
-        if probe in self.answers:
-            return self.answers[probe]
-        reported = self.rows[probe.row]
-        found = [token_id for token_id in probe.token_ids or reported if token_id in reported]
+    def _find_best(self, query: TokenQuery, open_queries: list[TokenQuery]) -> tuple[int, float]:
+        """The most likely of the query's tokens; of any, if it names none. A bound if it must be asked for."""
+        if query in self.answers:
+            return self.answers[query]
+        reported = self.rows[query.row]
+        found = [token_id for token_id in query.token_ids or reported if token_id in reported]
         if found:
             token_id = max(found, key=lambda each: reported[each])
             return token_id, reported[token_id]
-        open_probes.append(probe)
+        open_queries.append(query)
         return -1, min(reported.values(), default=math.inf)

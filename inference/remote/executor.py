@@ -162,7 +162,7 @@ class RemoteExecutor:
             result, num_more = await self._draw(job, server, rows, known)
             return result, (num_forwards + num_more, reported.num_read_tokens)
         while not isinstance(choice := known.choose(), Choice):
-            asked = [server.find_best_token(request, rows[probe.row], probe.token_ids) for probe in choice]
+            asked = [server.find_best_token(request, rows[query.row], query.token_ids) for query in choice]
             known.answers |= dict(zip(choice, await ask_all(asked), strict=True))
             num_forwards += 1
         return SampleResult((choice,)), (num_forwards, reported.num_read_tokens)

@@ -186,7 +186,7 @@ def _describe(event: dict[str, Any]) -> str:
 
 
 @contextmanager
-def reading(name: str) -> Iterator[None]:
+def naming_malformed(name: str) -> Iterator[None]:
     """Raises ServerError if what a server has sent lacks something, or has something of another kind."""
     try:
         yield

@@ -10,7 +10,7 @@ from inference.errors import ModelError, ServerError
 from inference.healing.heal_point import count_common
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GeneratedToken, TopLogprobs
-from inference.remote.http_client import HttpClient, is_count, parse_token, read_log_prob, read_whole, reading
+from inference.remote.http_client import HttpClient, is_count, naming_malformed, parse_token, read_log_prob, read_whole
 from inference.remote.slots import Slot, Slots
 
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
@@ -34,7 +34,7 @@ class LlamaServer:
         http.name = self.name = f"llama.cpp's server at {http.url}"
         self._http = http
         self._slots, self.max_tokens = Slots(1), 0
-        self._reading = asyncio.Lock()  # of the one who has a long text read
+        self._prefill_lock = asyncio.Lock()  # of the one who has a long text read
         self._part = 256.0  # tokens that take about `_PART_S` to read
 
     async def identify(self) -> object:
@@ -117,31 +117,34 @@ class LlamaServer:
     async def _stream(
         self, request: CompletionRequest, body: Mapping[str, Any], max_bytes: int = 2**20
     ) -> AsyncIterator[AsyncGenerator[dict[str, Any], None]]:
-        """The events of a completion, on the slot of the request's document, which has its text already.
+        """The events of a completion, on the slot of the request's document, which may have its text already.
 
         Before another tenant uses a slot, its text is replaced by a single token.
         """
         prompts = body["prompt"] if isinstance(body["prompt"][0], list) else [body["prompt"]]
         async with self._slots.use(f"{request.tenant}\0{request.document}") as slot:
             if slot.tenant != request.tenant:
-                slot.tenant, slot.text = None, []
+                slot.tenant, slot.token_ids = None, []
                 await self._http.ask("completion", {**_FORGET, "id_slot": slot.number}, _ONCE)
                 slot.tenant = request.tenant
-            await self._read(slot, prompts[0])
-            slot.text = prompts[0]
+            await self._prefill_in_parts(slot, prompts[0])
+            slot.token_ids = prompts[0]
             async with self._send(slot, body, len(prompts) * body["n_predict"], max_bytes) as events:
                 yield events
 
-    async def _read(self, slot: Slot, prompt: list[int]) -> None:
-        """Has a long text read in parts, one text at a time: the others would only make each other late."""
-        if len(prompt) - count_common(slot.text, prompt) > self._part:
-            async with self._reading:
-                while (start := count_common(slot.text, prompt)) < len(prompt) - self._part:
-                    await self._read_part(slot, prompt, start)
+    async def _prefill_in_parts(self, slot: Slot, prompt: list[int]) -> None:
+        """Has a long text read in parts, all but the last one, which the request itself reads.
 
-    async def _read_part(self, slot: Slot, prompt: list[int], start: int) -> None:
-        started_at, slot.text = time.monotonic(), prompt[: start + int(self._part)]
-        async with self._send(slot, {"prompt": slot.text, "n_predict": 0, **_GREEDY}, 0) as events:
+        One text at a time: several would only slow each other down.
+        """
+        if len(prompt) - count_common(slot.token_ids, prompt) > self._part:
+            async with self._prefill_lock:
+                while (start := count_common(slot.token_ids, prompt)) < len(prompt) - self._part:
+                    await self._prefill_part(slot, prompt, start)
+
+    async def _prefill_part(self, slot: Slot, prompt: list[int], start: int) -> None:
+        started_at, slot.token_ids = time.monotonic(), prompt[: start + int(self._part)]
+        async with self._send(slot, {"prompt": slot.token_ids, "n_predict": 0, **_GREEDY}, 0) as events:
             async for _ in events:
                 pass
         elapsed_s = time.monotonic() - started_at
@@ -153,7 +156,7 @@ class LlamaServer:
         self, slot: Slot, body: Mapping[str, Any], num_tokens: int, max_bytes: int = 2**20
     ) -> AsyncIterator[AsyncGenerator[dict[str, Any], None]]:
         body = {**body, **_ALWAYS, "id_slot": slot.number}
-        with reading(self.name):
+        with naming_malformed(self.name):
             async with aclosing(self._http.stream("completion", body, num_tokens, _ONCE, max_bytes)) as events:
                 yield events
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar  # parsed JSON
 from inference.errors import InferenceServerUnreachableError, InvalidRequestError, ModelError, ServerError
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP, GeneratedToken, TopLogprobs
-from inference.remote.http_client import HttpClient, ask_all, is_count, reading
+from inference.remote.http_client import HttpClient, ask_all, is_count, naming_malformed
 
 # Each field is sent, since a server takes what is absent from the model's files or from its own settings.
 _GREEDY: Mapping[str, float] = {
@@ -166,7 +166,7 @@ class ProbedServer(ABC):
         headers = {"X-Session-ID": self._hide(request.tenant, request.document)} if request.document else {}
         async with aclosing(self._http.stream(path, body, num_tokens, headers)) as events:
             async for event in events:
-                with reading(self.name):
+                with naming_malformed(self.name):
                     steps = self._parse(event)
                 for step in steps:
                     yield step

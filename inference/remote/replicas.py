@@ -15,7 +15,7 @@ from inference.errors import InferenceServerUnreachableError, MidtokenError, Mod
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP
 from inference.remote.discovery import Find, RemoteServer, detect_server
-from inference.remote.http_client import HttpClient, reading
+from inference.remote.http_client import HttpClient, naming_malformed
 
 _log = logging.getLogger(__name__)
 _TRUST_S = 1.0  # since the last answer; in a shorter time none is started again
@@ -113,7 +113,7 @@ class Replica:
         return None
 
     async def _check(self) -> None:
-        with reading(self.http.name):
+        with naming_malformed(self.http.name):
             server, known = self._server, self._identity
             if not server:
                 server, known = await self._find(self.http), None

@@ -1,8 +1,8 @@
 """Which slot of a llama-server has the text of a document.
 
 To read a text takes far longer than to complete a keystroke. With more documents than slots, a document therefore keeps
-its slot for a turn, in which several keystrokes are completed. Then the document that has waited longest gets the slot
-that was used least recently.
+its slot for a turn, in which several keystrokes are completed: four times what its text took to read, or until it asks
+for nothing for half a second. Then the document that has waited longest gets the slot that was used least recently.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ class Slot:
     """A slot, which does one thing at a time, and what it has read."""
 
     number: int
-    document: str | None = None
+    document: str | None = None  # with its tenant
     tenant: str | None = None  # whose text it has
-    text: list[int] = field(default_factory=list)  # the tokens that it has, or more
+    token_ids: list[int] = field(default_factory=list)  # those that it has, or more
     read_s: float = 0.0  # how long it took to read them
     taken_at: float = 0.0
     used_at: float = 0.0

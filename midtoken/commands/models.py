@@ -30,8 +30,8 @@ from midtoken.models import (
     ensure_model_folder,
     fetch_model,
     find_pins_dir,
-    forecast,
     list_manifests,
+    run_forecast,
 )
 from midtoken.server import find_cache_dir
 from midtoken.server_arguments import UsageError, add_connection_arguments
@@ -111,7 +111,7 @@ async def _try(options: argparse.Namespace) -> None:
         print(f"No obstacle was found. midtoken models get {model} downloads it; try then measures its speed.")
         return
     if is_run_here and options.model is not None:
-        _print_figures(await asyncio.to_thread(forecast, ensure_model_folder(options.name)))
+        _print_figures(await asyncio.to_thread(run_forecast, ensure_model_folder(options.name)))
     await _measure(options)
 
 

@@ -16,7 +16,7 @@ from inference.errors import ModelError
 from inference.model import forecast as model_forecast
 from midtoken.cli import main
 from midtoken.commands.models import RECOMMENDED
-from midtoken.models import forecast
+from midtoken.models import run_forecast
 from tests.support.hub import Hub, Repository, run_hub
 
 _NAME = "owner/Model-0.5B"
@@ -150,12 +150,12 @@ def test_a_folder_here_is_judged_without_its_weights(tmp_path: Path) -> None:
     for name, content in _TEXTS.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "model.safetensors").write_bytes(_write_weights(500_000_000))
-    found = forecast(tmp_path)
+    found = run_forecast(tmp_path)
     assert (found["weights"], found["needs"].partition(",")[0]) == ("500 million, BF16", "about 1.2 GB of memory")
     copyfile(_DEFAULT / "model.safetensors", tmp_path / "model.safetensors")
     assert model_forecast.forecast(tmp_path)["weights"] == "7 million, BF16"
     with pytest.raises(ModelError, match="does not exist; --model is a folder"):
-        forecast(tmp_path / "none")
+        run_forecast(tmp_path / "none")
 
 
 def test_the_recommended_models_are_of_families_that_are_right() -> None:
