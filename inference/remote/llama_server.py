@@ -19,7 +19,7 @@ _FORGET = {"prompt": [0], "n_predict": 0, "cache_prompt": False}
 _ONCE = {"Connection": "close"}  # as the server does after a stream, but says only now
 _NUM_TOP = 100  # tokens after each prompt: in nineteen of twenty choices, no more is asked for
 _PLACE_BYTES, _MAX_ROW_BYTES = 256, 2**25  # the probabilities of all tokens, with a vocabulary of 262,144, take 21 MB
-_PART_S = 0.2  # of reading; a server does not notice in between that its client has left
+_PART_S = 0.1  # of reading; a server does not notice in between that its client has left
 _MIN_PART, _MAX_PART = 64, 4096  # tokens
 _FORCED = 100.0  # added to a logit, it exceeds all others; the reported log probabilities are without it
 
