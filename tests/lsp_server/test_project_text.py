@@ -40,15 +40,21 @@ class Workspace:
         """Types a key elsewhere, so that no completion fits, and returns the request at the end of the document."""
         number = len(self.both.backend.streams)
         self.both.editor.edit(1, 0, "x")
-        asking = self.both.editor.ask(2, len("print(Cir"))
-        stream = await self.both.find_stream(number)
+        asking = asyncio.ensure_future(self.both.editor.ask(2, len("print(Cir")))
+        finding = asyncio.ensure_future(self.both.find_stream(number))
+        either: set[asyncio.Future[Any]] = {finding, asking}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not finding.done():  # nothing was asked, because what changed meanwhile has ended the request
+            finding.cancel()
+            return await self.ask()
+        stream = finding.result()
         stream.finish("")
         await asking
         return stream.request
 
     async def ask_until(self, is_told: Callable[[tuple[RelatedFile, ...]], bool]) -> CompletionRequest:
         """Asks again until what is told is as wanted."""
-        async with asyncio.timeout(2 * WITHIN_S):
+        async with asyncio.timeout(5 * WITHIN_S):
             while not is_told((request := await self.ask()).related):
                 await asyncio.sleep(0.1)
         return request
