@@ -147,7 +147,7 @@ class LlamaServer:
         async with self._send(slot, {"prompt": slot.token_ids, "n_predict": 0, **_GREEDY}, 0) as events:
             async for _ in events:
                 pass
-        elapsed_s = time.monotonic() - started_at
+        elapsed_s = max(time.monotonic() - started_at, 1e-3)  # a coarse clock may stand still
         slot.read_s += elapsed_s
         self._part = min(max(self._part * min(_PART_S / elapsed_s, 2.0), _MIN_PART), _MAX_PART)
 
