@@ -20,6 +20,12 @@ CREATE INDEX imports_by_path ON imports (path);
 """
 
 
+def remove_database(database: Path) -> None:
+    """Removes a database, and the files that SQLite keeps beside it."""
+    for path in database.parent.glob(f"{database.name}*"):
+        path.unlink(missing_ok=True)
+
+
 class Index:
     """Paths are relative to the folder, with `/` between their parts."""
 
@@ -35,7 +41,7 @@ class Index:
         except sqlite3.DatabaseError:
             self.close()
             if database is not None:
-                database.unlink()
+                remove_database(database)
             self._open(database)
 
     def _open(self, database: Path | None) -> None:

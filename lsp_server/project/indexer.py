@@ -6,12 +6,13 @@ after each. It ends with its input. A file is read if the rules that hold for op
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +20,7 @@ from pathlib import Path
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_EXTENSION, load_grammar
-from lsp_server.project.index import Index
+from lsp_server.project.index import Index, remove_database
 
 MAX_FILES = 100_000
 _MAX_BYTES = 500_000  # of a file
@@ -153,18 +154,27 @@ def remove_unused(index_dir: Path, now_s: float) -> None:
     """Removes the indexes of folders that nobody has opened for long."""
     for database in index_dir.glob("*.db"):
         if database.stat().st_mtime < now_s - _UNUSED_S:
-            for path in index_dir.glob(f"{database.name}*"):
-                path.unlink(missing_ok=True)
+            remove_database(database)
 
 
 def run(database: Path, jobs: Iterable[str]) -> Iterator[str]:
-    """Does jobs, and yields a report of each."""
-    indexer = Indexer(Index(database), Policy(os.environ))
-    os.utime(database)  # for `remove_unused`
-    for line in jobs:
-        fields = json.loads(line)
-        paths = None if fields["paths"] is None else tuple(fields["paths"])
-        yield json.dumps(asdict(indexer.update(Job(fields["folder"], tuple(fields["exclude"]), paths))))
+    """Does jobs, and yields a report of each.
+
+    Raises sqlite3.DatabaseError. An index that is damaged is removed before, so that the next run starts a new one.
+    """
+    try:
+        with closing(Index(database)) as index:
+            os.utime(database)  # for `remove_unused`
+            indexer = Indexer(index, Policy(os.environ))
+            for line in jobs:
+                fields = json.loads(line)
+                paths = None if fields["paths"] is None else tuple(fields["paths"])
+                yield json.dumps(asdict(indexer.update(Job(fields["folder"], tuple(fields["exclude"]), paths))))
+    except sqlite3.OperationalError:  # the disk is full, or another process writes
+        raise
+    except sqlite3.DatabaseError:
+        remove_database(database)
+        raise
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """Which files of a folder are read into its index, and when."""
 
+import json
 import os
+import sqlite3
 import subprocess
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -136,6 +139,21 @@ def test_an_index_that_is_no_database_is_made_anew(tmp_path: Path) -> None:
     database.write_bytes(b"something else " * 1_000)
     with closing(Index(database)) as index:
         assert index.list_states() == {}
+
+
+def test_a_damaged_index_is_removed_and_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.py").write_text("def one(): ...\n")
+    database, job = tmp_path / "index.db", json.dumps(asdict(Job(str(tmp_path / "folder"))))
+    with closing(Index(database)) as index:
+        for number in range(500):
+            index.put(f"{number}.py", "1 2", Summary())
+    with database.open("r+b") as file:  # the tables are still known, but not what is in them
+        file.seek(4096)
+        file.write(b"\xff" * (database.stat().st_size - 4096))
+    with pytest.raises(sqlite3.DatabaseError):
+        list(run(database, [job]))
+    assert [json.loads(each)["languages"] for each in run(database, [job])] == [{"python": 1}]
 
 
 def test_an_index_that_nobody_has_used_for_long_is_removed(tmp_path: Path) -> None:
