@@ -132,7 +132,8 @@ def _render_likely(likely: LikelyText) -> Text:
         text.append(mark_blanks(token.text), style=f"green {find_style(token.text_log_prob)}")
         text.append(f" {100 * math.exp(token.text_log_prob):.0f} %  ", style="dim")
     shown = mark_blanks(likely.text[: likely.count_likely(0, CONFIDENCE)]) or "(nothing)"
-    note = f"shown with confidence {CONFIDENCE}: {shown}" if text else "the server tells no probabilities"
+    is_told = text or not likely.text
+    note = f"shown with confidence {CONFIDENCE}: {shown}" if is_told else "the server tells no probabilities"
     return text.append(note, style="dim")
 
 

@@ -34,14 +34,15 @@ _EXPLANATION = Explanation(
 )
 
 
-def _render() -> str:
+def _render(*chunks: CompletionChunk) -> str:
     stats = CompletionStats(
         num_forwards=3, num_healing_forwards=1, total_ms=12.0, num_context_tokens=90, num_related_tokens=55
     )
     exact = CompletionChunk("", healed_bytes=4, stats=stats, explanation=_EXPLANATION)
     none = CompletionChunk("", stats=CompletionStats(num_forwards=1))
     likely = LikelyText()
-    likely.add(CompletionChunk("e:", 0, (1, 2), (-0.5, -1.5)))
+    for chunk in chunks:
+        likely.add(chunk)
     answers = {Healing.EXACT: Answer("e:", exact, likely), Healing.NONE: Answer(":", none)}
     console = Console(width=120, record=True, file=io.StringIO())
     related = RelatedFile("lib/node.py", "# class Node: value\n"), RelatedFile("lib/long.py", "# long\n")
@@ -64,4 +65,10 @@ def _render() -> str:
     ],
 )
 def test_the_page_shows_the_tree_the_completion_and_what_each_strategy_costs(shown: str) -> None:
-    assert shown in _render()
+    assert shown in _render(CompletionChunk("e:", 0, (1, 2), (-0.5, -1.5)))
+
+
+def test_only_of_a_text_without_probabilities_it_says_that_they_are_missing() -> None:
+    missing = "the server tells no probabilities"
+    assert missing in _render(CompletionChunk("e:"))
+    assert missing not in _render()
