@@ -16,6 +16,8 @@ _MAX_DEPTH = 24  # of the nodes below a declaration that are looked at
 _MAX_DEPTH_OF_DECLARATIONS = 48  # nodes around one
 _MAX_PARSER_STEPS = 30_000  # of about a hundred tokens each; code of 300,000 characters takes 6,000
 _MAX_ERROR_CHILDREN = 10_000  # nodes in a piece that is no code
+_BUFFER_BYTES = 1024
+_CONDITION_BYTES = 64
 _MAX_BRACES = 100  # of a `use` of Rust; each calls a function in another
 _VALUES = {"value", "default_value", "right"}
 _TYPES = re.compile("extends|subscript|binary_operator")  # nodes with parts of a type in these fields
@@ -52,27 +54,52 @@ def summarize(source: bytes, grammar: Grammar) -> Summary:
 
     A declaration inside of a function is left out: no other file can use it. A file that takes too long has none.
     """
-    root = _parse(source, Parser(grammar.language))  # which one thread may use only
+    text = _Source(source)
+    root = text.parse(Parser(grammar.language))  # which one thread may use only
     if root is None or _has_long_error(root):
         return Summary()
     cursor = QueryCursor(grammar.query)
     cursor.set_max_start_depth(_MAX_DEPTH_OF_DECLARATIONS)
     matches = [captures for _, captures in cursor.matches(root)]
     found = {name.id: (name, each) for each in matches for name in each.get("name", ())}
-    imports = [each for match in matches for each in _read_imports(match)]
-    return Summary(tuple(_iter_declarations(list(found.values()))), tuple(dict.fromkeys(imports)))
+    imports = [each for match in matches for each in _read_imports(text, match)]
+    return Summary(tuple(_iter_declarations(text, list(found.values()))), tuple(dict.fromkeys(imports)))
 
 
-def _parse(source: bytes, parser: Parser) -> Node | None:
-    """Returns None if it takes too many steps. Other threads run between two."""
-    steps = count()
-    try:
-        return parser.parse(
-            lambda start, _: source[start : start + 65_536],
-            progress_callback=lambda *_: next(steps) >= _MAX_PARSER_STEPS,
-        ).root_node
-    except ValueError:
-        return None
+class _Source:
+    """The text of a file.
+
+    tree-sitter 0.26 never frees what a function has returned to it. So it gets one small buffer again and again, and
+    no node is asked for its text.
+    """
+
+    def __init__(self, source: bytes) -> None:
+        self._source = source
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._is_parsed = False
+
+    def parse(self, parser: Parser) -> Node | None:
+        """Returns None if it takes too many steps. Other threads run between two."""
+        steps = count()
+        try:
+            tree = parser.parse(self._give, progress_callback=lambda *_: next(steps) >= _MAX_PARSER_STEPS)
+        except ValueError:
+            return None
+        self._is_parsed = True
+        return tree.root_node
+
+    def read(self, node: Node) -> str:
+        return self.cut(node.start_byte, node.end_byte)
+
+    def cut(self, start: int, end: int) -> str:
+        return self._source[start:end].decode("utf-8", "replace")
+
+    def _give(self, start: int, _point: object) -> memoryview | bytes:
+        """Returns the text from `start` on; while it is parsed, at least as much as the buffer holds."""
+        if self._is_parsed or start >= len(self._source):  # for a condition in a query, which needs bytes
+            return self._source[start : start + _CONDITION_BYTES]
+        self._buffer[:] = self._source[start : start + _BUFFER_BYTES].ljust(_BUFFER_BYTES, b"\n")
+        return self._buffer
 
 
 def _has_long_error(root: Node) -> bool:
@@ -86,29 +113,31 @@ def _has_long_error(root: Node) -> bool:
     return False
 
 
-def _iter_declarations(found: list[tuple[Node, dict[str, list[Node]]]]) -> Iterator[Declaration]:
+def _iter_declarations(text: _Source, found: list[tuple[Node, dict[str, list[Node]]]]) -> Iterator[Declaration]:
     around: list[tuple[int, str, str]] = []  # the declarations that the next one is in: end, kind, name
     seen = set[tuple[str, str]]()
     for name_node, captures in sorted(found, key=lambda each: each[0].start_byte):
         kind, node = _find_definition(captures)
-        name = _read(name_node)
+        name = text.read(name_node)
         around = [each for each in around if each[0] > name_node.start_byte]
-        parent = _find_parent(captures, kind, around)
+        parent = _find_parent(text, captures, kind, around)
         around.append((node.end_byte, kind, name))
         if parent is None or kind == "implementation" or (name, parent) in seen or is_random(name):
             continue
         seen.add((name, parent))
-        yield Declaration(name, _read_signature(node, name_node), parent)
+        yield Declaration(name, _read_signature(text, node, name_node), parent)
 
 
 def _find_definition(captures: dict[str, list[Node]]) -> tuple[str, Node]:
     return next((key.partition(".")[2], nodes[0]) for key, nodes in captures.items() if key.startswith("definition"))
 
 
-def _find_parent(captures: dict[str, list[Node]], kind: str, around: list[tuple[int, str, str]]) -> str | None:
+def _find_parent(
+    text: _Source, captures: dict[str, list[Node]], kind: str, around: list[tuple[int, str, str]]
+) -> str | None:
     """The type of which it is a member; empty for none; None if it is in a function."""
     if "parent" in captures:
-        return _read(captures["parent"][0])
+        return text.read(captures["parent"][0])
     types = [name for _, each, name in around if each not in ("function", "method", "constant", "module", "field")]
     is_local = any(each in ("function", "method") for _, each, _ in around)
     if is_local and (kind != "field" or not types):
@@ -116,29 +145,24 @@ def _find_parent(captures: dict[str, list[Node]], kind: str, around: list[tuple[
     return types[-1] if types else ""
 
 
-def _read_signature(node: Node, name: Node) -> str:
+def _read_signature(source: _Source, node: Node, name: Node) -> str:
     """A declaration up to its body or value, in one line, without literals and comments.
 
     What is no code, or looks random, may be a secret: then only the name is left.
     """
-    start, end = _find_start(node), _find_end(node, name)
+    start, end = _find_start(node), _find_end(source, node, name)
     pieces, at = list[str](), start
     for literal in _iter_literals(node, end):
         if literal.is_error:
-            return _read(name)
+            return source.read(name)
         if literal.start_byte >= at:
-            pieces += [_cut(node, at, literal.start_byte), "" if "comment" in literal.type else "…"]
+            pieces += [source.cut(at, literal.start_byte), "" if "comment" in literal.type else "…"]
             at = literal.end_byte
-    text = " ".join("".join([*pieces, _cut(node, at, end)]).split()).rstrip("{:=;, ")
+    text = " ".join("".join([*pieces, source.cut(at, end)]).split()).rstrip("{:=;, ")
     text = re.sub(r"(?<=[(\[]) |,? (?=[)\]])", "", text)  # where lines ended
     if len(text) > _MAX_CHARS:
         text = text[:_MAX_CHARS].rpartition(" ")[0]
-    return _read(name) if is_random(text) else text
-
-
-def _cut(node: Node, start: int, end: int) -> str:
-    text = node.text or b""
-    return text[max(0, start - node.start_byte) : max(0, end - node.start_byte)].decode("utf-8", "replace")
+    return source.read(name) if is_random(text) else text
 
 
 def _find_start(node: Node) -> int:
@@ -146,7 +170,7 @@ def _find_start(node: Node) -> int:
     return max([node.start_byte, *(each.end_byte for each in node.children if "decorator" in each.type)])
 
 
-def _find_end(node: Node, name: Node) -> int:
+def _find_end(source: _Source, node: Node, name: Node) -> int:
     """Where the body or the value begins, if there is one."""
     ends = [node.end_byte]
     each: Node | None = name
@@ -160,11 +184,7 @@ def _find_end(node: Node, name: Node) -> int:
             break
         each = each.parent
     lists = [child.start_byte for child in node.children if child.type.endswith(("_list", "_body", "block"))]
-    return min([*ends, *(start for start in lists if start >= name.end_byte and _is_body(node, start))])
-
-
-def _is_body(node: Node, start: int) -> bool:
-    return _cut(node, start, start + 1) == "{"
+    return min([*ends, *(start for start in lists if start >= name.end_byte and source.cut(start, start + 1) == "{")])
 
 
 def _iter_literals(node: Node, end: int) -> Iterator[Node]:
@@ -184,14 +204,14 @@ def _iter_literals(node: Node, end: int) -> Iterator[Node]:
             ]
 
 
-def _read_imports(captures: dict[str, list[Node]]) -> Iterator[Import]:
+def _read_imports(text: _Source, captures: dict[str, list[Node]]) -> Iterator[Import]:
     if "use" in captures:
-        yield from map(Import, _expand(_read(captures["use"][0])))
+        yield from map(Import, _expand(text.read(captures["use"][0])))
     elif "mod" in captures:
-        yield Import("self::" + _read(captures["mod"][0]))
+        yield Import("self::" + text.read(captures["mod"][0]))
     elif "module" in captures:
-        names = [_read(each) for each in captures.get("imported", ())] or [""]
-        yield from (Import(_read(captures["module"][0]), "" if name == "*" else name) for name in names)
+        names = [text.read(each) for each in captures.get("imported", ())] or [""]
+        yield from (Import(text.read(captures["module"][0]), "" if name == "*" else name) for name in names)
 
 
 def _expand(use: str) -> list[str]:
@@ -205,7 +225,3 @@ def _expand(use: str) -> list[str]:
         if char == "," and depth == 0:
             parts, start = [*parts, match[2][start:at]], at + 1
     return [each for part in parts if part.strip() for each in _expand(match[1].strip() + part.strip())]
-
-
-def _read(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")

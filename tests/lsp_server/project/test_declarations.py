@@ -1,5 +1,6 @@
 """What a file declares and imports."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -143,6 +144,14 @@ def test_a_text_that_takes_too_many_steps_has_no_declarations(monkeypatch: pytes
     monkeypatch.setattr(declarations, "_MAX_PARSER_STEPS", 2)
     assert _summarize("python", "def long(): ...\n" * 100) == Summary()
     assert [each.name for each in _summarize("python", "def short(): ...\n").declarations] == ["short"]
+
+
+def test_nothing_keeps_a_text_that_was_read() -> None:
+    """Tree-sitter 0.26 never frees what a function has returned to it."""
+    source = b"def short(): ...\n" * 10
+    before = sys.getrefcount(source)
+    summarize(source, load_grammar("python"))
+    assert sys.getrefcount(source) == before
 
 
 def test_a_use_of_rust_with_very_many_braces_is_read_as_one_path() -> None:
