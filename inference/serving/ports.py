@@ -95,7 +95,9 @@ async def serve_http(
     def accept() -> asyncio.Protocol:
         return server() if len(server.connections) < max_connections else _Full()
 
-    listening = await asyncio.get_running_loop().create_server(accept, sock=listener, ssl=tls)
+    listening = await asyncio.get_running_loop().create_server(
+        accept, sock=listener, ssl=tls, ssl_handshake_timeout=None if tls is None else patience_s
+    )
     try:
         yield
     finally:
