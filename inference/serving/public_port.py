@@ -148,7 +148,7 @@ class PublicPort:
             has_ended = True
             code, details = error.code(), error.details()
             if is_lost(error):  # its details are about a socket here
-                code, details = grpc.StatusCode.UNAVAILABLE, "the server has ended; it is being started again"
+                code, details = grpc.StatusCode.UNAVAILABLE, "the server has ended, or is being started again"
             await context.abort(code, details)
         finally:
             if not has_ended:  # the client has gone

@@ -216,11 +216,11 @@ async def test_while_the_server_behind_it_is_started_again_the_port_is_held_and_
                 running = client.stream(CompletionRequest("a"))
                 await anext(running)
                 await fake.stop()
-                with pytest.raises(ServerUnreachableError, match="the server has ended; it is being started again"):
+                with pytest.raises(ServerUnreachableError, match="the server has ended, or is being started again"):
                     async for _ in running:
                         pass
                 async with asyncio.timeout(10):  # a hang would be longer
-                    with pytest.raises(ServerUnreachableError, match="it is being started again"):
+                    with pytest.raises(ServerUnreachableError, match="is being started again"):
                         await client.probe()
             async with run_fake_triton(_DONE, fake.url), asyncio.timeout(20):
                 while True:
