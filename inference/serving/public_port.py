@@ -8,6 +8,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any  # grpc and tritonclient have no types
 
 import grpc
@@ -24,15 +25,11 @@ from inference.serving.loopback import listen
 _SERVICE, _CALL = "inference.GRPCInferenceService", "ModelStreamInfer"
 _TENANT = "tenant"
 _NOT_FROM_USERS = (_TENANT, "metrics")  # inputs; an operator reads metrics at a port of its own
-_MAX_STREAMS = 64  # of one user at once
-_MAX_CONNECTIONS = 512  # of the 1,024 files that a process may usually open
 _END_S = 1.0  # for the last bytes of answers
 _NO_KEY = "the key is missing or wrong; midtoken takes it from the file of --server-key"
 _OPTIONS = (
     LIMIT,
     ("grpc.so_reuseport", 0),  # no other process may listen there, too
-    ("grpc.max_allowed_incoming_connections", _MAX_CONNECTIONS),
-    ("grpc.server_handshake_timeout_ms", 10_000),
     # Whether a client is still there is asked each 30 s, and answered if the client asks.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -41,16 +38,29 @@ _OPTIONS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients can take at most."""
+
+    num_streams: int = 64  # of one user at once
+    num_connections: int = 512  # of the 1,024 files that a process may usually open
+    handshake_ms: int = 10_000
+
+
 class PublicPort:
     """A gRPC server that passes requests on. Before `lead_to` it answers that there is no server yet."""
 
-    def __init__(self, keys: KeyFile | None, max_streams: int) -> None:
+    def __init__(self, keys: KeyFile | None, limits: Limits) -> None:
         """Use `open`."""
-        self._keys, self._max_streams = keys, max_streams
+        self._keys, self._max_streams = keys, limits.num_streams
         self._channel: Channel | None = None
         self._metadata: Metadata = ()
         self._num_streams = Counter[str]()  # by tenant
-        self._grpc = grpc.aio.server(options=_OPTIONS)
+        limited = (
+            ("grpc.max_allowed_incoming_connections", limits.num_connections),
+            ("grpc.server_handshake_timeout_ms", limits.handshake_ms),
+        )
+        self._grpc = grpc.aio.server(options=(*_OPTIONS, *limited))
         handler = grpc.stream_stream_rpc_method_handler(self._answer)  # of bytes
         self._grpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_CALL: handler}),))
         self.number = 0  # of the port
@@ -63,14 +73,13 @@ class PublicPort:
         port: int,
         keys: KeyFile | None,
         certificate: bytes | None,
-        max_streams: int = _MAX_STREAMS,
+        limits: Limits = Limits(),
     ) -> "AsyncIterator[PublicPort]":
         """Listens inside the block; on a free port for 0. Raises LaunchError.
 
         `keys`: None, if every client may enter. `certificate`: a private key and its certificates in PEM; None: no TLS.
-        `max_streams`: of one user at once.
         """
-        found = cls(keys, max_streams)
+        found = cls(keys, limits)
         with listen(port, address.strip("[]")) as free:  # gRPC does not say why it cannot listen
             place = f"{address}:{free.getsockname()[1]}"
         if certificate is None:

@@ -1,6 +1,7 @@
 """The port for clients on other machines, in front of a fake server. With real ones: tests/e2e/test_public_port.py."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
@@ -20,10 +21,11 @@ from inference.protocol.completion_arrays import chunk_to_arrays
 from inference.serving.calls import CHARACTERS, COMPLETION, Tls, add_tensors
 from inference.serving.client import Client
 from inference.serving.key_file import KeyFile
-from inference.serving.public_port import PublicPort
+from inference.serving.public_port import Limits, PublicPort
 from tests.support.access import ANN, BOB, write_keys
 from tests.support.fake_triton import Answer, FakeTriton, ModelCall, build_last_chunk, run_fake_triton, say
 
+_LIMITS = Limits()
 _PART = chunk_to_arrays(CompletionChunk("1"))
 _DONE = say(build_last_chunk("done"))
 
@@ -40,10 +42,10 @@ def keys(tmp_path: Path) -> KeyFile:
 
 @asynccontextmanager
 async def _run(
-    keys: KeyFile | None, answer: Answer = _DONE, certificate: bytes | None = None, max_streams: int = 64
+    keys: KeyFile | None, answer: Answer = _DONE, certificate: bytes | None = None, limits: Limits = _LIMITS
 ) -> AsyncIterator[tuple[str, FakeTriton]]:
     """The address of a port, and the server behind it."""
-    opening = PublicPort.open("127.0.0.1", 0, keys, certificate, max_streams)
+    opening = PublicPort.open("127.0.0.1", 0, keys, certificate, limits)
     async with run_fake_triton(answer) as fake, opening as port:
         port.lead_to(fake.url)
         yield f"127.0.0.1:{port.number}", fake
@@ -182,7 +184,7 @@ async def test_an_error_of_the_server_arrives_as_it_is(keys: KeyFile) -> None:
 
 async def test_one_user_cannot_take_all_streams(keys: KeyFile) -> None:
     async with (
-        _run(keys, _count_slowly, max_streams=2) as (url, _),
+        _run(keys, _count_slowly, limits=Limits(num_streams=2)) as (url, _),
         Client(url, key=ANN) as ann,
         Client(url, key=BOB) as bob,
     ):
@@ -289,27 +291,44 @@ async def test_what_is_wrong_with_a_connection_is_said_and_no_text_and_no_key_ar
         assert fake.num_opened == 0
 
 
-async def test_half_a_handshake_and_other_bytes_take_no_place_from_others(keys: KeyFile, authority: trustme.CA) -> None:
-    pem = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes()
-    async with _run(keys, certificate=pem) as (url, _):
+async def test_strangers_take_connections_only_for_as_long_as_a_handshake_may_take(
+    keys: KeyFile, authority: trustme.CA
+) -> None:
+    pem, tls = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes(), authority.cert_pem.bytes()
+    data = (
+        b"",
+        b"\x16\x03\x01\x02\x00\x01",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        bytes(10_000),
+    )
+    async with _run(keys, certificate=pem, limits=Limits(num_connections=5, handshake_ms=1000)) as (url, _):
         host, _, number = url.rpartition(":")
-        strangers = [await asyncio.open_connection(host, int(number)) for _ in range(20)]
-        for (_, writer), data in zip(
-            strangers,
-            4
-            * (
-                b"",
-                b"\x16\x03\x01\x02\x00\x01",
-                b"GET / HTTP/1.1\r\n\r\n",
-                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-                bytes(10_000),
-            ),
-            strict=True,
-        ):
-            writer.write(data)
-        assert await _complete(url, ANN, Tls(authority.cert_pem.bytes())) == "done"
-        for _, writer in strangers:
-            writer.close()
+        strangers = [await asyncio.open_connection(host, int(number)) for _ in range(25)]
+        for (_, writer), each in zip(strangers, 5 * data, strict=True):
+            writer.write(each)
+        async with asyncio.timeout(20):
+            for reader, writer in strangers:  # some are told in TLS what was wrong
+                with contextlib.suppress(ConnectionError):
+                    await reader.read()
+                writer.close()
+        assert await _complete(url, ANN, Tls(tls)) == "done"
+
+
+async def test_connections_beyond_the_limit_are_closed(keys: KeyFile) -> None:
+    async with _run(keys, limits=Limits(num_connections=1)) as (url, fake):
+        async with Client(url, key=ANN) as ann:
+            await ann.probe()
+            with pytest.raises(ServerUnreachableError, match="the connection was closed"):
+                await _complete(url, BOB)
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    assert await _complete(url, BOB) == "done"
+                    break
+                except ServerUnreachableError:
+                    await asyncio.sleep(0.05)
+        assert len(fake.calls) == 2
 
 
 async def test_a_client_that_sends_too_much_is_refused(keys: KeyFile) -> None:
