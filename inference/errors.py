@@ -11,6 +11,7 @@ MidtokenError
 """
 
 import logging
+import os
 import sys
 import threading
 import traceback
@@ -89,8 +90,10 @@ def keep_text_out_of_logs() -> None:
     """To be called where a process starts: no log of it has text of a request, or of another server.
 
     What a library has to say is replaced by where it says it, and an exception that nobody caught by its description.
-    pygls says nothing: the editor is told what has failed, by a reply or a message.
+    pygls says nothing: the editor is told what has failed, by a reply or a message. gRPC says nothing either: it would
+    have a line for each connection of a stranger that fails.
     """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.getLogger("pygls").setLevel(logging.CRITICAL + 1)
     if logging.lastResort is not None:  # the handler of all that have no other
         logging.lastResort.setFormatter(_Formatter())

@@ -6,12 +6,14 @@ An import contract gives no other module a client, so that each request that lea
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Self
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from typing import Any, Self, TypeVar
 
+from inference.errors import ServerUnreachableError
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion_arrays import Description
 from inference.serving.client import Client
 from inference.serving.shared_server import ServerLease, lease_server
 from lsp_server.privacy.guard import Cleared
@@ -21,18 +23,22 @@ from midtoken.models import OnDownload, fetch_model
 from midtoken.server import ServerAddress, ServerArguments
 
 _WAITING = "waiting for the completion server (its first start takes some seconds) …"
+_Part = TypeVar("_Part")
 _IDLE_S = 900.0  # the shared server runs this long without clients, in case an editor is opened again
 
 
 class Connection:
-    """A client of the server that sends only what is cleared, with the lease that keeps a shared server running."""
+    """A client that sends only what is cleared, with the lease that keeps a shared server running.
+
+    Of several servers, one is used until it does not answer, and then the next. What it has not begun to answer by then
+    is sent to the next one, too. A completion that has begun fails, because the next server may continue differently.
+    """
 
     def __init__(self, address: ServerAddress, lease: ServerLease | None) -> None:
         """Use `open`."""
-        self._client = Client(address.url, address.tls, address.is_insecure)
-        self.url = self._client.url
+        self._clients = [Client(each, address.tls, address.is_insecure, key=address.key) for each in address.urls]
+        self._client = self._clients[0]  # that of the server that is used
         self._lease = lease
-        self.read_description = self._client.read_description
         self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any
         self.reads_files = False  # whether the model was trained on several files in one text
         self.runs_as = ""  # the type of numbers, the threads, and why
@@ -57,7 +63,7 @@ class Connection:
             connection = cls(found, None)
         else:
             lease = await lease_server(found.entry, found.build_shared_command(idle_s), on_progress)
-            connection = cls(ServerAddress(lease.url, None), lease)
+            connection = cls(ServerAddress((lease.url,), None), lease)
         try:
             description = await connection.read_description()
             connection.languages, connection.runs_as = description.languages or None, description.runs_as
@@ -74,19 +80,55 @@ class Connection:
         sizes = find_sizes(self.context_tokens or DEFAULT_CONTEXT_TOKENS)
         return find_max_bytes(sizes.related_bytes)
 
+    @property
+    def url(self) -> str:
+        """The address of the server, for messages."""
+        return self._client.url
+
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """See `Client.stream`."""
-        return self._client.stream(request.value)
+        value = request.value
+        return self._use(lambda client: client.stream(value))
 
     async def ask(self, request: Cleared[CharacterRequest]) -> CharacterAnswer:
         """See `Client.ask`."""
-        return await self._client.ask(request.value)
+        value = request.value
+        [answer] = [each async for each in self._use(lambda client: _yield_one(client.ask(value)))]
+        return answer
+
+    async def read_description(self) -> Description:
+        """See `Client.read_description`."""
+        [description] = [each async for each in self._use(lambda client: _yield_one(client.read_description()))]
+        return description
 
     async def close(self) -> None:
         """Closes the connection and ends the lease."""
-        await self._client.close()
+        for client in self._clients:
+            await client.close()
         if self._lease is not None:
             self._lease.close()
+
+    async def _use(self, call: Callable[[Client], AsyncGenerator[_Part, None]]) -> AsyncGenerator[_Part, None]:
+        """Yields what the call yields at the first server that answers."""
+        number, problems, has_begun = self._clients.index(self._client), list[str](), False
+        for client in (*self._clients[number:], *self._clients[:number]):
+            try:
+                if client is not self._client:
+                    await client.read_description()  # which fields it knows
+                async with aclosing(call(client)) as parts:
+                    async for part in parts:
+                        self._client, has_begun = client, True
+                        yield part
+                return
+            except ServerUnreachableError as error:
+                if has_begun:
+                    raise
+                problems.append(str(error))
+        raise ServerUnreachableError("; ".join(problems))
+
+
+async def _yield_one(answer: Coroutine[Any, Any, _Part]) -> AsyncGenerator[_Part, None]:
+    yield await answer
 
 
 async def prepare_server(options: argparse.Namespace, on_download: OnDownload) -> ServerAddress | ServerArguments:

@@ -7,9 +7,9 @@ import argparse
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ from inference.platforms import is_own
 from inference.serving.calls import SOCKET_SCHEME, Tls
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import is_loopback
-from inference.serving.private_files import find_user_folder
+from inference.serving.private_files import find_user_folder, read_private
 from inference.serving.shared_server import ServerEntry
 from inference.serving.triton_installation import find_obstacle
 from midtoken.installed import find_default_model, find_model_repository, require_packages
@@ -40,38 +40,46 @@ _NUM_CONTEXTS = 5  # of full length at once: alternatives are four
 class ServerAddress:
     """Where a running server listens, and how text gets there."""
 
-    url: str  # for inference.serving.client.Client
+    urls: tuple[str, ...]  # each for inference.serving.client.Client; the first that answers is used
     tls: Tls | None
     is_insecure: bool = False
+    key: str = field(default="", repr=False)
 
     @classmethod
-    def from_options(cls, options: argparse.Namespace, resolve: Resolve | None = None) -> Self | None:
+    def from_options(
+        cls, options: argparse.Namespace, resolve: Resolve | None = None, environment: Mapping[str, str] = os.environ
+    ) -> Self | None:
         """Builds it from the parsed arguments of `add_connection_arguments`; None without `--server`.
 
         Raises UsageError for arguments that contradict each other, and for a server on another machine that
-        would get plain text.
+        would get plain text or, whatever `--insecure` says, a key in it; LaunchError for a file that cannot be used.
         """
         if options.server is None:
             _refuse_without_server(options)
             return None
         _refuse_with_server(options)
-        url = options.server.removeprefix(TLS_SCHEME)
-        if options.tls or options.tls_ca is not None or url != options.server:
-            return cls(url, _read_tls(options))
-        if url.startswith(SOCKET_SCHEME):
-            return cls(url, None)
-        host = url.rpartition(":")[0]
-        is_here = all(is_loopback(address) for address in _find_addresses(host, resolve or _resolve))
-        if not (is_here or options.insecure):
-            raise UsageError(
-                f"{host} is not this machine, and text would go there unencrypted: add --tls (with --tls-ca FILE if "
-                "the server's certificate is your own), or --insecure if the connection is protected in another way"
-            )
-        return cls(url, None, options.insecure)
+        if options.server.startswith(SOCKET_SCHEME):
+            return cls((options.server,), None)  # which needs no key
+        text = options.server.removeprefix(TLS_SCHEME)
+        urls = tuple(text.split(","))
+        key = read_key(options.server_key, "--server-key", environment.get("MIDTOKEN_SERVER_KEY", ""))
+        if options.tls or options.tls_ca is not None or text != options.server:
+            return cls(urls, _read_tls(options), key=key)
+        for host in [url.rpartition(":")[0] for url in urls]:
+            is_here = all(is_loopback(address) for address in _find_addresses(host, resolve or _resolve))
+            if not is_here and key:
+                raise UsageError(f"{host} is not this machine, and your key would go there unencrypted: add --tls")
+            if not (is_here or options.insecure):
+                raise UsageError(
+                    f"{host} is not this machine, and text would go there unencrypted: add --tls (with --tls-ca FILE "
+                    "if the server's certificate is your own), or --insecure if the connection is protected in "
+                    "another way"
+                )
+        return cls(urls, None, options.insecure, key)
 
 
 def _refuse_without_server(options: argparse.Namespace) -> None:
-    for name in ("tls", "tls_ca", "insecure"):
+    for name in ("tls", "tls_ca", "insecure", "server_key"):
         if getattr(options, name):
             raise UsageError(f"--{name.replace('_', '-')} is about a running server, so it needs --server HOST:PORT")
 
@@ -207,14 +215,15 @@ class ServerArguments:
 
 
 def read_key(path: Path | None, option: str, default: str) -> str:
-    """Returns the key in the file that the option names; the default without a file. Raises UsageError."""
-    if path is None:
-        return default
-    with suppress(OSError, UnicodeDecodeError):
-        state, key = path.stat(), path.read_text().strip()
-        if key and is_own(state) and not state.st_mode & 0o077:
-            return key
-    raise UsageError(f"{path} of {option} must be a file with the key that only you can read: chmod 600 {path}")
+    """Returns the key in the file that the option names; the default without a file.
+
+    Raises LaunchError, or UsageError for a key that no header can have. Neither quotes it.
+    """
+    key = default.strip() if path is None else read_private(path, option).strip()
+    if key.isascii() and key.isprintable() and " " not in key and (key or path is None):
+        return key
+    origin = "the environment's key" if path is None else path
+    raise UsageError(f"{origin} for {option} must be one word of printable ASCII characters")
 
 
 def _check_engine(url: str) -> None:

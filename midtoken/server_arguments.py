@@ -29,9 +29,15 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--server",
         type=_parse_address,
-        metavar="HOST:PORT",
+        metavar="HOST:PORT[,HOST:PORT...]",
         help="use the completion server that runs at this gRPC address or unix:PATH, and start none; "
-        "on another machine it needs --tls",
+        "on another machine it needs --tls. While the first of several does not answer, the next one is used",
+    )
+    parser.add_argument(
+        "--server-key",
+        type=Path,
+        metavar="FILE",
+        help="a file with your key for --server (default: MIDTOKEN_SERVER_KEY)",
     )
     parser.add_argument("--tls", action="store_true", help="use TLS for --server, as grpcs:// does")
     parser.add_argument(
@@ -140,9 +146,10 @@ def may_be_remote(options: argparse.Namespace) -> bool:
 
 
 def _parse_address(text: str) -> str:
-    host, _, port = text.removeprefix("grpcs://").rpartition(":")
     if text.startswith("unix:/"):
         return text
-    if not host or "/" in host or not port.isdecimal() or int(port) > 65_535:
-        raise argparse.ArgumentTypeError(f"a host and the server's gRPC port, as in 127.0.0.1:8001, not {text!r}")
+    for each in text.removeprefix("grpcs://").split(","):
+        host, _, port = each.rpartition(":")
+        if not host or "/" in host or not port.isdecimal() or int(port) > 65_535:
+            raise argparse.ArgumentTypeError(f"a host and the server's gRPC port, as in 127.0.0.1:8001, not {each!r}")
     return text

@@ -35,6 +35,7 @@ from inference.serving.private_files import open_folder
 
 COMPLETION, CHARACTERS = "completion", "characters"  # the names of the models
 
+Metadata = tuple[tuple[str, str], ...]
 _SEPARATOR = "#"  # between the address and the secret
 _NUMBER, _CODE = "midtoken-number", "midtoken-code"  # the names of the metadata
 
@@ -68,11 +69,11 @@ class Secret:
         """The argument of Client: the address with the secret. For no log and no command line."""
         return f"{self.address}{_SEPARATOR}{self.text}"
 
-    def begin(self, number: str) -> tuple[tuple[str, str], ...]:
+    def begin(self, number: str) -> Metadata:
         """The metadata that a client begins a call with. `number` is its own, and random."""
         return (_NUMBER, number), (_CODE, self._sign("client", number))
 
-    def answer(self, metadata: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    def answer(self, metadata: Mapping[str, str]) -> Metadata:
         """The metadata that a server answers with; empty if the client's are not right."""
         number = metadata.get(_NUMBER, "")
         is_right = hmac.compare_digest(metadata.get(_CODE, ""), self._sign("client", number))
@@ -90,12 +91,25 @@ LIMIT = ("grpc.max_receive_message_length", 2**24)  # bytes; a request has two t
 _OPTIONS = (
     LIMIT,
     ("grpc.keepalive_time_ms", 310_000),  # by default, Triton closes a connection that pings more often than each 300 s
-    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 5_000),  # also for what was sent to be confirmed by the other machine
+    ("grpc.min_reconnect_backoff_ms", 3_000),  # how long an attempt to connect may take
+    # The times between attempts double and vary at random. By default, they reach two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 250),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 # A proxy of the environment would read what is sent in plain text, even to loopback.
 _NO_PROXY = ("grpc.enable_http_proxy", 0)
 
 SOCKET_SCHEME = "unix:"
+_LOST = "Internal error from Core"  # what gRPC says of a call that was open when its server ended, as code INTERNAL
+_REASONS: Mapping[str, str] = {  # in gRPC's words, and in those of a user
+    _LOST: "the connection was lost",
+    "Socket closed": "the connection was closed",
+    "certificate has expired": "its certificate has expired",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not trusted; --tls-ca names the file of its authority",
+    "Hostname Verification Check failed": "its certificate is for another name than the one in --server",
+    "WRONG_VERSION_NUMBER": "it does not use TLS",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +129,9 @@ class Channel:
         """
         self.problem = ""  # why the last connection was not made, where gRPC does not know it
         self._target = url
+        self._is_plain = tls is None and not url.startswith(SOCKET_SCHEME)
         self._resources = contextlib.ExitStack()
+        self._gate: asyncio.Future[asyncio.Server] | None = None
         if tls is not None:
             credentials = grpc.ssl_channel_credentials(tls.ca_certificates)
             self.grpc = grpc.aio.secure_channel(url, credentials, options=_OPTIONS)
@@ -127,10 +143,19 @@ class Channel:
             url = self._open_gate()
         self.grpc = grpc.aio.insecure_channel(url, options=(*_OPTIONS, _NO_PROXY))
 
+    def describe_loss(self, details: str) -> str:
+        """Returns why there is no server, if `is_lost` says so of an error with these details."""
+        known = next((reason for sign, reason in _REASONS.items() if sign in details), "")
+        # gRPC puts what it tried before the reason, address by address.
+        reason = self.problem or known or details.rpartition(": ")[2]
+        return f"{reason}; if the server uses TLS, add --tls" if self._is_plain and "closed" in reason else reason
+
     async def close(self) -> None:
         """Ends its connections."""
         await self.grpc.close()
         self._resources.close()
+        if self._gate is not None:
+            (await self._gate).close()
 
     def _open_gate(self) -> str:
         """Returns the URL of a socket of this process, which passes on what it gets.
@@ -142,8 +167,7 @@ class Channel:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind("")  # Linux chooses a name, which is in no folder
         listener.listen()
-        starting = asyncio.ensure_future(asyncio.start_unix_server(self._pass_on, sock=listener))
-        self._resources.callback(starting.add_done_callback, lambda started: started.result().close())
+        self._gate = asyncio.ensure_future(asyncio.start_unix_server(self._pass_on, sock=listener))
         return f"unix-abstract:{listener.getsockname()[1:].decode()}"
 
     async def _pass_on(self, *client: Any) -> None:
@@ -157,6 +181,11 @@ class Channel:
         streams = await connect(host.strip("[]"), int(port))
         self.problem = ""
         return streams
+
+
+def is_lost(error: Any) -> bool:
+    """Returns whether an RpcError says that there is no server, or no longer."""
+    return error.code() is grpc.StatusCode.UNAVAILABLE or error.details() == _LOST
 
 
 def add_tensors(tensors: Any, contents: Any, arrays: Mapping[str, Array]) -> None:

@@ -11,6 +11,7 @@ import secrets
 from asyncio import timeout
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from hashlib import blake2b
 from typing import Any, TypeVar  # grpc and tritonclient have no types
 
 import grpc
@@ -29,7 +30,17 @@ from inference.protocol.arrays import (
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import Description
-from inference.serving.calls import CHARACTERS, COMPLETION, Channel, Secret, Tls, add_tensors, read_tensors
+from inference.serving.calls import (
+    CHARACTERS,
+    COMPLETION,
+    Channel,
+    Metadata,
+    Secret,
+    Tls,
+    add_tensors,
+    is_lost,
+    read_tensors,
+)
 from inference.serving.throttle import Throttle
 
 # A server that is older than one of these fields answers well without it, but sends more text or knows less.
@@ -47,7 +58,7 @@ _FIRST_HEARTBEAT_WAIT_S = 3.0
 
 _MAX_TOLD_CHARS = 1000  # of the error of a server, which may be another one than ours
 _CLOSE_S = 1.0  # for streams that were answered to end
-_LOST = "Internal error from Core"  # what gRPC says of a call that was open when its server ended, as code INTERNAL
+_SESSION_SALT = secrets.token_bytes(16)  # of this process
 
 _Response = TypeVar("_Response")
 
@@ -66,17 +77,21 @@ class Client(AbstractAsyncContextManager["Client"]):
         is_insecure: bool = False,
         idle_timeout_s: float = _IDLE_TIMEOUT_S,
         answer_timeout_s: float = _ANSWER_TIMEOUT_S,
+        key: str = "",
     ) -> None:
         """Opens no connection yet; the first call does. Must be called in the event loop that will use the client.
 
-        Without TLS, nothing is sent to another machine or to a port of another user, unless `is_insecure`.
+        Without TLS, nothing is sent to another machine or to a port of another user, unless `is_insecure`. `key`: with
+        which the server admits this user; empty if it needs none.
 
         A completion without a chunk within `idle_timeout_s` fails with a ServerError, and so does a request to the
         character-level model without an answer within `answer_timeout_s`.
         """
         self._idle_timeout_s, self._answer_timeout_s = idle_timeout_s, answer_timeout_s
         self._secret, self._number = Secret.read(url), secrets.token_hex()
-        self._metadata = None if self._secret is None else self._secret.begin(self._number)
+        self._metadata: Metadata = (("authorization", f"Bearer {key}"),) if key else ()
+        if self._secret is not None:
+            self._metadata = self._secret.begin(self._number)
         self.url = url if self._secret is None else self._secret.address  # for messages
         with self._translate_errors():
             self._channel = Channel(self.url, tls, is_insecure or self._secret is not None)
@@ -96,7 +111,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         arrays = completion_arrays.request_to_arrays(request)
         message = _build_request(COMPLETION, {name: arrays[name] for name in arrays if name not in self._left_out})
         read, timeout_s = completion_arrays.chunk_from_arrays, self._idle_timeout_s
-        return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s)
+        return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, _name_session(request.document))
 
     async def ask(self, request: CharacterRequest) -> CharacterAnswer:
         """Returns the character-level model's answer. Cancelling the task cancels the request on the server."""
@@ -169,12 +184,13 @@ class Client(AbstractAsyncContextManager["Client"]):
         read: Callable[[Mapping[str, Array]], _Response],
         is_last: Callable[[_Response], bool],
         timeout_s: float,
+        metadata: Metadata = (),
     ) -> AsyncGenerator[_Response, None]:
         """Yields `read(response)` for each response, up to and including the first for which `is_last` is true.
 
         No response within `timeout_s` is a ServerError.
         """
-        call = self._server.ModelStreamInfer(metadata=self._metadata)
+        call = self._server.ModelStreamInfer(metadata=self._metadata + metadata)
         has_ended = False
         try:
             with self._translate_errors():
@@ -235,11 +251,16 @@ class Client(AbstractAsyncContextManager["Client"]):
             raise ServerUnreachableError(f"no server answers at {self.url}: {error.strerror}") from None
         except grpc.RpcError as error:
             code, details = error.code(), (error.details() or "")[:_MAX_TOLD_CHARS]
-            if self._channel.problem or code is grpc.StatusCode.UNAVAILABLE or details == _LOST:
-                # gRPC puts what it tried before the reason, address by address.
-                reason = self._channel.problem or details.replace(_LOST, "the connection was lost").rpartition(": ")[2]
+            if self._channel.problem or is_lost(error):
+                reason = self._channel.describe_loss(details)
                 raise ServerUnreachableError(f"no server answers at {self.url}: {reason}") from None
             raise ServerError(f"the server at {self.url} failed ({code.name}): {details}") from None
+
+
+def _name_session(document: str) -> Metadata:
+    """The metadata by which a gateway keeps a document at one server. They say nothing of the document's name."""
+    name = blake2b(document.encode(), key=_SESSION_SALT, digest_size=16).hexdigest()
+    return (("x-session-id", name),) if document else ()
 
 
 async def _read_end(call: Any, timeout_s: float) -> None:

@@ -28,6 +28,7 @@ MAX_BODY_BYTES = 4 * 2**20  # twice the longest text
 LOG_TIME = "%Y-%m-%d %H:%M:%S"
 _MAX_CONNECTIONS = 512  # to one port, of the 1,024 files that a process may usually open
 _PATIENCE_S = 30.0  # with a client that sends a body, and with one that sends no whole head of a request
+_HANDSHAKE_S = 5.0  # of TLS, in which a connection is not counted yet
 _MAX_BRACKETS = 1000  # tritonserver 2.51 ends at a body that is nested too deep; a request has one, and one for `stop`
 _JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
 _JSON = "application/json"
@@ -95,7 +96,9 @@ async def serve_http(
     def accept() -> asyncio.Protocol:
         return server() if len(server.connections) < max_connections else _Full()
 
-    listening = await asyncio.get_running_loop().create_server(accept, sock=listener, ssl=tls)
+    listening = await asyncio.get_running_loop().create_server(
+        accept, sock=listener, ssl=tls, ssl_handshake_timeout=None if tls is None else _HANDSHAKE_S
+    )
     try:
         yield
     finally:

@@ -20,6 +20,8 @@ else:
     import fcntl
 
 _OTHERS_WRITE = 0o022
+_OTHERS_ACCESS = 0o077
+_OTHERS_MORE = 0o037  # than that a group reads it
 
 
 def make_private_folder(folder: Path, setting: str = "--state-dir") -> None:
@@ -73,6 +75,25 @@ def open_folder(folder: Path) -> Iterator[Path]:
 def open_private(path: Path, mode: str) -> IO[Any]:
     """Like `open`, for writing; a file that it creates is closed to other users. Raises OSError."""
     return open(path, mode, opener=lambda path, flags: os.open(path, flags, 0o600))
+
+
+def read_private(path: Path, option: str) -> str:
+    """Returns the text of a file with a secret. Raises LaunchError, which names the option, if others could read it.
+
+    A file of root may be readable by a group, as Kubernetes mounts secrets.
+    """
+    try:
+        state, text = path.stat(), path.read_text()
+    except OSError as error:
+        raise LaunchError(f"cannot read {path} of {option}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise LaunchError(f"{path} of {option} is not text in UTF-8") from None
+    open_to_others = sys.platform != "win32" and state.st_mode & (_OTHERS_ACCESS if is_own(state) else _OTHERS_MORE)
+    if open_to_others or not (is_own(state) or state.st_uid == 0):
+        raise LaunchError(
+            f"{path} of {option} has secrets, so it must be a file that only you can read: chmod 600 {path}"
+        )
+    return text
 
 
 class FileLock(contextlib.AbstractContextManager["FileLock"]):

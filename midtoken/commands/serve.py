@@ -19,7 +19,9 @@ from inference.model_folder import find_tokenizer_file
 from inference.serving.embedded import EmbeddedServer, restart_process
 from inference.serving.launcher import MAX_STALL_S, RestartPolicy, TritonServer, keep_running
 from inference.serving.loopback import ADDRESS
+from inference.serving.public_port import PublicPort
 from inference.serving.shared_server import Registration
+from midtoken.access import Access
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
 from midtoken.front.endpoint import Endpoint
@@ -50,17 +52,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also answer editors that speak as to OpenAI, llama-server, Ollama, Mistral or Tabby, at this port",
     )
     parser.add_argument(
-        "--openai-key",
-        type=Path,
-        metavar="FILE",
-        help="a file with the API key of --openai (default: MIDTOKEN_OPENAI_KEY)",
+        "--listen",
+        metavar="[ADDRESS:]PORT",
+        help="also answer midtoken's clients (--server) at this gRPC port, which other machines may reach",
     )
     parser.add_argument(
-        "--openai-tls",
+        "--keys",
         type=Path,
         metavar="FILE",
-        help="use TLS for --openai, with the private key and certificates in this PEM file",
+        help="admit only users with a key to --listen and --openai; each has a line with a name and a key in this file",
     )
+    parser.add_argument(
+        "--tls",
+        type=Path,
+        metavar="FILE",
+        help="use TLS for --listen and --openai, with the private key and certificates in this PEM file",
+    )
+    for replaced in ("--openai-key", "--openai-tls"):
+        parser.add_argument(replaced, help=argparse.SUPPRESS)
     parser.add_argument(
         "--confidence",
         type=_read_share,
@@ -95,7 +104,9 @@ async def _serve(options: argparse.Namespace) -> None:
     async with AsyncExitStack() as stack:
         if registration is not None:
             stack.callback(registration.close)
-        endpoint = _open_endpoint(options)
+        access = Access.from_options(options, os.environ, _say)
+        endpoint = _open_endpoint(options, access)
+        public = await _open_public(stack, options, access)
         shown = "Serving your editors; Ctrl-C ends it."
         if obstacle is not None:
             _say(f"serving without Triton, and so without HTTP and metrics: {obstacle}")
@@ -110,19 +121,33 @@ async def _serve(options: argparse.Namespace) -> None:
         else:
             running, restart = await EmbeddedServer.start(server, _say), restart_process
             stack.callback(asyncio.ensure_future(_end_if_stuck(options.max_stall)).cancel)
+        if public is not None:
+            public.lead_to(running.url)
         if endpoint is not None:
             await _open_front(stack, endpoint, running.url, options, arguments.model)
         _say(shown)
         await _run(running, restart, registration, options)
 
 
-def _open_endpoint(options: argparse.Namespace) -> Endpoint | None:
+def _open_endpoint(options: argparse.Namespace, access: Access) -> Endpoint | None:
     if options.openai is not None:
         require_packages("playground", "--openai needs")
-        return Endpoint.open(options, os.environ)
-    if options.openai_key or options.openai_tls or options.confidence is not None:
-        raise UsageError("--openai-key, --openai-tls and --confidence are about the port of --openai")
+        return Endpoint.open(options.openai, access)
+    if options.confidence is not None:
+        raise UsageError("--confidence is about the port of --openai")
+    if options.listen is None and (options.keys or options.tls):
+        raise UsageError("--keys and --tls are about the ports of --listen and --openai")
     return None
+
+
+async def _open_public(stack: AsyncExitStack, options: argparse.Namespace, access: Access) -> PublicPort | None:
+    if options.listen is None:
+        return None
+    address, port = access.find_place(options.listen, "--listen")
+    pem = None if access.certificate is None else access.certificate.pem
+    public = await stack.enter_async_context(PublicPort.open(address, port, access.keys, pem))
+    _say(f"Clients reach it with --server {'grpcs://' if pem else ''}{address}:{public.number}")
+    return public
 
 
 async def _open_front(
@@ -130,7 +155,7 @@ async def _open_front(
 ) -> None:
     from midtoken.front.app import FrontOptions, open_front  # here, because aiohttp takes 15 MB
 
-    connection = Connection(ServerAddress(url, None), None)
+    connection = Connection(ServerAddress((url,), None), None)
     stack.push_async_callback(connection.close)
     served = FrontOptions(
         Path(options.model or "default").name,

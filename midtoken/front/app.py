@@ -42,6 +42,7 @@ from midtoken.front.passage import Passage
 _log = logging.getLogger(__name__)
 
 _JSON = "application/json"
+_TENANT = web.RequestKey("tenant", str)  # that of the key; empty if there are none
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -102,7 +103,9 @@ async def open_front(endpoint: Endpoint, backend: Backend, options: FrontOptions
         if options.engine_url:
             passage = Passage(options.engine_url, options.engine_key)
             stack.push_async_callback(passage.close)
-        await stack.enter_async_context(serve_http(front.build(passage), endpoint.listener, endpoint.tls))
+        certificate = endpoint.access.certificate
+        tls = None if certificate is None else certificate.context
+        await stack.enter_async_context(serve_http(front.build(passage), endpoint.listener, tls))
         yield
 
 
@@ -148,8 +151,10 @@ class _Front:
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuses who may not enter, and turns errors into answers."""
-        if refusal := self._endpoint.find_refusal(request.headers):
+        tenant = self._endpoint.find_tenant(request.headers)
+        if refusal := self._endpoint.find_refusal(request.headers, tenant):
             return _refuse(request, *refusal)
+        request[_TENANT] = tenant or ""
         if request.method == "POST" and request.content_type != _JSON:
             return _refuse(request, 415, f"Send JSON, with the header Content-Type: {_JSON}.")
         if "Content-Encoding" in request.headers:
@@ -196,7 +201,7 @@ class _Front:
         body, session = await request.read(), _read_name(request, "X-Session-ID")
         client = f"{request.remote} {_read_name(request, 'User-Agent')}"
         async with self._reading:  # one after the other, in a thread: a long body takes a second
-            parsed, cleared = await asyncio.to_thread(self._read, read, body, client, session)
+            parsed, cleared = await asyncio.to_thread(self._read, read, body, client, session, request[_TENANT])
         form, texts = form_of(parsed, self._model), Texts()
         chunks = _end_in_time(self._generate_all(parsed, cleared), parsed.max_predict_ms)
         async with aclosing(chunks):
@@ -213,13 +218,15 @@ class _Front:
             raise InvalidRequestError("the body is no JSON") from None
 
     def _read(
-        self, read: _Read, body: bytes, client: str, session: str
+        self, read: _Read, body: bytes, client: str, session: str, tenant: str
     ) -> tuple[ParsedRequest, list[Cleared[CompletionRequest]]]:
         """What a body asks for, and its requests with what may be sent. Raises InvalidRequestError or InSecretError."""
         parsed = read(self._parse(body))
         edited = session or parsed.edited
         document = f"{client} {edited}" if edited else ""
-        near = tuple([replace(cut_near(each), document=document) for each in parsed.completions])
+        near = tuple(
+            [replace(cut_near(each), document=document, tenant=tenant or each.tenant) for each in parsed.completions]
+        )
         return replace(parsed, completions=near), [self._guard.clear(each, ()) for each in near]
 
     async def _generate_all(

@@ -1,5 +1,9 @@
+import asyncio
 import io
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any  # grpc has no types
 
@@ -8,8 +12,10 @@ import pytest
 import trustme
 
 from inference.errors import ServerUnreachableError
-from inference.protocol.completion import CompletionRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion_arrays import Description, chunk_to_arrays
 from midtoken.connection import Connection, show_waiting
+from midtoken.server import ServerAddress
 from midtoken.server_arguments import add_connection_arguments
 from tests.support.fake_triton import build_last_chunk, run_fake_triton, say
 from tests.support.lsp_fakes import clear
@@ -61,6 +67,88 @@ async def test_nothing_is_sent_to_a_server_without_a_certificate_that_is_its_own
         with pytest.raises(ServerUnreachableError, match="no server answers at"):
             await Connection.open(parse_options(add_connection_arguments, *arguments))
     assert server.calls == []
+
+
+@asynccontextmanager
+async def _connect(*urls: str, key: str = "") -> AsyncIterator[Connection]:
+    connection = Connection(ServerAddress(urls, None, key=key), None)
+    yield connection
+    await connection.close()
+
+
+async def _complete(connection: Connection) -> str:
+    chunks = [chunk.text async for chunk in connection.stream(clear(CompletionRequest("a", document="d")))]
+    return "".join(chunks)
+
+
+async def test_while_a_server_does_not_answer_the_next_one_does_and_remains_the_one() -> None:
+    first, second = (say(build_last_chunk(name)) for name in ("first", "second"))
+    async with (
+        run_fake_triton(second) as other,
+        run_fake_triton(first) as server,
+        _connect(server.url, other.url) as both,
+    ):
+        assert await _complete(both) == "first"
+        await server.stop()
+        assert await _complete(both) == "second"
+        async with run_fake_triton(first, server.url):
+            assert (await _complete(both), both.url) == ("second", other.url)
+            await other.stop()
+            async with asyncio.timeout(20):  # which is longer than the time between attempts to connect
+                while True:
+                    try:
+                        assert await _complete(both) == "first"
+                        break
+                    except ServerUnreachableError:
+                        await asyncio.sleep(0.1)
+
+
+async def test_a_completion_that_has_begun_is_not_continued_by_another_server() -> None:
+    part = chunk_to_arrays(CompletionChunk("a"))
+    async with (
+        run_fake_triton(_SAY_DONE) as other,
+        run_fake_triton(say(part, waits=True)) as server,
+        _connect(server.url, other.url) as both,
+    ):
+        chunks = both.stream(clear(CompletionRequest("a")))
+        assert (await anext(chunks)).text == "a"
+        await server.stop()
+        with pytest.raises(ServerUnreachableError):
+            await anext(chunks)
+        assert other.calls == []
+        assert await _complete(both) == "done"
+
+
+async def test_what_the_next_server_does_not_know_is_not_sent_there() -> None:
+    older = Description(inputs=("prefix", "document"))
+    answer = say(build_last_chunk("done"), description=older)
+    async with run_fake_triton(answer) as other, _connect("127.0.0.1:9", other.url) as both:
+        request = CompletionRequest("a", path="a.py")
+        assert [chunk.text async for chunk in both.stream(clear(request))] == ["done"]
+    assert list(other.calls[-1].arrays) == ["prefix"]
+
+
+async def test_if_no_server_answers_each_is_named() -> None:
+    async with _connect("127.0.0.1:9", "127.0.0.1:10") as both:
+        with pytest.raises(ServerUnreachableError, match=r"127\.0\.0\.1:9: .*; no server answers at 127\.0\.0\.1:10: "):
+            await _complete(both)
+
+
+async def test_a_document_has_a_name_for_gateways_that_tells_nothing_of_it() -> None:
+    """A new connection does not change the name, so that the document's server remains the same one."""
+    names = []
+    async with run_fake_triton(_SAY_DONE) as server:
+        for document in ("file:///a.py", "file:///a.py", "file:///b.py", ""):
+            async with _connect(server.url, key="secret") as connection:
+                request = CompletionRequest("a", document=document)
+                assert [chunk.text async for chunk in connection.stream(clear(request))] == ["done"]
+                await connection.read_description()
+            names.append([each.get("x-session-id") for each in server.metadata[-2:]])
+        assert {each["authorization"] for each in server.metadata} == {"Bearer secret"}
+    (first, _), (again, _), (other, _), (nothing, _) = names
+    assert (first == again != other, nothing, len(first or "")) == (True, None, 32)
+    assert {described for _, described in names} == {None}
+    assert first != blake2b(b"file:///a.py", digest_size=16).hexdigest()
 
 
 def test_waiting_is_shown_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

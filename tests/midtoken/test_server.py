@@ -31,19 +31,53 @@ def _read(*arguments: str) -> ServerAddress | None:
     [
         ((), None),
         *(
-            (("--server", f"{host}:8001"), ServerAddress(f"{host}:8001", None))
+            (("--server", f"{host}:8001"), ServerAddress((f"{host}:8001",), None))
             for host in ("127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]", "here", "unix:/a/grpc")
         ),
-        (("--server", "there:1", "--tls"), ServerAddress("there:1", Tls())),
-        (("--server", "grpcs://there:1", "--tls-ca", "{ca}"), ServerAddress("there:1", Tls(b"certificates"))),
-        (("--server", "there:1", "--insecure"), ServerAddress("there:1", None, is_insecure=True)),
+        (("--server", "there:1", "--tls"), ServerAddress(("there:1",), Tls())),
+        (("--server", "grpcs://there:1", "--tls-ca", "{ca}"), ServerAddress(("there:1",), Tls(b"certificates"))),
+        (("--server", "there:1", "--insecure"), ServerAddress(("there:1",), None, is_insecure=True)),
+        (
+            ("--server", "grpcs://there:1,both:2", "--server-key", "{key}"),
+            ServerAddress(("there:1", "both:2"), Tls(), key="s3cret"),
+        ),
+        (
+            ("--server", "here:1,[::1]:2", "--server-key", "{key}"),
+            ServerAddress(("here:1", "[::1]:2"), None, key="s3cret"),
+        ),
+        (("--server", "unix:/a,b/grpc", "--server-key", "{key}"), ServerAddress(("unix:/a,b/grpc",), None)),
     ],
 )
 def test_text_goes_to_this_machine_over_tls_or_where_the_user_says_so(
     arguments: Sequence[str], address: ServerAddress | None, tmp_path: Path
 ) -> None:
     (tmp_path / "ca.pem").write_bytes(b"certificates")
-    assert _read(*(each.format(ca=tmp_path / "ca.pem") for each in arguments)) == address
+    (tmp_path / "key").touch(0o600)
+    (tmp_path / "key").write_text("s3cret\n")
+    found = _read(*(each.format(ca=tmp_path / "ca.pem", key=tmp_path / "key") for each in arguments))
+    assert found == address
+    assert "s3cret" not in repr(found)
+
+
+def test_a_key_from_the_environment_goes_over_tls_or_to_this_machine_whatever_else_is_allowed() -> None:
+    given = {"MIDTOKEN_SERVER_KEY": "s3cret\n"}
+    for server in ("grpcs://there:1", "here:1"):
+        options = parse_options(add_connection_arguments, "--server", server)
+        found = ServerAddress.from_options(options, _resolve, given)
+        assert found is not None
+        assert found.key == "s3cret"
+    options = parse_options(add_connection_arguments, "--server", "here:1,there:1", "--insecure")
+    with pytest.raises(UsageError, match="there is not this machine, and your key would go there unencrypted"):
+        ServerAddress.from_options(options, _resolve, given)
+
+
+@pytest.mark.parametrize("key", ["two words", "é", "a\nb", "\x7f", ""])
+def test_a_key_that_no_header_can_have_is_refused_and_not_quoted(key: str, tmp_path: Path) -> None:
+    (tmp_path / "key").touch(0o600)
+    (tmp_path / "key").write_text(key)
+    with pytest.raises(UsageError, match=r"key for --server-key must be one word of printable ASCII") as raised:
+        _read("--server", "grpcs://there:1", "--server-key", str(tmp_path / "key"))
+    assert not key or key not in str(raised.value).partition("must be")[0].replace(str(tmp_path), "")
 
 
 @pytest.mark.parametrize(
@@ -55,6 +89,8 @@ def test_text_goes_to_this_machine_over_tls_or_where_the_user_says_so(
         ),
         (("--tls",), "--tls is about a running server"),
         (("--insecure",), "--insecure is about a running server"),
+        (("--server-key", "k"), "--server-key is about a running server"),
+        (("--server", "here:1,there:1"), "there is not this machine"),
         (("--server", "there:1", "--insecure", "--tls"), "--insecure and TLS exclude each other"),
         (("--server", "grpcs://there:1", "--insecure"), "--insecure and TLS exclude each other"),
         (("--server", "here:1", "--model", "m"), "--model has no effect with --server"),

@@ -92,12 +92,14 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         self.stop: Callable[[], Awaitable[None]]
         self.calls: list[ModelCall] = []
         self.num_opened = 0  # calls, with those that had no request
+        self.metadata: list[dict[str, str]] = []  # of each of these
         self.cancelled = asyncio.Event()
         self._answer = answer
 
-    async def ModelStreamInfer(self, requests: Any, _context: Any) -> Any:  # noqa: N802  # the service's own name
+    async def ModelStreamInfer(self, requests: Any, context: Any) -> Any:  # noqa: N802  # the service's own name
         """Answers the one request of a stream; nothing if it is closed before it has one."""
         self.num_opened += 1
+        self.metadata.append(dict(context.invocation_metadata()))
         request = await anext(aiter(requests), None)
         if request is None:
             return

@@ -17,6 +17,7 @@ from inference.protocol.completion import (
     FinishReason,
 )
 from inference.protocol.completion_arrays import Description
+from midtoken.access import Access
 from midtoken.front.app import FrontOptions, open_front
 from midtoken.front.endpoint import Endpoint
 from midtoken.installed import find_default_model
@@ -77,8 +78,9 @@ def last_chunk(text: str, reason: FinishReason = FinishReason.END, candidate: in
     return CompletionChunk(text, candidate, finish_reason=reason, stats=_STATS)
 
 
-def open_endpoint(environment: Mapping[str, str] = {}, **options: Any) -> Endpoint:
-    return Endpoint.open(Namespace(**{"openai": "0", "openai_key": None, "openai_tls": None, **options}), environment)
+def open_endpoint(**options: Any) -> Endpoint:
+    given = Namespace(**{"openai": "0", "keys": None, "tls": None, **options})
+    return Endpoint.open(given.openai, Access.from_options(given, {}, print))
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from midtoken.cli import main
+from tests.support.access import write_keys
 from tests.support.servers import needs_triton, write_model_files
 
 
@@ -45,13 +46,14 @@ def test_a_tritonserver_of_an_embedded_server_is_refused(
     ("argument", "reason"),
     [
         ("--openai=eight", "--openai must be a port, or an address and a port"),
-        ("--openai=0.0.0.0:8012", "other machines may reach 0.0.0.0, so --openai needs a key"),
-        ("--openai-key=key", "--openai-key, --openai-tls and --confidence are about the port of --openai"),
-        ("--confidence=0", "--openai-key, --openai-tls and --confidence are about the port of --openai"),
+        ("--listen=[::1]:8003", "--listen at [::1] needs --keys FILE and --tls FILE, because other machines may"),
+        ("--keys={keys}", "--keys and --tls are about the ports of --listen and --openai"),
+        ("--confidence=0", "--confidence is about the port of --openai"),
     ],
 )
-def test_a_port_for_editors_that_cannot_be_is_refused(
-    argument: str, reason: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+def test_a_port_for_others_that_cannot_be_is_refused(
+    argument: str, reason: str, arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*arguments, "--runtime=embedded", argument]) == 1
+    given = argument.format(keys=write_keys(tmp_path))
+    assert main([*arguments, "--runtime=embedded", given]) == 1
     assert reason in capsys.readouterr().err

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientError, web
@@ -11,9 +12,10 @@ from aiohttp import ClientError, web
 from inference.serving.loopback import listen
 from inference.serving.ports import serve_http
 from midtoken.front.app import FrontOptions
+from tests.support.access import ANN, bearer, write_keys
 from tests.support.front import FrontClient, open_endpoint, run_front
 
-_CHAT, _KEY = "/v1/chat/completions", {"Authorization": "Bearer front"}
+_CHAT, _KEY = "/v1/chat/completions", bearer(ANN)
 
 
 class _Engine:
@@ -36,20 +38,20 @@ class _Engine:
 
 
 @asynccontextmanager
-async def _run() -> AsyncIterator[tuple[FrontClient, _Engine]]:
+async def _run(folder: Path) -> AsyncIterator[tuple[FrontClient, _Engine]]:
     engine, app, listener = _Engine(), web.Application(), listen(0)
     app.router.add_post("/{path:.*}", engine.answer)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with serve_http(app, listener):
         options = FrontOptions("default", engine_url=url, engine_key="engine")
-        async with run_front(open_endpoint({"MIDTOKEN_OPENAI_KEY": "front"}), options) as front:
+        async with run_front(open_endpoint(keys=write_keys(folder)), options) as front:
             yield front, engine
 
 
 @pytest.mark.parametrize("path", [_CHAT, "/v1/embeddings"])
-async def test_a_body_is_passed_on_unchanged_and_the_answer_as_it_comes(path: str) -> None:
+async def test_a_body_is_passed_on_unchanged_and_the_answer_as_it_comes(path: str, tmp_path: Path) -> None:
     body = b'{"messages": [ "password = \'hunter2correct\'" ]}'
-    async with _run() as (front, engine):
+    async with _run(tmp_path) as (front, engine):
         headers = {"Content-Type": "application/json", "X-Session-ID": "ann's", "User-Agent": "ann", **_KEY}
         async with front.session.post(f"{front.url}{path}", data=body, headers=headers) as response:
             assert await response.content.readuntil(b"\n\n") == b"data: a\n\n"
@@ -58,11 +60,13 @@ async def test_a_body_is_passed_on_unchanged_and_the_answer_as_it_comes(path: st
             assert response.content_type == "text/event-stream"
     ((asked, sent, told),) = engine.asked
     assert (asked, sent, told["Authorization"]) == (path, body, "Bearer engine")
-    assert not {"front", "ann", "ann's"} & set(" ".join(told.values()).split())
+    assert not {ANN, "ann", "ann's"} & set(" ".join(told.values()).split())
 
 
-async def test_what_the_engine_refuses_is_passed_on_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async with _run() as (front, engine):
+async def test_what_the_engine_refuses_is_passed_on_and_logged(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    async with _run(tmp_path) as (front, engine):
         engine.status = 422
         engine.is_told.set()
         assert (await front.post(_CHAT, {}, _KEY))[0] == 422
@@ -71,16 +75,16 @@ async def test_what_the_engine_refuses_is_passed_on_and_logged(caplog: pytest.Lo
     ]
 
 
-async def test_half_an_answer_is_not_taken_for_all_of_it() -> None:
-    async with _run() as (front, engine):
+async def test_half_an_answer_is_not_taken_for_all_of_it(tmp_path: Path) -> None:
+    async with _run(tmp_path) as (front, engine):
         engine.breaks = True
         engine.is_told.set()
         with pytest.raises(ClientError):
             await front.post(_CHAT, {}, _KEY)
 
 
-async def test_without_the_key_of_the_front_nothing_is_passed_on() -> None:
-    async with _run() as (front, engine):
+async def test_without_the_key_of_the_front_nothing_is_passed_on(tmp_path: Path) -> None:
+    async with _run(tmp_path) as (front, engine):
         assert (await front.post(_CHAT, {}))[0] == 401
     assert engine.asked == []
 
