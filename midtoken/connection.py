@@ -5,6 +5,7 @@ An import contract gives no other module a client, so that each request that lea
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -14,6 +15,7 @@ from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.serving.client import Client
 from inference.serving.shared_server import ServerLease, lease_server
+from inference.tracing import Traces
 from lsp_server.privacy.guard import Cleared
 from lsp_server.project.choice import find_max_bytes
 from lsp_server.sizes import DEFAULT_CONTEXT_TOKENS, find_sizes
@@ -29,7 +31,8 @@ class Connection:
 
     def __init__(self, address: ServerAddress, lease: ServerLease | None) -> None:
         """Use `open`."""
-        self._client = Client(address.url, address.tls, address.is_insecure)
+        traces = Traces.from_environment(os.environ)
+        self._client = Client(address.url, address.tls, address.is_insecure, traces=traces)
         self.url = self._client.url
         self._lease = lease
         self.read_description = self._client.read_description

@@ -36,7 +36,8 @@ def listen(port: int, address: str = ADDRESS) -> socket.socket:
     try:
         listener = socket.create_server((address, port))
     except OSError as error:
-        raise LaunchError(f"port {port} on {address} cannot be used: {_describe(error)}") from None
+        reason = f"port {port} on {address} cannot be used: {_describe(error)}"
+        raise LaunchError(f"{reason}; choose another, or 0 for any free one") from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections inherit this
     return listener
 

@@ -17,8 +17,10 @@ from typing import NoReturn
 from inference.config import EngineConfig
 from inference.model_folder import find_tokenizer_file
 from inference.serving.embedded import EmbeddedServer, restart_process
-from inference.serving.launcher import MAX_STALL_S, RestartPolicy, TritonServer, keep_running
-from inference.serving.loopback import ADDRESS
+from inference.serving.launcher import MAX_STALL_S, RestartPolicy, ServerOptions, TritonServer, keep_running
+from inference.serving.loopback import ADDRESS, listen
+from inference.serving.private_files import open_private
+from inference.serving.readiness import Readiness
 from inference.serving.shared_server import Registration
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
@@ -31,7 +33,8 @@ from midtoken.server_arguments import UsageError, add_server_arguments, may_be_r
 Restart = Callable[[], Awaitable[TritonServer]]
 
 _DEFAULT_POLICY = RestartPolicy()
-_PORTS = {"HTTP": 8000, "gRPC": 8001, "metrics": 8002}
+_PORTS = {"HTTP": 8000, "gRPC": 8001}
+_OPERATOR_PORT = 8002
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +47,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="PORT",
             help=f"{service} port of Triton; 0 is any free one (default: {port})",
         )
+    parser.add_argument(
+        "--metrics-port",
+        metavar="[ADDRESS:]PORT",
+        help=f"answer /health, /ready and /metrics at this port, for operators (default: {_OPERATOR_PORT})",
+    )
+    parser.add_argument(
+        "--log-requests",
+        type=Path,
+        metavar="FILE",
+        help="add a line of JSON for each finished request, without its text, to this file",
+    )
     parser.add_argument(
         "--openai",
         metavar="[ADDRESS:]PORT",
@@ -67,7 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="end the text of --openai where it gets less likely than this, from 0 to 1 (default: 0, send all of it)",
     )
-    parser.add_argument("--no-ports", action="store_true", help="open none of these ports; your own editors need none")
+    parser.add_argument(
+        "--no-ports", action="store_true", help="open no ports but those that are named; your own editors need none"
+    )
     parser.add_argument(
         "--until-idle", type=float, metavar="SECONDS", help="exit when no client has been connected for this time"
     )
@@ -88,21 +104,24 @@ async def _serve(options: argparse.Namespace) -> None:
     arguments = ServerArguments.from_options(options)
     obstacle = arguments.obstacle_to_triton
     ports = _find_ports(options, obstacle)
+    model = replace(arguments.model, request_log=_open_log(options.log_requests))
     registration = await arguments.entry.register()
     if registration is None and options.until_idle is not None:
         return _say("another process already serves this model")
-    server = replace(arguments.server_options, max_stall_s=options.max_stall)
+    server = replace(arguments.server_options, model=model, max_stall_s=options.max_stall)
+    readiness = Readiness()
     async with AsyncExitStack() as stack:
         if registration is not None:
             stack.callback(registration.close)
         endpoint = _open_endpoint(options)
         shown = "Serving your editors; Ctrl-C ends it."
+        await _open_operator_port(stack, options, server if obstacle is None else None, readiness)
         if obstacle is not None:
-            _say(f"serving without Triton, and so without HTTP and metrics: {obstacle}")
+            _say(f"serving without Triton, and so without its HTTP port: {obstacle}")
         elif ports:
             from inference.serving.ports import open_ports  # here, because aiohttp takes 15 MB
 
-            shown = _describe(*await stack.enter_async_context(open_ports(ports, server)))
+            shown = _describe(*await stack.enter_async_context(open_ports(ports, server, readiness)))
         running: TritonServer | EmbeddedServer
         if obstacle is None:
             restart: Restart = partial(TritonServer.start, server, os.environ, _say)
@@ -113,7 +132,37 @@ async def _serve(options: argparse.Namespace) -> None:
         if endpoint is not None:
             await _open_front(stack, endpoint, running.url, options, arguments.model)
         _say(shown)
-        await _run(running, restart, registration, options)
+        readiness.url = running.url
+        await _run(running, restart, registration, options, readiness.end)
+
+
+async def _open_operator_port(
+    stack: AsyncExitStack, options: argparse.Namespace, triton: ServerOptions | None, readiness: Readiness
+) -> None:
+    """Raises UsageError or LaunchError."""
+    if options.metrics_port is None and options.no_ports:
+        return
+    from inference.serving.operator_port import open_operator_port  # here, because aiohttp takes 15 MB
+
+    address, _, port = (options.metrics_port or str(_OPERATOR_PORT)).rpartition(":")
+    if not port.isdecimal() or int(port) > 65_535:
+        raise UsageError(f"--metrics-port must be a port, or an address and a port, not {options.metrics_port}")
+    if address not in ("", ADDRESS):
+        raise UsageError(f"other machines may reach {address}, so --metrics-port needs --tls FILE and --keys FILE")
+    listener = stack.enter_context(listen(int(port)))
+    await stack.enter_async_context(open_operator_port(listener, readiness, triton))
+    _say(f"Operators find /health, /ready and /metrics at http://{ADDRESS}:{listener.getsockname()[1]}")
+
+
+def _open_log(path: Path | None) -> Path | None:
+    """Makes the file, which only this user can read. Raises UsageError."""
+    if path is None:
+        return None
+    try:
+        open_private(path, "a").close()
+    except OSError as error:
+        raise UsageError(f"--log-requests cannot write {path}: {error.strerror}") from None
+    return path.resolve()
 
 
 def _open_endpoint(options: argparse.Namespace) -> Endpoint | None:
@@ -167,8 +216,12 @@ async def _run(
     restart: Restart,
     registration: Registration | None,
     options: argparse.Namespace,
+    on_end: Callable[[], None],
 ) -> None:
-    """Returns when the server has been idle for long enough. Raises LaunchError if it cannot be started again."""
+    """Returns when the server has been idle for long enough. `on_end` is called before its streams are.
+
+    Raises LaunchError if it cannot be started again.
+    """
     policy = RestartPolicy(options.probe_interval)
     watched = [asyncio.ensure_future(keep_running(server, restart, _say, policy))]
     try:
@@ -180,6 +233,7 @@ async def _run(
         for each in done:
             each.result()  # raises its error, if it has one
     finally:
+        on_end()
         for each in watched:
             each.cancel()
         await asyncio.wait(watched)
@@ -193,12 +247,11 @@ async def _end_if_stuck(limit_s: float) -> NoReturn:
         await asyncio.sleep(limit_s / 4)
 
 
-def _describe(http: int, grpc: int, metrics: int) -> str:
+def _describe(http: int, grpc: int) -> str:
     return f"""
 Serving completions on {ADDRESS}; Ctrl-C ends it.
   HTTP     http://{ADDRESS}:{http}
   gRPC     {ADDRESS}:{grpc}
-  metrics  http://{ADDRESS}:{metrics}/metrics
 Try:
   curl -s http://{ADDRESS}:{http}/v2/models/completion/generate_stream \\
     -H 'Content-Type: application/json' \\

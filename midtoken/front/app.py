@@ -28,6 +28,7 @@ from inference.errors import (
 )
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from inference.protocol.completion_arrays import Description
+from inference.protocol.traceparent import find_request_id, new_traceparent
 from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError, to_midtoken_error
@@ -42,6 +43,7 @@ from midtoken.front.passage import Passage
 _log = logging.getLogger(__name__)
 
 _JSON = "application/json"
+_TRACEPARENT, _ID = web.RequestKey("traceparent", str), "X-Request-Id"
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -118,6 +120,7 @@ class _Front:
     def build(self, passage: Passage | None) -> web.Application:
         """Returns the application. `passage`: to the engine, if there is one."""
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self.guard])
+        app.on_response_prepare.append(_tell_id)
         gets: Mapping[str, Callable[[Description], object]] = {
             "/health": lambda _: {"status": "ok"},
             "/v1/health": lambda _: tabby.write_health(self._model),
@@ -147,7 +150,9 @@ class _Front:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuses who may not enter, and turns errors into answers."""
+        """Gives a request its id. Refuses who may not enter, and turns errors into answers."""
+        given = request.headers.get("traceparent", "")
+        request[_TRACEPARENT] = given if find_request_id(given) else new_traceparent(request.headers.get(_ID, ""))
         if refusal := self._endpoint.find_refusal(request.headers):
             return _refuse(request, *refusal)
         if request.method == "POST" and request.content_type != _JSON:
@@ -196,7 +201,7 @@ class _Front:
         body, session = await request.read(), _read_name(request, "X-Session-ID")
         client = f"{request.remote} {_read_name(request, 'User-Agent')}"
         async with self._reading:  # one after the other, in a thread: a long body takes a second
-            parsed, cleared = await asyncio.to_thread(self._read, read, body, client, session)
+            parsed, cleared = await asyncio.to_thread(self._read, read, body, client, session, request[_TRACEPARENT])
         form, texts = form_of(parsed, self._model), Texts()
         chunks = _end_in_time(self._generate_all(parsed, cleared), parsed.max_predict_ms)
         async with aclosing(chunks):
@@ -213,13 +218,15 @@ class _Front:
             raise InvalidRequestError("the body is no JSON") from None
 
     def _read(
-        self, read: _Read, body: bytes, client: str, session: str
+        self, read: _Read, body: bytes, client: str, session: str, traceparent: str
     ) -> tuple[ParsedRequest, list[Cleared[CompletionRequest]]]:
         """What a body asks for, and its requests with what may be sent. Raises InvalidRequestError or InSecretError."""
         parsed = read(self._parse(body))
         edited = session or parsed.edited
         document = f"{client} {edited}" if edited else ""
-        near = tuple([replace(cut_near(each), document=document) for each in parsed.completions])
+        near = tuple(
+            [replace(cut_near(each), document=document, traceparent=traceparent) for each in parsed.completions]
+        )
         return replace(parsed, completions=near), [self._guard.clear(each, ()) for each in near]
 
     async def _generate_all(
@@ -247,6 +254,10 @@ class _Front:
             async with aclosing(self._generate(one, None)) as chunks:
                 async for chunk in chunks:
                     yield chunk
+
+
+async def _tell_id(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[_ID] = find_request_id(request[_TRACEPARENT])
 
 
 async def _tell(answer: object, _request: web.Request) -> web.Response:
@@ -324,7 +335,8 @@ def _note_refusal(request: web.Request, status: int) -> None:
     """Logs it without anything that the client has written, which may be text."""
     if status != 499:  # with each key
         path = request.path if request.match_info.http_exception is None else "another address"
-        _log.warning("%s %s: status %d, %s", time.strftime(LOG_TIME), path, status, _find_type(status))
+        number = find_request_id(request[_TRACEPARENT])
+        _log.warning("%s %s: status %d, %s, %s", time.strftime(LOG_TIME), path, status, _find_type(status), number)
 
 
 def _refuse(request: web.Request, status: int, reason: str) -> web.Response:
