@@ -89,9 +89,9 @@ class Engine:
                 raise OverloadedError.of("shutdown", "the engine is shutting down")
             if self._has_stopped:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
-            max_waiting = 0 if request.is_prefetch else self._config.max_waiting
+            max_waiting, reason = (0, "prefetch") if request.is_prefetch else (self._config.max_waiting, "queue")
             if self._inbox.qsize() + len(self._scheduler) >= max_waiting + self._config.max_sequences:
-                raise OverloadedError.of("queue", f"{max_waiting} requests wait already; try again in a moment")
+                raise OverloadedError.of(reason, f"{max_waiting} requests wait already; try again in a moment")
             self._inbox.put(Job(request, sink, submitted_at=self._clock()))
 
     def measure_heartbeat_ms(self) -> float:

@@ -29,7 +29,7 @@ _TOKENS = {
     "draft_accepted": "Draft tokens that were right",
 }
 _REFUSALS = {Outcome.INVALID: "invalid", Outcome.UNREACHABLE: "engine_unreachable"}
-_OVERLOADS = ("queue", "size", "memory", "shutdown")  # the reasons of OverloadedError
+_OVERLOADS = ("queue", "prefetch", "size", "memory", "shutdown")  # the reasons of OverloadedError
 
 
 @dataclass(frozen=True, slots=True)

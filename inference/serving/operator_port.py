@@ -25,9 +25,6 @@ from inference.serving.triton_installation import METRICS
 
 _PROBES = ("/health", "/ready")  # which need no key
 _METRICS_TYPE = "text/plain; version=0.0.4"
-_READY = (
-    "# HELP midtoken_ready Whether a completion would be answered\n# TYPE midtoken_ready gauge\nmidtoken_ready {}\n"
-)
 _TRITON_S = 2.0
 
 FindRefusal = Callable[[Mapping[str, str]], tuple[int, str] | None]  # of a request's headers; 401: its key is not right
@@ -86,9 +83,13 @@ async def _tell_metrics(readiness: Readiness, triton: Path | None, _request: web
     problem, *texts = await asyncio.gather(
         readiness.find_problem(), _read_engine(readiness.url), _read_triton(triton) if triton else _read_engine("")
     )
-    return web.Response(
-        text="".join([_READY.format(0 if problem else 1), *texts]), headers={"Content-Type": _METRICS_TYPE}
-    )
+    return web.Response(text="".join([write_readiness(problem), *texts]), headers={"Content-Type": _METRICS_TYPE})
+
+
+def write_readiness(problem: str) -> str:
+    """The metric that says whether there is a problem."""
+    about = "# HELP midtoken_ready Whether a completion would be answered\n# TYPE midtoken_ready gauge\n"
+    return f"{about}midtoken_ready {0 if problem else 1}\n"
 
 
 async def _read_engine(url: str) -> str:

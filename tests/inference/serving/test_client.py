@@ -14,8 +14,8 @@ from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
 from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest, RelatedFile
 from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
-from inference.serving.calls import CHARACTERS, COMPLETION
 from inference.protocol.traceparent import new_traceparent
+from inference.serving.calls import CHARACTERS, COMPLETION
 from inference.serving.client import Client
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton, say
 from tests.support.other_user import NOBODY, as_nobody, needs_other_user
