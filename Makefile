@@ -18,6 +18,7 @@ NVIM := build/editors/nvim
 OLDER_NVIM := build/editors/nvim-older
 HELIX := build/editors/hx
 LLAMA_SERVER := build/llama-server
+PROMTOOL := build/promtool
 VLLM := build/vllm
 CLIENTS := build/clients
 NODE := build/editors/node
@@ -57,12 +58,12 @@ lock: $(READY)  ## update requirements.lock to the newest versions; then run `ma
 run: $(RUN_READY)  ## show completions in a terminal, with and without healing
 	@$(BIN)/midtoken demo
 
-$(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER): scripts/get_program.sh
+$(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL): scripts/get_program.sh
 	@bash scripts/get_program.sh $(@F) $(@D)
 
 # Without these, tests are skipped or fail.
 .PHONY: tools checks chromium
-tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(KERNELS)/.ready gguf playground-page chromium  ## get or build all that tests and checks need
+tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(KERNELS)/.ready gguf playground-page chromium  ## get or build all that tests and checks need
 
 chromium:
 	@bash scripts/get_chromium.sh
@@ -70,7 +71,7 @@ chromium:
 checks: lint test-vscode-unit test-playground-unit test-kernels test-pythons  ## run all checks beside `make test`
 
 # More workers than cores, because tests of editors mostly wait.
-test: $(READY) $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER)  ## run all tests, with real servers and editors
+test: $(READY) $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL)  ## run all tests, with real servers and editors
 	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs

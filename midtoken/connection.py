@@ -5,6 +5,7 @@ An import contract gives no other module a client, so that each request that lea
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
@@ -16,6 +17,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import Description
 from inference.serving.client import Client
 from inference.serving.shared_server import ServerLease, lease_server
+from inference.tracing import Traces
 from lsp_server.privacy.guard import Cleared
 from lsp_server.project.choice import find_max_bytes
 from lsp_server.sizes import DEFAULT_CONTEXT_TOKENS, find_sizes
@@ -36,7 +38,10 @@ class Connection:
 
     def __init__(self, address: ServerAddress, lease: ServerLease | None) -> None:
         """Use `open`."""
-        self._clients = [Client(each, address.tls, address.is_insecure, key=address.key) for each in address.urls]
+        traces = Traces.from_environment(os.environ)
+        self._clients = [
+            Client(each, address.tls, address.is_insecure, key=address.key, traces=traces) for each in address.urls
+        ]
         self._client = self._clients[0]  # that of the server that is used
         self._lease = lease
         self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any

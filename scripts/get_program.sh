@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Downloads an editor, or llama.cpp's server, into a folder, from the newest suite of the distribution's own package mirror;
+# Downloads an editor, llama.cpp's server or Prometheus's tool into a folder, from the newest suite of the distribution's own package mirror;
 # the older Neovim from its stable suite.
 # It needs no root rights and installs nothing. The packages are unpacked into FOLDER/unpacked/NAME and started
 # with their own loader, so that they also run on a system with an older C library. A second run does nothing.
 #
-# Usage: get_program.sh NAME FOLDER        NAME is nvim, nvim-older, hx or llama-server; the command is FOLDER/NAME
+# Usage: get_program.sh NAME FOLDER        NAME is nvim, nvim-older, hx, llama-server or promtool; the command is FOLDER/NAME
 set -euo pipefail
 
 name="${1:-}"
@@ -29,8 +29,12 @@ case "$name" in
         kind="$(grep -qw avx2 /proc/cpuinfo && echo haswell || echo x64)" override="MIDTOKEN_LLAMA_SERVER"
         variable="GGML_BACKEND_PATH=\$(echo '$unpacked'/usr/lib/*/ggml/backends*/libggml-cpu-$kind.so)"
         ;;
+    promtool)
+        title="Prometheus's promtool" minimum="2.42" package="prometheus" program="usr/bin/promtool"
+        variable="" override="MIDTOKEN_PROMTOOL"
+        ;;
     *)
-        echo "usage: get_program.sh nvim|nvim-older|hx|llama-server FOLDER" >&2
+        echo "usage: get_program.sh nvim|nvim-older|hx|llama-server|promtool FOLDER" >&2
         exit 2
         ;;
 esac

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 _ROOT = Path(__file__).parents[1]
-_WANTED = ("--editable", ".[local,torch,playground]", "--group", "dev", "--group", "bench", "pip", "setuptools")
+_WANTED = (
+    "--editable",
+    ".[local,torch,playground,telemetry]",
+    "--group",
+    "dev",
+    "--group",
+    "bench",
+    "pip",
+    "setuptools",
+)
 _HEADER = """\
 # Every version that `make setup` installs, tried on Linux x86_64 with Python {version}. Made by `make lock`.
 # pip takes this file as constraints. Local versions such as torch's +cpu are left out: 2.13.0 matches 2.13.0+cpu too.

@@ -102,7 +102,8 @@ def test_a_light_installation_says_which_packages_a_server_needs(
     done = light_installation.run(light_installation.midtoken, *arguments)
     assert done.returncode == 1
     assert done.stderr == (
-        "midtoken: a completion server cannot run here without onnx, onnxruntime, safetensors, tokenizers: "
+        "midtoken: a completion server cannot run here without onnx, onnxruntime, safetensors, tokenizers, "
+        "prometheus-client: "
         f"run {light_installation.python} -m pip install 'midtoken[local]'{other_way}\n"
     )
 

@@ -11,6 +11,7 @@ from functools import partial
 from inference.config import DEFAULT_CONTEXT_TOKENS, MIN_PROMPT_TOKENS, EngineConfig
 from inference.engine.executor import Executor
 from inference.engine.job import Job
+from inference.engine.metrics import EngineLoad
 from inference.engine.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
 from inference.engine.sink import ChunkSink, WaitingSink
@@ -71,6 +72,13 @@ class Engine:
         """The most tokens of a prompt. Thread-safe."""
         return min(self._executor.max_tokens, self._config.max_context_tokens or DEFAULT_CONTEXT_TOKENS)
 
+    @property
+    def load(self) -> EngineLoad:
+        """What there is to do now. Thread-safe."""
+        num_running = sum(job.is_begun for job in self._scheduler)
+        num_waiting = self._inbox.qsize() + len(self._scheduler) - num_running
+        return EngineLoad(num_running, num_waiting, self._executor.memory_bytes)
+
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
         """Queues the request; its chunks go to `sink`.
 
@@ -78,12 +86,12 @@ class Engine:
         """
         with self._submit_lock:
             if self._is_closed.is_set():
-                raise OverloadedError("the engine is shutting down")
+                raise OverloadedError.of("shutdown", "the engine is shutting down")
             if self._has_stopped:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
-            max_waiting = 0 if request.is_prefetch else self._config.max_waiting
+            max_waiting, reason = (0, "prefetch") if request.is_prefetch else (self._config.max_waiting, "queue")
             if self._inbox.qsize() + len(self._scheduler) >= max_waiting + self._config.max_sequences:
-                raise OverloadedError(f"{max_waiting} requests wait already; try again in a moment")
+                raise OverloadedError.of(reason, f"{max_waiting} requests wait already; try again in a moment")
             self._inbox.put(Job(request, sink, submitted_at=self._clock()))
 
     def measure_heartbeat_ms(self) -> float:

@@ -25,6 +25,10 @@ class Executor(Protocol):
         """Why no request would be answered now, as far as that is known; empty if one would. Thread-safe."""
 
     @property
+    def memory_bytes(self) -> Mapping[str, int]:
+        """The memory for prompts that are kept, by kind, and its limit; none if a server has it. Thread-safe."""
+
+    @property
     def has_work(self) -> bool:
         """Whether a step would do anything now. When this becomes true, the function of `start` is called."""
 

@@ -18,6 +18,7 @@ from inference.errors import as_failure
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.model.language_model import SampleResult
 from inference.protocol.completion import (
+    Chunks,
     CompletionChunk,
     CompletionRequest,
     CompletionStats,
@@ -135,9 +136,13 @@ class Job:
         """Sends the text that is ready and, when all candidates have ended, the last chunk with the stats."""
         taken = [(each, each.answer.take_text()) for each in self.candidates]
         ready = [(each, text) for each, text in taken if text or each.answer.owes_last]
+        if self.candidates:
+            self.costs.first_token_ms = self.costs.first_token_ms or self._measure_ms(now)
         for number, (candidate, text) in enumerate(ready, 1):
             is_last = self.is_finished and number == len(ready)
             self.costs.first_chunk_ms = self.costs.first_chunk_ms or self._measure_ms(now)
+            if is_last or "\n" in text or self.request.chunks is Chunks.LINES:
+                self.costs.first_line_ms = self.costs.first_line_ms or self._measure_ms(now)
             reason = candidate.answer.finish_reason
             candidate.answer.has_sent_last = reason is not None
             ends = candidate.answer.take_ends(text)

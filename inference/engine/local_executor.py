@@ -58,6 +58,10 @@ class LocalExecutor:
     def max_tokens(self) -> int:
         return self.model.max_tokens
 
+    @property
+    def memory_bytes(self) -> Mapping[str, int]:
+        return {**self._prefix_cache.num_bytes, "limit": self._max_bytes}
+
     def start(self, wake: Callable[[], None]) -> None:
         """A step always has work."""
 

@@ -1,137 +1,110 @@
-"""The server's metrics in addition to Triton's, and what each finished request adds to them.
+"""The metrics of an engine, in the text format of Prometheus and with the names and units of vLLM and Triton.
 
-Triton's queue metrics are empty: a decoupled model accepts each request at once, and the request then waits inside the
-engine. So these numbers come from the statistics in the last chunk. Heartbeat requests are not counted.
+Triton's own see nothing of it: a decoupled model accepts each request at once, and the request then waits inside the
+engine. So these come from the statistics in the last chunk. Heartbeats and probes are not counted.
 """
 
-import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
+from typing import Protocol
 
-from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, describe_failure
-from inference.protocol.completion import CompletionChunk, FinishReason
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.process_collector import ProcessCollector
 
+from inference.protocol.finished_request import FinishedRequest, Outcome
 
-class Outcome(StrEnum):
-    """How a request ended; the label of `midtoken_requests_total`."""
-
-    COMPLETED = "completed"
-    CANCELLED = "cancelled"
-    DEADLINE = "deadline"
-    SUPERSEDED = "superseded"
-    INVALID = "invalid"
-    OVERLOADED = "overloaded"
-    FAILED = "failed"
-    READ = "read"  # a prefetch: nobody waited
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_TIMES = {
+    "queue_time": "Time that a request waited before its first step",
+    "time_to_first_token": "Time from a request's arrival to the choice of its first token",
+    "time_to_first_line": "Time from a request's arrival until a whole line was sent, or a shorter text's end",
+    "request_duration": "Time from the arrival to the end of a completed request",
+}
+_TOKENS = {
+    "prompt": "Prompt tokens of requests that got a first token",
+    "prompt_cached": "Those of the prompt tokens that were in the prefix cache",
+    "generated": "Tokens generated",
+    "draft": "Draft tokens forwarded",
+    "draft_accepted": "Draft tokens that were right",
+}
+_REFUSALS = {Outcome.INVALID: "invalid", Outcome.UNREACHABLE: "engine_unreachable"}
+_OVERLOADS = ("queue", "prefetch", "size", "memory", "shutdown")  # the reasons of OverloadedError
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """One family of time series: a histogram if it has buckets, otherwise a counter."""
+class EngineLoad:
+    """What an engine has to do, and the memory that it uses for that."""
 
-    name: str
-    description: str
-    has_outcomes: bool = False  # one time series for each Outcome
-    buckets_ms: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The contribution of one request to a metric."""
-
-    metric: Metric
-    value: float
-    outcome: Outcome | None = None  # None if the metric has no outcomes
+    num_running: int
+    num_waiting: int
+    memory_bytes: Mapping[str, int]  # by kind
 
 
-_PAUSE_S = 1.0  # between two writes; those who collect metrics ask each ten seconds or so
-_BUCKETS_MS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
-_REQUESTS = Metric("midtoken_requests_total", "Completion requests by how they ended", has_outcomes=True)
-_QUEUE = Metric("midtoken_queue_ms", "Time from a request's arrival to its first step or end", buckets_ms=_BUCKETS_MS)
-_FIRST_CHUNK = Metric("midtoken_first_chunk_ms", "Time from arrival to the first chunk", buckets_ms=_BUCKETS_MS)
-_CONTEXT = Metric("midtoken_context_tokens_total", "Context tokens of all requests")
+class MeasuredEngine(Protocol):
+    """An engine as metrics see it. Thread-safe."""
 
-METRICS = (_REQUESTS, _QUEUE, _FIRST_CHUNK, _CONTEXT)
+    @property
+    def load(self) -> EngineLoad: ...
 
-
-def observe(end: CompletionChunk | MidtokenError) -> Iterator[Observation]:
-    """The observations for a request that ended with this last chunk or error."""
-    if isinstance(end, MidtokenError):
-        yield Observation(_REQUESTS, 1, _ERRORS.get(type(end), Outcome.FAILED))
-        return
-    assert end.stats is not None, "only the last chunk ends a request"
-    outcome = _OUTCOMES.get(end.finish_reason, Outcome.COMPLETED)
-    yield Observation(_REQUESTS, 1, outcome)
-    if outcome is Outcome.SUPERSEDED and not end.stats.num_forwards:
-        return  # it never began
-    if outcome is not Outcome.READ:
-        yield Observation(_QUEUE, end.stats.queue_ms)
-    if end.stats.num_tokens:
-        yield Observation(_FIRST_CHUNK, end.stats.first_chunk_ms)
-    yield Observation(_CONTEXT, end.stats.num_context_tokens)
+    def measure_heartbeat_ms(self) -> float: ...
 
 
-_ERRORS: dict[type[MidtokenError], Outcome] = {
-    InvalidRequestError: Outcome.INVALID,
-    OverloadedError: Outcome.OVERLOADED,
-}
-_OUTCOMES: dict[FinishReason | None, Outcome] = {
-    FinishReason.CANCELLED: Outcome.CANCELLED,
-    FinishReason.DEADLINE: Outcome.DEADLINE,
-    FinishReason.SUPERSEDED: Outcome.SUPERSEDED,
-    FinishReason.PREFILLED: Outcome.READ,
-}
+class Metrics:
+    """The metrics of one engine and of its process. Thread-safe."""
+
+    def __init__(self, engine: MeasuredEngine) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a further series for each
+        self._registry = CollectorRegistry()
+        ProcessCollector("midtoken", registry=self._registry)
+        requests = Counter("midtoken_requests", "Requests by how they ended", ["outcome"], registry=self._registry)
+        self._requests = {outcome: requests.labels(outcome) for outcome in Outcome}
+        refusals = Counter("midtoken_refusals", "Requests refused, by reason", ["reason"], registry=self._registry)
+        self._refusals = {reason: refusals.labels(reason) for reason in (*_REFUSALS.values(), *_OVERLOADS)}
+        self._times = {
+            name: Histogram(f"midtoken_{name}_seconds", about, buckets=_SECONDS, registry=self._registry)
+            for name, about in _TIMES.items()
+        }
+        self._tokens = {
+            name: Counter(f"midtoken_{name}_tokens", about, registry=self._registry) for name, about in _TOKENS.items()
+        }
+        self._add_gauges(engine)
+
+    def add(self, finished: FinishedRequest) -> None:
+        """Counts a request."""
+        stats, outcome = finished.stats, finished.outcome
+        self._requests[outcome].inc()
+        if outcome is Outcome.OVERLOADED or outcome in _REFUSALS:
+            self._refusals[_REFUSALS.get(outcome, finished.reason)].inc()
+        if outcome is Outcome.COMPLETED:
+            self._times["request_duration"].observe(finished.duration_s)
+        if stats.first_token_ms:
+            self._times["queue_time"].observe(stats.queue_ms / 1e3)
+            self._times["time_to_first_token"].observe(stats.first_token_ms / 1e3)
+            self._tokens["prompt"].inc(stats.num_context_tokens)
+            self._tokens["prompt_cached"].inc(finished.num_cached_tokens)
+            self._tokens["generated"].inc(stats.num_tokens)
+            self._tokens["draft"].inc(stats.num_drafted)
+            self._tokens["draft_accepted"].inc(stats.num_accepted)
+        if stats.first_line_ms:
+            self._times["time_to_first_line"].observe(stats.first_line_ms / 1e3)
+
+    def write(self) -> str:
+        """All of them."""
+        return generate_latest(self._registry).decode()
+
+    def _add_gauges(self, engine: MeasuredEngine) -> None:
+        registry = self._registry
+        running = Gauge("midtoken_requests_running", "Requests whose prompt is read or answered", registry=registry)
+        running.set_function(lambda: engine.load.num_running)
+        waiting = Gauge("midtoken_requests_waiting", "Requests that wait for their first step", registry=registry)
+        waiting.set_function(lambda: engine.load.num_waiting)
+        stall = Gauge("midtoken_engine_stall_seconds", "Time without progress; 0 while idle", registry=registry)
+        stall.set_function(lambda: engine.measure_heartbeat_ms() / 1e3)
+        memory = Gauge("midtoken_memory_bytes", "Memory for the prompts that are kept", ["kind"], registry=registry)
+        for kind in engine.load.memory_bytes:
+            memory.labels(kind).set_function(partial(_measure_memory, engine, kind))
 
 
-class BufferedMetrics:
-    """Observations that are written once a second, in a thread of its own. Counters are added up until then.
-
-    Each write is a round trip between two processes. Of a busy server, most requests are superseded, and must cost
-    next to nothing.
-    """
-
-    def __init__(
-        self, write: Callable[[Observation], None], log: Callable[[str], object], pause_s: float = _PAUSE_S
-    ) -> None:
-        """`write`: called by one thread only. What cannot be written is lost; the first is logged."""
-        self._write, self._log, self._pause_s = write, log, pause_s
-        self._has_failed = False
-        self._lock = threading.Lock()
-        self._sums: defaultdict[tuple[Metric, Outcome | None], float] = defaultdict(float)
-        self._values: list[Observation] = []  # of histograms, which take one at a time
-        self._is_closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="midtoken-metrics", daemon=True)
-        self._thread.start()
-
-    def add(self, observations: Iterable[Observation]) -> None:
-        """Writes the observations later. Thread-safe."""
-        with self._lock:
-            for seen in observations:
-                if seen.metric.buckets_ms:
-                    self._values.append(seen)
-                else:
-                    self._sums[seen.metric, seen.outcome] += seen.value
-
-    def close(self) -> None:
-        """Writes what is left and stops the thread."""
-        self._is_closed.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._is_closed.wait(self._pause_s):
-            self._write_all()
-        self._write_all()
-
-    def _write_all(self) -> None:
-        with self._lock:
-            sums, self._sums = self._sums, defaultdict(float)
-            values, self._values = self._values, []
-        for seen in [*values, *(Observation(metric, value, outcome) for (metric, outcome), value in sums.items())]:
-            try:
-                self._write(seen)
-            except Exception as error:  # of any kind: it would be lost
-                if not self._has_failed:
-                    self._log(f"metrics are incomplete from now on: {describe_failure(error)}")
-                self._has_failed = True
+def _measure_memory(engine: MeasuredEngine, kind: str) -> int:
+    return engine.load.memory_bytes[kind]

@@ -35,6 +35,7 @@ class PrefixCache:
         self._new_cache = new_cache
         self._max_bytes = max_bytes
         self._entries: list[_Entry] = []  # least recently used first
+        self.num_bytes = {"idle": 0, "logits": 0}  # of idle sequences, and of the logits of those in use
 
     def take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> TokenSequence:
         """A sequence that begins like the context, perhaps an empty one with room for `num_tokens`.
@@ -101,7 +102,8 @@ class PrefixCache:
         """Drops the logits of the oldest sequence, then itself, then the next oldest, until the limit holds."""
         idle = [entry for entry in self._entries if not entry.is_in_use]
         running = sum(entry.sequence.num_row_bytes for entry in self._entries if entry.is_in_use)
-        num_excess = sum(entry.nbytes for entry in idle) + running - self._max_bytes
+        self.num_bytes = {"idle": sum(entry.nbytes for entry in idle), "logits": running}
+        num_excess = sum(self.num_bytes.values()) - self._max_bytes
         for entry in idle:
             if num_excess > 0:
                 num_excess -= _drop_rows(entry)

@@ -33,7 +33,7 @@ from inference.protocol.arrays import (
     HEARTBEAT_TYPES,
     Array,
     FieldTypes,
-    asks_for_heartbeat,
+    asks_for,
     check_known,
     error_to_response,
     heartbeat_to_arrays,
@@ -98,12 +98,19 @@ class Adapter:
         """Fails the unfinished requests and stops the engine."""
         self.engine.close()
 
-    def describe(self) -> dict[str, Array]:
-        """The description that is sent with a heartbeat."""
+    def describe(self, _arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The description that is sent with a heartbeat. The arrays are those of the request for that."""
         return {}
 
-    def note_end(self, end: Any) -> None:
-        """Gets the last part of each answer, or the error."""
+    def submit(self, request: Any, sink: "Sink") -> None:
+        """Passes a request to the engine. Raises MidtokenError."""
+        self.engine.submit(request, sink)
+
+    def note_end(self, request: Any, end: Any, duration_s: float) -> None:
+        """Gets each request that has ended, with the last part of its answer or the error.
+
+        `request`: None if it could not be read.
+        """
 
     def initialize(self, _args: dict[str, str]) -> None:
         """Triton loads the model. Its settings are MIDTOKEN_* variables.
@@ -126,11 +133,12 @@ class Adapter:
         self.close()
 
     def _take(self, arrays: dict[str, Array], sink: "Sink") -> None:
-        if asks_for_heartbeat(arrays):
-            sink.end(heartbeat_to_arrays(self.engine.measure_heartbeat_ms()) | self.describe())
+        if asks_for(HEARTBEAT, arrays):
+            sink.end(heartbeat_to_arrays(self.engine.measure_heartbeat_ms()) | self.describe(arrays))
             return
         arrays.pop(HEARTBEAT, None)
-        self.engine.submit(self._read(arrays), sink)
+        sink.request = self._read(arrays)
+        self.submit(sink.request, sink)
 
 
 class _TritonReply:
@@ -164,11 +172,13 @@ class Sink:
     """
 
     def __init__(
-        self, reply: Reply, write: Callable[[Any], dict[str, Array]], note_end: Callable[[Any], object]
+        self, reply: Reply, write: Callable[[Any], dict[str, Array]], note_end: Callable[[Any, Any, float], object]
     ) -> None:
+        self.request: Any = None  # once it is read
         self._reply, self._write, self._note_end = reply, write, note_end
         self._is_ended, self._is_cancelled = False, False
-        self._asks_at = time.monotonic() + _PAUSE_S
+        self._began_at = time.monotonic()
+        self._asks_at = self._began_at + _PAUSE_S
 
     def send(self, part: Any) -> None:
         """Sends a part of the answer: a chunk of a completion, or all of another answer."""
@@ -205,7 +215,7 @@ class Sink:
             self._is_ended = True
             send()
             if end is not None:
-                self._note_end(end)
+                self._note_end(self.request, end, time.monotonic() - self._began_at)
 
 
 def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: FieldTypes) -> dict[str, Array]:

@@ -29,6 +29,11 @@ HEARTBEAT_TYPES: FieldTypes = {HEARTBEAT: ("BOOL", np.bool_)}
 HEARTBEAT_ANSWER = "heartbeat_ms"  # the only output: milliseconds without progress, 0 while idle
 HEARTBEAT_ANSWER_TYPES: FieldTypes = {HEARTBEAT_ANSWER: ("FP32", np.float32)}
 
+# With a heartbeat, also the model's metrics.
+METRICS, METRICS_ANSWER = "metrics", "metrics_text"
+METRICS_TYPES: FieldTypes = {METRICS: ("BOOL", np.bool_)}
+METRICS_ANSWER_TYPES: FieldTypes = {METRICS_ANSWER: ("BYTES", np.object_)}
+
 # Kind of error -> the beginning of its text, the name of its code in Triton. A gRPC stream transmits only the text.
 _ERRORS: dict[type[MidtokenError], tuple[str, str]] = {
     InvalidRequestError: ("invalid request: ", "INVALID_ARG"),
@@ -76,9 +81,9 @@ def fields_from_arrays(kind: type[_Request], arrays: Mapping[str, Array], requir
     return kind(**{name: _read_field(name, array, fields[name]) for name, array in arrays.items()})
 
 
-def asks_for_heartbeat(arrays: Mapping[str, Array]) -> bool:
-    """True for a heartbeat request."""
-    return HEARTBEAT in arrays and bool(np.all(arrays[HEARTBEAT]))
+def asks_for(name: str, arrays: Mapping[str, Array]) -> bool:
+    """True for a request of a heartbeat, or of metrics."""
+    return name in arrays and bool(np.all(arrays[name]))
 
 
 def heartbeat_to_arrays(without_progress_ms: float) -> dict[str, Array]:
@@ -91,6 +96,11 @@ def heartbeat_from_arrays(arrays: Mapping[str, Array]) -> float:
     if HEARTBEAT_ANSWER not in arrays:
         raise ServerError("the server answered a request for its heartbeat with something else")
     return float(arrays[HEARTBEAT_ANSWER].reshape(-1)[0])
+
+
+def metrics_from_arrays(arrays: Mapping[str, Array]) -> str:
+    """The metrics in the answer to a heartbeat request; none from a model that has none."""
+    return "".join(to_text(METRICS_ANSWER, item) for item in arrays.get(METRICS_ANSWER, np.array([])))
 
 
 def error_to_response(error: MidtokenError) -> tuple[str, str]:

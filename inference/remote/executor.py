@@ -44,6 +44,7 @@ class RemoteExecutor:
     """See `Executor`. A job keeps to one server; the next one takes its place as long as no text was sent."""
 
     cache_tokens = sys.maxsize  # the servers know theirs
+    memory_bytes: Mapping[str, int] = {}  # likewise
     runs_together = True
     reads_ahead = False  # a server's slot has one context
 

@@ -11,6 +11,7 @@ import secrets
 from asyncio import timeout
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypeVar  # grpc and tritonclient have no types
 
@@ -22,14 +23,17 @@ from inference.errors import MidtokenError, OverloadedError, ServerError, Server
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import (
     HEARTBEAT,
+    METRICS,
     Array,
     error_from_text,
     heartbeat_from_arrays,
+    metrics_from_arrays,
     to_array,
 )
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
-from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest, Priority
 from inference.protocol.completion_arrays import Description
+from inference.protocol.traceparent import new_traceparent
 from inference.serving.calls import (
     CHARACTERS,
     COMPLETION,
@@ -42,9 +46,10 @@ from inference.serving.calls import (
     read_tensors,
 )
 from inference.serving.throttle import Throttle
+from inference.tracing import Traces
 
 # A server that is older than one of these fields answers well without it, but sends more text or knows less.
-_OPTIONAL = frozenset({"min_probability", "related", "path"})
+_OPTIONAL = frozenset({"min_probability", "related", "path", "traceparent"})
 _REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
 
 _IDLE_TIMEOUT_S = 60.0  # when the server's process dies, its streams stay open and receive nothing
@@ -78,6 +83,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         idle_timeout_s: float = _IDLE_TIMEOUT_S,
         answer_timeout_s: float = _ANSWER_TIMEOUT_S,
         key: str = "",
+        traces: Traces | None = None,
     ) -> None:
         """Opens no connection yet; the first call does. Must be called in the event loop that will use the client.
 
@@ -87,7 +93,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         A completion without a chunk within `idle_timeout_s` fails with a ServerError, and so does a request to the
         character-level model without an answer within `answer_timeout_s`.
         """
-        self._idle_timeout_s, self._answer_timeout_s = idle_timeout_s, answer_timeout_s
+        self._idle_timeout_s, self._answer_timeout_s, self._traces = idle_timeout_s, answer_timeout_s, traces
         self._secret, self._number = Secret.read(url), secrets.token_hex()
         self._metadata: Metadata = (("authorization", f"Bearer {key}"),) if key else ()
         if self._secret is not None:
@@ -108,6 +114,11 @@ class Client(AbstractAsyncContextManager["Client"]):
         return self._throttle.stream(request) if request.document and not request.is_prefetch else self._send(request)
 
     def _send(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        if self._traces is not None and request.priority is not Priority.PROBE:
+            return self._traces.follow(request, self._send_message)
+        return self._send_message(replace(request, traceparent=request.traceparent or new_traceparent()))
+
+    def _send_message(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         arrays = completion_arrays.request_to_arrays(request)
         message = _build_request(COMPLETION, {name: arrays[name] for name in arrays if name not in self._left_out})
         read, timeout_s = completion_arrays.chunk_from_arrays, self._idle_timeout_s
@@ -137,13 +148,18 @@ class Client(AbstractAsyncContextManager["Client"]):
         self._left_out = _OPTIONAL.difference(description.inputs)
         return description
 
-    async def probe(self) -> None:
-        """Requests a completion of one token and waits for it. Other requests may run first.
+    async def read_metrics(self, timeout_s: float) -> str:
+        """Returns the metrics of the completion model, in Prometheus's text format."""
+        request = _build_heartbeat_request(COMPLETION, METRICS)
+        return await self._ask(request, metrics_from_arrays, timeout_s)
 
-        Returns at once when the server refuses it as overloaded.
+    async def probe(self) -> None:
+        """Requests a completion of one token and waits for it, unless the server has completed one just now.
+
+        Other requests may run first. Returns at once when the server refuses it as overloaded.
         """
         try:
-            async for _ in self.stream(CompletionRequest("a", max_tokens=1)):
+            async for _ in self.stream(CompletionRequest("a", max_tokens=1, priority=Priority.PROBE)):
                 pass
         except OverloadedError:
             return
@@ -279,6 +295,6 @@ def _build_request(model_name: str, arrays: Mapping[str, Array]) -> Any:
     return request
 
 
-def _build_heartbeat_request(model_name: str) -> Any:
-    name = _REQUIRED_INPUTS[model_name]
-    return _build_request(model_name, {name: to_array(("",), np.object_), HEARTBEAT: np.array([True])})
+def _build_heartbeat_request(model_name: str, *more: str) -> Any:
+    asked = {name: np.array([True]) for name in (HEARTBEAT, *more)}
+    return _build_request(model_name, {_REQUIRED_INPUTS[model_name]: to_array(("",), np.object_), **asked})

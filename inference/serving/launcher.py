@@ -38,6 +38,7 @@ MAX_STALL_S = 60.0  # after so long without progress a model has failed; one ste
 DRAIN_S = 10  # an idle server takes 3 s to end
 END_S = 5  # the guard needs a moment more, to kill what is left
 _NUM_LOG_LINES = 15
+_METRICS_S = 3.0  # for the answer
 
 # How Triton logs a ModelError that is raised while a model is loaded: as a JSON string, followed by the calls.
 _MODEL_ERROR = re.compile(r'"Failed to initialize Python stub: ModelError: ((?:[^"\\]|\\.)*)"')
@@ -180,11 +181,20 @@ async def check_completion(url: str) -> None:
         await client.probe()
 
 
-async def check_heartbeats(url: str, max_stall_s: float) -> None:
-    """Raises ServerError if a model of the server has made no progress for so long. One that is only busy passes."""
+async def read_metrics(url: str) -> str:
+    """Returns the completion model's metrics, in Prometheus's text format. Raises ServerError."""
+    async with Client(url) as client:
+        return await client.read_metrics(_METRICS_S)
+
+
+async def check_heartbeats(url: str, max_stall_s: float, timeout_s: float | None = None) -> None:
+    """Raises ServerError if a model of the server has made no progress for so long. One that is only busy passes.
+
+    `timeout_s`: for the answer of each model; None: as long.
+    """
     async with Client(url) as client:
         for model_name in (COMPLETION, CHARACTERS):
-            stall_ms = await client.read_heartbeat_ms(model_name, max_stall_s)
+            stall_ms = await client.read_heartbeat_ms(model_name, timeout_s or max_stall_s)
             if stall_ms > max_stall_s * 1000:
                 raise ServerError(f"the model {model_name} has made no progress for {stall_ms / 1000:.0f} s")
 

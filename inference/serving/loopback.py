@@ -37,7 +37,8 @@ def listen(port: int, address: str = ADDRESS) -> socket.socket:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         listener = socket.create_server((address, port), family=family)
     except OSError as error:
-        raise LaunchError(f"port {port} on {address} cannot be used: {_describe(error)}") from None
+        reason = f"port {port} on {address} cannot be used: {_describe(error)}"
+        raise LaunchError(f"{reason}; choose another, or 0 for any free one") from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections inherit this
     return listener
 

@@ -22,7 +22,8 @@ from aiohttp.typedefs import Handler
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import find_stranger, listen, pass_on
 from inference.serving.private_files import make_private_folder, open_folder
-from inference.serving.triton_installation import SOCKETS
+from inference.serving.readiness import Readiness
+from inference.serving.triton_installation import GRPC, HTTP
 
 MAX_BODY_BYTES = 4 * 2**20  # twice the longest text
 LOG_TIME = "%Y-%m-%d %H:%M:%S"
@@ -36,19 +37,18 @@ _END_S = 0.1  # for open requests, which are cancelled then; aiohttp would take 
 
 
 @contextlib.asynccontextmanager
-async def open_ports(ports: Sequence[int], options: ServerOptions) -> AsyncIterator[list[int]]:
-    """Listens on the ports inside the block, and yields them; for 0, a free one. They are for HTTP, gRPC and metrics.
+async def open_ports(ports: Sequence[int], options: ServerOptions, readiness: Readiness) -> AsyncIterator[list[int]]:
+    """Listens on the ports inside the block, and yields them; for 0, a free one. They are for HTTP and gRPC.
 
-    Raises LaunchError.
+    Triton is ready, for those who ask over HTTP, while it would answer a completion. Raises LaunchError.
     """
     async with contextlib.AsyncExitStack() as stack:
         make_private_folder(options.state_dir)
         folder = stack.enter_context(open_folder(options.state_dir))
         listeners = [stack.enter_context(listen(port)) for port in ports]
-        paths = [folder / options.find_socket(name).name for name in SOCKETS]
-        http, grpc, metrics = zip(listeners, paths, strict=True)
-        for pair in (http, metrics):
-            await stack.enter_async_context(_pass_on_http(*pair))
+        paths = [folder / options.find_socket(name).name for name in (HTTP, GRPC)]
+        http, grpc = zip(listeners, paths, strict=True)
+        await stack.enter_async_context(_pass_on_http(*http, readiness))
         room = asyncio.Semaphore(_MAX_CONNECTIONS)
         server = await asyncio.start_server(partial(_pass_on, grpc[1], room), sock=grpc[0])
         stack.callback(server.close)
@@ -123,7 +123,7 @@ async def _pass_on(path: Path, room: asyncio.Semaphore, *client: Any) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _pass_on_http(listener: socket, path: Path) -> AsyncIterator[None]:
+async def _pass_on_http(listener: socket, path: Path, readiness: Readiness) -> AsyncIterator[None]:
     async with ClientSession("http://localhost", connector=UnixConnector(str(path)), timeout=ClientTimeout()) as triton:
         port = listener.getsockname()[1]
 
@@ -133,13 +133,15 @@ async def _pass_on_http(listener: socket, path: Path) -> AsyncIterator[None]:
             return _refuse(403, stranger) if stranger else await handler(request)
 
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[refuse_strangers])
-        app.router.add_route("*", "/{path:.*}", partial(_answer, triton))
+        app.router.add_route("*", "/{path:.*}", partial(_answer, triton, readiness))
         async with serve_http(app, listener):
             yield
 
 
-async def _answer(triton: ClientSession, request: web.Request) -> web.StreamResponse:
+async def _answer(triton: ClientSession, readiness: Readiness, request: web.Request) -> web.StreamResponse:
     body = await request.read()
+    if request.path.endswith("/ready") and (problem := await readiness.find_problem()):
+        return _refuse(503, problem)  # Triton says that it is ready also if a model's process has ended
     if request.method == "POST" and request.content_type != _JSON:
         return _refuse(415, f"Send JSON, with the header Content-Type: {_JSON}.")
     if sum(map(_JSON_STRING.sub(b"", body).count, (b"[", b"{"))) > _MAX_BRACKETS:

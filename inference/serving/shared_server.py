@@ -46,7 +46,7 @@ class ServerEntry:
         """Returns the entry for this model, these settings and this version of the protocol. Raises LaunchError."""
         model_dir = model.model_dir.resolve()
         tensors = [REQUEST_TYPES, CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
-        settings = replace(model, graph_dir=None)  # where converted models are kept makes no difference
+        settings = replace(model, graph_dir=None, request_log=None)  # files that make no difference to clients
         runtime = "embedded" if is_embedded else "sockets"
         identity = f"{platform.node()} {runtime} {settings} {model.engine_key} {[list(types) for types in tensors]}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]

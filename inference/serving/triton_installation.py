@@ -26,7 +26,7 @@ _CLOSED_APIS = "shared-memory,model-repository,model-config,trace,logging,statis
 _IMPOSSIBLE_HEADER = "none\n=none\n"
 
 # Files in tritonserver's working folder. It appends a port to the one of gRPC.
-SOCKETS = HTTP, GRPC, _METRICS = "http", "grpc:8001", "metrics"
+SOCKETS = HTTP, GRPC, METRICS = "http", "grpc:8001", "metrics"
 
 _SHELL_WORD = re.compile(r"[\w/.,:@%+=-]+")
 

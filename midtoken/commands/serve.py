@@ -17,14 +17,16 @@ from typing import NoReturn
 from inference.config import EngineConfig
 from inference.model_folder import find_tokenizer_file
 from inference.serving.embedded import EmbeddedServer, restart_process
-from inference.serving.launcher import MAX_STALL_S, RestartPolicy, TritonServer, keep_running
+from inference.serving.launcher import MAX_STALL_S, RestartPolicy, ServerOptions, TritonServer, keep_running
 from inference.serving.loopback import ADDRESS
+from inference.serving.private_files import open_private
 from inference.serving.public_port import PublicPort
+from inference.serving.readiness import Readiness
 from inference.serving.shared_server import Registration
 from midtoken.access import Access
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
-from midtoken.front.endpoint import Endpoint
+from midtoken.endpoint import Endpoint
 from midtoken.installed import require_packages
 from midtoken.models import fetch_model
 from midtoken.server import ServerAddress, ServerArguments
@@ -33,7 +35,8 @@ from midtoken.server_arguments import UsageError, add_server_arguments, may_be_r
 Restart = Callable[[], Awaitable[TritonServer]]
 
 _DEFAULT_POLICY = RestartPolicy()
-_PORTS = {"HTTP": 8000, "gRPC": 8001, "metrics": 8002}
+_PORTS = {"HTTP": 8000, "gRPC": 8001}
+_OPERATOR_PORT = 8002
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +49,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="PORT",
             help=f"{service} port of Triton; 0 is any free one (default: {port})",
         )
+    parser.add_argument(
+        "--metrics-port",
+        metavar="[ADDRESS:]PORT",
+        help=f"answer /health, /ready and /metrics at this port, for operators (default: {_OPERATOR_PORT})",
+    )
+    parser.add_argument(
+        "--log-requests",
+        type=Path,
+        metavar="FILE",
+        help="add a line of JSON for each finished request, without its text, to this file",
+    )
     parser.add_argument(
         "--openai",
         metavar="[ADDRESS:]PORT",
@@ -60,13 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keys",
         type=Path,
         metavar="FILE",
-        help="admit only users with a key to --listen and --openai; each has a line with a name and a key in this file",
+        help="admit only users with a key, of which this file has a line with the name and the key, to the ports of "
+        "--listen and --openai and, on another address than 127.0.0.1, to /metrics",
     )
     parser.add_argument(
         "--tls",
         type=Path,
         metavar="FILE",
-        help="use TLS for --listen and --openai, with the private key and certificates in this PEM file",
+        help="use TLS for these ports, with the private key and certificates in this PEM file",
     )
     for replaced in ("--openai-key", "--openai-tls"):
         parser.add_argument(replaced, help=argparse.SUPPRESS)
@@ -76,7 +91,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="end the text of --openai where it gets less likely than this, from 0 to 1 (default: 0, send all of it)",
     )
-    parser.add_argument("--no-ports", action="store_true", help="open none of these ports; your own editors need none")
+    parser.add_argument(
+        "--no-ports", action="store_true", help="open no ports but those that are named; your own editors need none"
+    )
     parser.add_argument(
         "--until-idle", type=float, metavar="SECONDS", help="exit when no client has been connected for this time"
     )
@@ -97,10 +114,12 @@ async def _serve(options: argparse.Namespace) -> None:
     arguments = ServerArguments.from_options(options)
     obstacle = arguments.obstacle_to_triton
     ports = _find_ports(options, obstacle)
+    model = replace(arguments.model, request_log=_open_log(options.log_requests))
     registration = await arguments.entry.register()
     if registration is None and options.until_idle is not None:
         return _say("another process already serves this model")
-    server = replace(arguments.server_options, max_stall_s=options.max_stall)
+    server = replace(arguments.server_options, model=model, max_stall_s=options.max_stall)
+    readiness = Readiness()
     async with AsyncExitStack() as stack:
         if registration is not None:
             stack.callback(registration.close)
@@ -108,12 +127,13 @@ async def _serve(options: argparse.Namespace) -> None:
         endpoint = _open_endpoint(options, access)
         public = await _open_public(stack, options, access)
         shown = "Serving your editors; Ctrl-C ends it."
+        await _open_operator_port(stack, options, access, server if obstacle is None else None, readiness)
         if obstacle is not None:
-            _say(f"serving without Triton, and so without HTTP and metrics: {obstacle}")
+            _say(f"serving without Triton, and so without its HTTP port: {obstacle}")
         elif ports:
             from inference.serving.ports import open_ports  # here, because aiohttp takes 15 MB
 
-            shown = _describe(*await stack.enter_async_context(open_ports(ports, server)))
+            shown = _describe(*await stack.enter_async_context(open_ports(ports, server, readiness)))
         running: TritonServer | EmbeddedServer
         if obstacle is None:
             restart: Restart = partial(TritonServer.start, server, os.environ, _say)
@@ -126,17 +146,51 @@ async def _serve(options: argparse.Namespace) -> None:
         if endpoint is not None:
             await _open_front(stack, endpoint, running.url, options, arguments.model)
         _say(shown)
-        await _run(running, restart, registration, options)
+        readiness.url = running.url
+        await _run(running, restart, registration, options, readiness.end)
+
+
+async def _open_operator_port(
+    stack: AsyncExitStack,
+    options: argparse.Namespace,
+    access: Access,
+    triton: ServerOptions | None,
+    readiness: Readiness,
+) -> None:
+    """Raises UsageError or LaunchError."""
+    if options.metrics_port is None and options.no_ports:
+        return
+    from inference.serving.operator_port import open_operator_port  # here, because aiohttp takes 15 MB
+
+    place = options.metrics_port or str(_OPERATOR_PORT)
+    if access.find_place(place, "--metrics-port")[0] == ADDRESS:
+        access = Access(None, None)  # programs of this machine need no key
+    endpoint = Endpoint.open(place, "--metrics-port", access)
+    stack.enter_context(endpoint.listener)
+    port = open_operator_port(endpoint.listener, readiness, triton, endpoint.find_refusal, endpoint.tls)
+    await stack.enter_async_context(port)
+    _say(f"Operators find /health, /ready and /metrics at {endpoint.url}")
+
+
+def _open_log(path: Path | None) -> Path | None:
+    """Makes the file, which only this user can read. Raises UsageError."""
+    if path is None:
+        return None
+    try:
+        open_private(path, "a").close()
+    except OSError as error:
+        raise UsageError(f"--log-requests cannot write {path}: {error.strerror}") from None
+    return path.resolve()
 
 
 def _open_endpoint(options: argparse.Namespace, access: Access) -> Endpoint | None:
     if options.openai is not None:
         require_packages("playground", "--openai needs")
-        return Endpoint.open(options.openai, access)
+        return Endpoint.open(options.openai, "--openai", access)
     if options.confidence is not None:
         raise UsageError("--confidence is about the port of --openai")
-    if options.listen is None and (options.keys or options.tls):
-        raise UsageError("--keys and --tls are about the ports of --listen and --openai")
+    if not (options.listen or options.metrics_port) and (options.keys or options.tls):
+        raise UsageError("--keys and --tls are about the ports of --listen, --openai and --metrics-port")
     return None
 
 
@@ -192,8 +246,12 @@ async def _run(
     restart: Restart,
     registration: Registration | None,
     options: argparse.Namespace,
+    on_end: Callable[[], None],
 ) -> None:
-    """Returns when the server has been idle for long enough. Raises LaunchError if it cannot be started again."""
+    """Returns when the server has been idle for long enough. `on_end` is called before its streams are.
+
+    Raises LaunchError if it cannot be started again.
+    """
     policy = RestartPolicy(options.probe_interval)
     watched = [asyncio.ensure_future(keep_running(server, restart, _say, policy))]
     try:
@@ -205,6 +263,7 @@ async def _run(
         for each in done:
             each.result()  # raises its error, if it has one
     finally:
+        on_end()
         for each in watched:
             each.cancel()
         await asyncio.wait(watched)
@@ -218,12 +277,11 @@ async def _end_if_stuck(limit_s: float) -> NoReturn:
         await asyncio.sleep(limit_s / 4)
 
 
-def _describe(http: int, grpc: int, metrics: int) -> str:
+def _describe(http: int, grpc: int) -> str:
     return f"""
 Serving completions on {ADDRESS}; Ctrl-C ends it.
   HTTP     http://{ADDRESS}:{http}
   gRPC     {ADDRESS}:{grpc}
-  metrics  http://{ADDRESS}:{metrics}/metrics
 Try:
   curl -s http://{ADDRESS}:{http}/v2/models/completion/generate_stream \\
     -H 'Content-Type: application/json' \\

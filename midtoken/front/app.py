@@ -28,12 +28,13 @@ from inference.errors import (
 )
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from inference.protocol.completion_arrays import Description
+from inference.protocol.traceparent import find_request_id, new_traceparent
 from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError, to_midtoken_error
 from lsp_server.privacy.guard import Cleared, Guard
+from midtoken.endpoint import Endpoint
 from midtoken.front import llama_server, mistral, ollama, openai, tabby
-from midtoken.front.endpoint import Endpoint
 from midtoken.front.form import Form, Texts, to_json
 from midtoken.front.likely import show_likely
 from midtoken.front.parsed_request import Fields, ParsedRequest, cut_near
@@ -43,6 +44,7 @@ _log = logging.getLogger(__name__)
 
 _JSON = "application/json"
 _TENANT = web.RequestKey("tenant", str)  # that of the key; empty if there are none
+_TRACEPARENT, _ID = web.RequestKey("traceparent", str), "X-Request-Id"
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -103,9 +105,7 @@ async def open_front(endpoint: Endpoint, backend: Backend, options: FrontOptions
         if options.engine_url:
             passage = Passage(options.engine_url, options.engine_key)
             stack.push_async_callback(passage.close)
-        certificate = endpoint.access.certificate
-        tls = None if certificate is None else certificate.context
-        await stack.enter_async_context(serve_http(front.build(passage), endpoint.listener, tls))
+        await stack.enter_async_context(serve_http(front.build(passage), endpoint.listener, endpoint.tls))
         yield
 
 
@@ -121,6 +121,7 @@ class _Front:
     def build(self, passage: Passage | None) -> web.Application:
         """Returns the application. `passage`: to the engine, if there is one."""
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self.guard])
+        app.on_response_prepare.append(_tell_id)
         gets: Mapping[str, Callable[[Description], object]] = {
             "/health": lambda _: {"status": "ok"},
             "/v1/health": lambda _: tabby.write_health(self._model),
@@ -150,11 +151,12 @@ class _Front:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuses who may not enter, and turns errors into answers."""
-        tenant = self._endpoint.find_tenant(request.headers)
-        if refusal := self._endpoint.find_refusal(request.headers, tenant):
+        """Gives a request its id. Refuses who may not enter, and turns errors into answers."""
+        given = request.headers.get("traceparent", "")
+        request[_TRACEPARENT] = given if find_request_id(given) else new_traceparent(request.headers.get(_ID, ""))
+        if refusal := self._endpoint.find_refusal(request.headers):
             return _refuse(request, *refusal)
-        request[_TENANT] = tenant or ""
+        request[_TENANT] = self._endpoint.find_tenant(request.headers) or ""
         if request.method == "POST" and request.content_type != _JSON:
             return _refuse(request, 415, f"Send JSON, with the header Content-Type: {_JSON}.")
         if "Content-Encoding" in request.headers:
@@ -201,7 +203,8 @@ class _Front:
         body, session = await request.read(), _read_name(request, "X-Session-ID")
         client = f"{request.remote} {_read_name(request, 'User-Agent')}"
         async with self._reading:  # one after the other, in a thread: a long body takes a second
-            parsed, cleared = await asyncio.to_thread(self._read, read, body, client, session, request[_TENANT])
+            own = partial(_add_sender, request)
+            parsed, cleared = await asyncio.to_thread(self._read, read, body, client, session, own)
         form, texts = form_of(parsed, self._model), Texts()
         chunks = _end_in_time(self._generate_all(parsed, cleared), parsed.max_predict_ms)
         async with aclosing(chunks):
@@ -218,15 +221,18 @@ class _Front:
             raise InvalidRequestError("the body is no JSON") from None
 
     def _read(
-        self, read: _Read, body: bytes, client: str, session: str, tenant: str
+        self,
+        read: _Read,
+        body: bytes,
+        client: str,
+        session: str,
+        own: Callable[[CompletionRequest], CompletionRequest],
     ) -> tuple[ParsedRequest, list[Cleared[CompletionRequest]]]:
         """What a body asks for, and its requests with what may be sent. Raises InvalidRequestError or InSecretError."""
         parsed = read(self._parse(body))
         edited = session or parsed.edited
         document = f"{client} {edited}" if edited else ""
-        near = tuple(
-            [replace(cut_near(each), document=document, tenant=tenant or each.tenant) for each in parsed.completions]
-        )
+        near = tuple([own(replace(cut_near(each), document=document)) for each in parsed.completions])
         return replace(parsed, completions=near), [self._guard.clear(each, ()) for each in near]
 
     async def _generate_all(
@@ -256,8 +262,17 @@ class _Front:
                     yield chunk
 
 
+async def _tell_id(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[_ID] = find_request_id(request[_TRACEPARENT])
+
+
 async def _tell(answer: object, _request: web.Request) -> web.Response:
     return web.json_response(answer)
+
+
+def _add_sender(request: web.Request, completion: CompletionRequest) -> CompletionRequest:
+    """Returns the completion with the user whose key the request has, and the request's id."""
+    return replace(completion, tenant=request[_TENANT] or completion.tenant, traceparent=request[_TRACEPARENT])
 
 
 def _read_name(request: web.Request, header: str) -> str:
@@ -331,7 +346,8 @@ def _note_refusal(request: web.Request, status: int) -> None:
     """Logs it without anything that the client has written, which may be text."""
     if status != 499:  # with each key
         path = request.path if request.match_info.http_exception is None else "another address"
-        _log.warning("%s %s: status %d, %s", time.strftime(LOG_TIME), path, status, _find_type(status))
+        number = find_request_id(request[_TRACEPARENT])
+        _log.warning("%s %s: status %d, %s, %s", time.strftime(LOG_TIME), path, status, _find_type(status), number)
 
 
 def _refuse(request: web.Request, status: int, reason: str) -> web.Response:

@@ -5,21 +5,16 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
-from inference.config import EngineConfig, config_to_environment
-from inference.serving.triton_installation import IMPORT_ROOT, build_command, link_bundled_installation
-from tests.support.servers import needs_triton
+from inference.serving.triton_installation import IMPORT_ROOT
+from midtoken.cli import main
 
 _PROJECT = tomllib.loads((IMPORT_ROOT / "pyproject.toml").read_text())["project"]
 _HOME = "/opt/midtoken"
 _JOINED = re.sub(r"\\\n\s*", "", (IMPORT_ROOT / "deploy/Dockerfile").read_text())
 _INSTRUCTIONS = re.findall(r"^([A-Z]+) (.*)$", _JOINED, re.MULTILINE)
-# Where the server listens and what it finds there; in a container this differs from a server that midtoken starts.
-_PLACE_ARGUMENTS = re.compile(
-    r"--(model-repository|backend-directory|cache-directory|\w+-address|\w+-port|allow-gpu-metrics"
-    r"|exit-timeout-secs)(=|$)"
-)
 
 
 def _find_values(name: str) -> list[str]:
@@ -32,7 +27,7 @@ def _read_environment() -> dict[str, str]:
 
 
 def _read_command() -> list[str]:
-    command: list[str] = json.loads(_find_values("CMD")[0])
+    command: list[str] = json.loads(_find_values("ENTRYPOINT")[0])
     return command
 
 
@@ -60,6 +55,7 @@ def test_the_container_gets_no_second_tritonserver() -> None:
         "ml-dtypes",
         "onnx",
         "onnxruntime",
+        "prometheus-client",
         "psutil",
         "safetensors",
         "tokenizers",
@@ -73,29 +69,22 @@ def test_packages_are_installed_where_the_server_looks_for_them() -> None:
     assert _read_environment()["PATH"] == f"{_HOME}/{environment}/bin:$PATH"
 
 
-def test_each_setting_is_one_of_the_engine() -> None:
-    settings = {name for name in _read_environment() if name.startswith("MIDTOKEN_")}
-    assert set() < settings <= config_to_environment(EngineConfig(Path("model"))).keys()
-
-
 def test_nothing_is_installed_or_run_as_root_after_the_user_is_set() -> None:
     names = [name for name, _ in _INSTRUCTIONS]
     assert _find_values("USER") == ["triton-server"]
     assert {"RUN", "COPY"}.isdisjoint(names[names.index("USER") :])
 
 
-@needs_triton
-def test_the_server_gets_the_arguments_of_a_server_that_midtoken_starts(tmp_path: Path) -> None:
-    started = build_command(link_bundled_installation(tmp_path), tmp_path, "", drain_s=1)
-    ours, others = ({each for each in command[1:] if not _PLACE_ARGUMENTS.match(each)} for command in (
-        _read_command(), started
-    ))  # fmt: skip
-    assert ours == others
+def test_the_command_is_one_of_midtoken_which_runs_the_images_tritonserver(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, *arguments = _read_command()
+    assert program in _PROJECT["scripts"]
+    assert main([*arguments, f"--state-dir={tmp_path}", "--metrics-port=0"]) == 1
+    assert capsys.readouterr().err == "midtoken: /opt/tritonserver/bin/tritonserver is not an executable file\n"
 
 
-def test_the_page_builds_and_runs_the_file_with_two_commands() -> None:
-    page = (IMPORT_ROOT / "deploy" / "README.md").read_text()
-    build, run = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)[0].splitlines()
-    assert build == "docker build -f deploy/Dockerfile -t midtoken ."
-    assert re.findall(r"-p (\S+):(\d+):(\d+)", run) == [("127.0.0.1", "8001", "8001")]
-    assert "--grpc-port=8001" in _read_command()
+def test_the_container_is_healthy_while_the_server_of_its_command_is_ready() -> None:
+    [check] = _find_values("HEALTHCHECK")
+    [port] = (each.partition("=")[2] for each in _read_command() if each.startswith("--metrics-port="))
+    assert f"'http://127.0.0.1:{port}/ready'" in check

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from inference.engine.metrics import EngineLoad
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
 from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_from_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
@@ -23,6 +24,7 @@ _LAST = CompletionChunk("x", finish_reason=FinishReason.END, stats=CompletionSta
 def _make_model(act: Callable[[CompletionRequest, ChunkSink], None], model_dir: Path = Path("m")) -> Any:
     """The adapter with an engine that calls the test's function for each request, at once."""
     told: dict[str, Any] = {"runs_as": "int8", "problem": "gone", "repository_format": "qwen", "context_tokens": 512}
+    told["load"] = EngineLoad(0, 0, {})
     engine = SimpleNamespace(**told, submit=act, measure_heartbeat_ms=lambda: 12.5)
     return load_adapter("completion", lambda _: engine, model_dir)
 
@@ -41,7 +43,7 @@ def test_chunks_become_parts_the_last_is_final_and_noted_and_nothing_is_sent_aft
         raise RuntimeError("late")
 
     model, noted = _make_model(act), list[Any]()
-    model.note_end = noted.append
+    model.note_end = lambda _, end, __: noted.append(end)
     reply = _take(model)
     assert [chunk_from_arrays(part) for part in reply.parts] == [CompletionChunk("first"), _LAST]
     assert (reply.num_ends, reply.error, noted) == (1, None, [_LAST])
@@ -76,7 +78,7 @@ def test_bad_input_never_reaches_the_engine() -> None:
 def test_a_heartbeat_tells_of_the_model_and_is_neither_noted_nor_given_to_the_engine() -> None:
     reached, noted = list[CompletionRequest](), list[Any]()
     model = _make_model(lambda request, _: reached.append(request), find_default_model())
-    model.note_end = noted.append
+    model.note_end = lambda _, end, __: noted.append(end)
     assert _take(model, {HEARTBEAT: np.array([False])}).num_ends == 0  # the engine has it, and does not end it
     [answer] = _take(model, {HEARTBEAT: np.array([True])}).parts
     assert heartbeat_from_arrays(answer) == 12.5

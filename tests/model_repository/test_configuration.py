@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inference.protocol import characters, completion_arrays
-from inference.protocol.arrays import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES
+from inference.protocol.arrays import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES, METRICS_ANSWER_TYPES, METRICS_TYPES
 from tests.support.adapters import read_configuration
 
 _ROW = r'name: "(\w+)", data_type: TYPE_(\w+), dims: \[ (-?\d+) \](, optional: true)? \}'
@@ -18,8 +18,8 @@ _COMPLETION_ANSWER_TYPES = completion_arrays.DESCRIPTION_TYPES | completion_arra
     [
         (
             "completion",
-            completion_arrays.REQUEST_TYPES,
-            _COMPLETION_ANSWER_TYPES,
+            completion_arrays.REQUEST_TYPES | METRICS_TYPES,
+            METRICS_ANSWER_TYPES | _COMPLETION_ANSWER_TYPES,
             dict.fromkeys(("stop", "related", "languages", "inputs", "text_ends", "log_probs"), "-1"),
         ),
         (

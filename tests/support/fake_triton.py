@@ -17,7 +17,7 @@ from typing import Any  # tritonclient has no types
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from inference.protocol.arrays import Array, asks_for_heartbeat, heartbeat_to_arrays
+from inference.protocol.arrays import HEARTBEAT, Array, asks_for, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
 from inference.serving.calls import add_tensors, read_tensors
@@ -45,7 +45,7 @@ def say(
     described = {} if description is None else description_to_arrays(description)
 
     async def answer(call: ModelCall) -> AsyncGenerator[Mapping[str, Array] | str, None]:
-        if heartbeat_ms is not None and asks_for_heartbeat(call.arrays):
+        if heartbeat_ms is not None and asks_for(HEARTBEAT, call.arrays):
             yield heartbeat_to_arrays(heartbeat_ms) | described
             return
         for response in responses:
@@ -128,7 +128,7 @@ async def _serve_as_a_program(arguments: list[str]) -> None:
     answers = chain([say(build_last_chunk("done"))], repeat(waits))
 
     def answer(call: ModelCall) -> AsyncIterator[Mapping[str, Array] | str]:
-        return (waits if asks_for_heartbeat(call.arrays) else next(answers))(call)
+        return (waits if asks_for(HEARTBEAT, call.arrays) else next(answers))(call)
 
     async with run_fake_triton(answer, f"unix:{grpc}:8001"):
         for path in (http, metrics):

@@ -6,6 +6,7 @@ import time
 from typing import Protocol
 
 from inference.config import EngineConfig
+from inference.engine.metrics import EngineLoad
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 
@@ -52,6 +53,11 @@ class ScriptedEngine:
         self._threads.append(thread)
         thread.start()
 
+    @property
+    def load(self) -> EngineLoad:
+        """Nothing to do."""
+        return EngineLoad(0, 0, {})
+
     def measure_heartbeat_ms(self) -> float:
         """For how long it hangs."""
         return 0.0 if self._hangs_since is None else 1e3 * (time.monotonic() - self._hangs_since)
@@ -92,7 +98,8 @@ class ScriptedEngine:
 
 
 _STATS = CompletionStats(
-    queue_ms=1.5, first_chunk_ms=2.5, total_ms=3.5, num_tokens=2, num_forwards=2, num_context_tokens=10,
+    queue_ms=1.5, first_chunk_ms=2.5, first_token_ms=2.5, first_line_ms=3.5, total_ms=3.5, num_tokens=2,
+    num_forwards=2, num_context_tokens=10,
 )  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from inference.protocol.completion import (
 )
 from inference.protocol.completion_arrays import Description
 from midtoken.access import Access
+from midtoken.endpoint import Endpoint
 from midtoken.front.app import FrontOptions, open_front
-from midtoken.front.endpoint import Endpoint
 from midtoken.installed import find_default_model
 from tests.support.lsp_fakes import FedBackend, FedStream
 
@@ -80,7 +80,7 @@ def last_chunk(text: str, reason: FinishReason = FinishReason.END, candidate: in
 
 def open_endpoint(**options: Any) -> Endpoint:
     given = Namespace(**{"openai": "0", "keys": None, "tls": None, **options})
-    return Endpoint.open(given.openai, Access.from_options(given, {}, print))
+    return Endpoint.open(given.openai, "--openai", Access.from_options(given, {}, print))
 
 
 @asynccontextmanager

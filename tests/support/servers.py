@@ -72,7 +72,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The ports of a tritonserver."""
+    """The ports of a server; one without Triton has only the last."""
 
     http_port: int
     grpc_port: int
@@ -97,7 +97,12 @@ class Endpoint:
     @property
     def metrics_url(self) -> str:
         """The URL that Prometheus scrapes."""
-        return f"http://{ADDRESS}:{self.metrics_port}/metrics"
+        return f"{self.operator_url}/metrics"
+
+    @property
+    def operator_url(self) -> str:
+        """The base URL of the operator's port."""
+        return f"http://{ADDRESS}:{self.metrics_port}"
 
 
 def pick_free_endpoint() -> Endpoint:
@@ -198,7 +203,7 @@ def find_real() -> Served:
 def run_server(served: Served, state_dir: Path, *arguments: str, runtime: str = TRITON) -> Iterator[RunningServer]:
     """Runs a server inside the block, Triton with free ports, and stops it afterwards if it has not ended yet."""
     endpoint = pick_free_endpoint()
-    ports = endpoint.arguments if runtime == TRITON and "--no-ports" not in arguments else []
+    ports = [] if "--no-ports" in arguments else endpoint.arguments[0 if runtime == TRITON else 2 :]
     command = served.command(state_dir, runtime, *ports, *arguments)
     state_dir.mkdir(exist_ok=True)
     with (state_dir / "serve.log").open("w") as log:

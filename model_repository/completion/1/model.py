@@ -1,18 +1,26 @@
 """The model `completion` of the model repository: `inference.protocol.completion` before an engine.
 
-The engine's thread sends the chunks. With Triton, metrics are written in a thread of their own; no metric counts a
-heartbeat request.
+The engine's thread sends the chunks, and tells of each request that has ended: in metrics, in a log, in traces.
 """
 
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Mapping
 from typing import Any  # Triton's objects have no types
 
+import numpy as np
+
 from inference.config import EngineConfig
-from inference.engine.metrics import METRICS, BufferedMetrics, Observation, Outcome, observe
+from inference.engine.metrics import Metrics
 from inference.model.folder_file import read_folder_file
 from inference.protocol import completion_arrays
-from inference.protocol.adapter import Adapter
-from inference.protocol.arrays import Array
+from inference.protocol.adapter import Adapter, Sink
+from inference.protocol.arrays import METRICS, METRICS_ANSWER, METRICS_TYPES, Array, asks_for, to_array
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason, Priority
+from inference.protocol.finished_request import FinishedRequest, Outcome, RequestLog
+from inference.tracing import Traces
+
+_FRESH_S = 2.0  # a completion that is not older says as much as a probe
 
 
 def _load_engine(config: EngineConfig) -> Any:
@@ -28,23 +36,34 @@ def _load_engine(config: EngineConfig) -> Any:
 class TritonPythonModel(Adapter):
     """The completion model."""
 
-    _metrics: BufferedMetrics | None = None
-
     def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
         """`load_engine`: returns an `inference.engine.sink.CompletionEngine`."""
         read, write = completion_arrays.request_from_arrays, completion_arrays.chunk_to_arrays
-        super().__init__("completion", completion_arrays.REQUEST_TYPES, read, write, load_engine)
+        types = completion_arrays.REQUEST_TYPES | METRICS_TYPES
+        super().__init__("completion", types, read, write, load_engine)
 
     def load(self, config: EngineConfig) -> None:
         """See `Adapter`."""
         super().load(config)
         self._languages = read_folder_file(config.model_dir).languages
+        self._metrics = Metrics(self.engine)
+        self._log = RequestLog(config.request_log) if config.request_log else None
+        self._traces = Traces.from_environment(os.environ, config.model_dir.name)
+        self._completed_at = -_FRESH_S
         self.log_info(
             f"completion: the model runs as {self.engine.runs_as}, {self.engine.context_tokens} tokens of context"
         )
 
-    def describe(self) -> dict[str, Array]:
-        """What the model knows, how it runs, and what is wrong with its engine."""
+    def close(self) -> None:
+        """See `Adapter`."""
+        super().close()
+        if self._log is not None:
+            self._log.close()
+
+    def describe(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """What the model knows, how it runs, and what is wrong with its engine; with `metrics`, also those."""
+        if asks_for(METRICS, arrays):
+            return {METRICS_ANSWER: to_array((self._metrics.write(),), np.object_)}
         engine = self.engine
         description = completion_arrays.Description(
             self._languages,
@@ -55,38 +74,28 @@ class TritonPythonModel(Adapter):
         )
         return completion_arrays.description_to_arrays(description)
 
-    def note_end(self, end: Any) -> None:
-        """Counts a request."""
-        if self._metrics is not None:
-            self._metrics.add(observe(end))
+    def submit(self, request: CompletionRequest, sink: Sink) -> None:
+        """See `Adapter`. A probe is answered at once if a completion has just succeeded."""
+        if _is_probe(request) and time.monotonic() - self._completed_at < _FRESH_S:
+            chunk = CompletionChunk("", finish_reason=FinishReason.LENGTH, stats=CompletionStats())
+            sink.end(completion_arrays.chunk_to_arrays(chunk))
+        else:
+            super().submit(request, sink)
 
-    def initialize(self, _args: dict[str, str]) -> None:
-        """See `Adapter`; and registers the metrics."""
-        super().initialize(_args)
-        self._metrics = BufferedMetrics(_Metrics(self.triton.MetricFamily).write, self.log_error)
+    def note_end(self, request: CompletionRequest | None, end: Any, duration_s: float) -> None:
+        """Counts, logs and traces a request."""
+        finished = FinishedRequest.of(request, end, duration_s)
+        if finished.outcome is Outcome.COMPLETED:
+            self._completed_at = time.monotonic()
+        if request is not None and _is_probe(request):
+            return
+        self._metrics.add(finished)
+        if self._log is not None:
+            self._log.write(finished)
+        if self._traces is not None:
+            self._traces.record(finished)
 
-    def close(self) -> None:
-        """See `Adapter`."""
-        super().close()
-        if self._metrics is not None:
-            self._metrics.close()
 
-
-class _Metrics:
-    """The metrics of `inference.engine.metrics`, registered with Triton."""
-
-    def __init__(self, register: Any) -> None:
-        """`register`: Triton's MetricFamily."""
-        self._families, self._series = [], {}
-        for metric in METRICS:
-            buckets = {"buckets": list(metric.buckets_ms)} if metric.buckets_ms else {}
-            kind = register.HISTOGRAM if buckets else register.COUNTER
-            self._families.append(register(metric.name, metric.description, kind))
-            for outcome in Outcome if metric.has_outcomes else (None,):
-                labels = {"outcome": outcome.value} if outcome else {}
-                self._series[metric, outcome] = self._families[-1].Metric(labels=labels, **buckets)
-
-    def write(self, seen: Observation) -> None:
-        """Writes one observation. One thread at a time: Triton 2.51 crashes if two use one series at once."""
-        series = self._series[seen.metric, seen.outcome]
-        (series.observe if seen.metric.buckets_ms else series.increment)(seen.value)
+def _is_probe(request: CompletionRequest) -> bool:
+    """A longer one is counted: anybody can say that a request is a probe."""
+    return request.priority is Priority.PROBE and request.max_tokens == 1

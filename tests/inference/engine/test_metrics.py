@@ -1,99 +1,97 @@
-import threading
-from collections.abc import Iterable
+import re
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from inference.engine.metrics import METRICS, BufferedMetrics, Observation, Outcome, observe
-from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
-from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
+from inference.engine.metrics import EngineLoad, Metrics
+from inference.errors import InferenceServerUnreachableError, InvalidRequestError, MidtokenError, OverloadedError
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.protocol.finished_request import FinishedRequest
 
-_STATS = CompletionStats(queue_ms=1.0, first_chunk_ms=2.0, num_tokens=3, num_forwards=2, num_context_tokens=4)
-_OUTCOMES = {
-    FinishReason.DEADLINE: Outcome.DEADLINE,
-    FinishReason.PREFILLED: Outcome.READ,
-    FinishReason.CANCELLED: Outcome.CANCELLED,
-    FinishReason.SUPERSEDED: Outcome.SUPERSEDED,
-}
-
-
-def _name(observations: Iterable[Observation]) -> dict[tuple[str, Outcome | None], float]:
-    return {(seen.metric.name, seen.outcome): seen.value for seen in observations}
+_STATS = CompletionStats(
+    queue_ms=100, first_token_ms=200, first_line_ms=400, num_tokens=3, num_context_tokens=20, num_read_tokens=5,
+    num_drafted=4, num_accepted=2,
+)  # fmt: skip
+_TIMES = ("queue_time", "time_to_first_token", "time_to_first_line", "request_duration")
 
 
-@pytest.mark.parametrize("reason", FinishReason)
-def test_an_ended_request_adds_to_every_metric_its_cost_and_how_it_ended(reason: FinishReason) -> None:
-    expected = {
-        ("midtoken_requests_total", _OUTCOMES.get(reason, Outcome.COMPLETED)): 1,
-        ("midtoken_queue_ms", None): 1.0,
-        ("midtoken_first_chunk_ms", None): 2.0,
-        ("midtoken_context_tokens_total", None): 4,
+class _Engine:
+    load = EngineLoad(2, 3, {"idle": 7, "limit": 9})
+
+    def measure_heartbeat_ms(self) -> float:
+        return 500.0
+
+
+def _count(end: CompletionChunk | MidtokenError) -> dict[str, float]:
+    """What one request adds to a new engine's metrics: those that are not 0, without the buckets."""
+    metrics = Metrics(_Engine())
+    metrics.add(FinishedRequest.of(CompletionRequest("a"), end, 0.5))
+    samples = [each for family in text_string_to_metric_families(metrics.write()) for each in family.samples]
+    return {
+        re.sub(r"^midtoken_", "", sample.name) + "".join(f" {label}" for label in sample.labels.values()): sample.value
+        for sample in samples
+        if sample.value and "_process_" not in sample.name and not sample.name.endswith("_bucket")
     }
-    assert {(name, outcome is not None) for name, outcome in expected} == {
-        (metric.name, metric.has_outcomes) for metric in METRICS
+
+
+_GAUGES = {
+    "requests_running": 2, "requests_waiting": 3, "engine_stall_seconds": 0.5, "memory_bytes idle": 7,
+    "memory_bytes limit": 9,
+}  # fmt: skip
+
+
+def test_a_completed_request_adds_its_times_in_seconds_and_its_tokens() -> None:
+    times = dict(zip(_TIMES, (0.1, 0.2, 0.4, 0.5), strict=True))
+    assert _count(CompletionChunk("", finish_reason=FinishReason.EXTENT, stats=_STATS)) == {
+        **_GAUGES,
+        "requests_total completed": 1,
+        **{f"{name}_seconds_sum": seconds for name, seconds in times.items()},
+        **{f"{name}_seconds_count": 1 for name in times},
+        "prompt_tokens_total": 20,
+        "prompt_cached_tokens_total": 15,
+        "generated_tokens_total": 3,
+        "draft_tokens_total": 4,
+        "draft_accepted_tokens_total": 2,
     }
-    if reason is FinishReason.PREFILLED:
-        del expected["midtoken_queue_ms", None]  # nobody has waited
-    assert _name(observe(CompletionChunk("", finish_reason=reason, stats=_STATS))) == expected
-
-
-def test_a_request_without_tokens_has_no_time_to_a_first_chunk() -> None:
-    chunk = CompletionChunk("", finish_reason=FinishReason.CANCELLED, stats=CompletionStats())
-
-    assert ("midtoken_first_chunk_ms", None) not in _name(observe(chunk))
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome"),
+    ("reason", "outcome"),
     [
-        (InvalidRequestError("no"), Outcome.INVALID),
-        (OverloadedError("no"), Outcome.OVERLOADED),
-        (ServerError("no"), Outcome.FAILED),
-        (MidtokenError("no"), Outcome.FAILED),
+        (FinishReason.PREFILLED, "prefetched"),
+        (FinishReason.SUPERSEDED, "superseded"),
+        (FinishReason.CANCELLED, "cancelled"),
+        (FinishReason.DEADLINE, "deadline"),
     ],
 )
-def test_an_error_is_counted_by_its_kind(error: MidtokenError, outcome: Outcome) -> None:
-    assert _name(observe(error)) == {("midtoken_requests_total", outcome): 1}
+def test_what_did_not_begin_to_answer_is_counted_apart_and_has_no_times_and_no_tokens(
+    reason: FinishReason, outcome: str
+) -> None:
+    stats = CompletionStats(queue_ms=9, first_chunk_ms=9, num_context_tokens=20)
+    counted = _count(CompletionChunk("", finish_reason=reason, stats=stats))
+    assert counted == {**_GAUGES, f"requests_total {outcome}": 1}
 
 
-def test_a_request_that_was_superseded_before_it_began_is_counted_and_no_more() -> None:
-    chunk = CompletionChunk("", finish_reason=FinishReason.SUPERSEDED, stats=CompletionStats(queue_ms=9.0))
-
-    assert _name(observe(chunk)) == {("midtoken_requests_total", Outcome.SUPERSEDED): 1}
-
-
-def test_counters_are_written_as_sums() -> None:
-    written: list[Observation] = []
-    observations = BufferedMetrics(written.append, pytest.fail, pause_s=3600)
-    for outcome in (Outcome.COMPLETED, Outcome.SUPERSEDED, Outcome.SUPERSEDED):
-        observations.add([Observation(METRICS[0], 1, outcome)])
-    observations.close()
-
-    assert written == [
-        Observation(METRICS[0], 1, Outcome.COMPLETED),
-        Observation(METRICS[0], 2, Outcome.SUPERSEDED),
-    ]
+def test_a_superseded_request_that_had_begun_is_no_completed_one() -> None:
+    counted = _count(CompletionChunk("", finish_reason=FinishReason.SUPERSEDED, stats=_STATS))
+    assert (counted["requests_total superseded"], counted["time_to_first_token_seconds_count"]) == (1, 1)
+    assert {"requests_total completed", "request_duration_seconds_count"}.isdisjoint(counted)
 
 
-def test_observations_are_written_while_more_may_come() -> None:
-    is_written = threading.Event()
-    observations = BufferedMetrics(lambda _: is_written.set(), pytest.fail, pause_s=0.01)
-    observations.add([Observation(METRICS[1], 1)])
-    assert is_written.wait(30)
-    observations.close()
-
-
-def test_what_cannot_be_written_is_logged_once_and_does_not_end_the_others() -> None:
-    written: list[Observation] = []
-    logged: list[str] = []
-
-    def write(observation: Observation) -> None:
-        if observation.value == 7:
-            raise RuntimeError("no")
-        written.append(observation)
-
-    observations = BufferedMetrics(write, logged.append)
-    observations.add([Observation(METRICS[1], value) for value in (7, 5, 7, 6)])
-    observations.close()
-
-    assert [seen.value for seen in written] == [5, 6]
-    assert [text.partition(":")[0] for text in logged] == ["metrics are incomplete from now on"]
+@pytest.mark.parametrize(
+    ("error", "outcome", "refusal"),
+    [
+        (InvalidRequestError("no"), "invalid", "invalid"),
+        (OverloadedError("no"), "overloaded", "memory"),
+        (OverloadedError.of("queue", "no"), "overloaded", "queue"),
+        (OverloadedError.of("size", "no"), "overloaded", "size"),
+        (OverloadedError.of("shutdown", "no"), "overloaded", "shutdown"),
+        (InferenceServerUnreachableError("no"), "unreachable", "engine_unreachable"),
+        (MidtokenError("no"), "failed", None),
+    ],
+)
+def test_an_error_is_counted_by_its_kind_and_a_refusal_by_its_reason(
+    error: MidtokenError, outcome: str, refusal: str | None
+) -> None:
+    refusals = {f"refusals_total {refusal}": 1} if refusal else {}
+    assert _count(error) == {**_GAUGES, f"requests_total {outcome}": 1, **refusals}

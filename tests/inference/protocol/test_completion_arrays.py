@@ -134,7 +134,7 @@ def test_the_page_names_every_field_of_a_request_and_of_its_statistics() -> None
         ({"prefix": [b"a\xff"]}, "prefix is not UTF-8: invalid start byte at byte 1"),
         ({"prefix": [b"a"], "stop": [b"x", b"\xff"]}, "stop is not UTF-8: invalid start byte at byte 0"),
         ({"prefix": [b"a"], "healing": [b"magic"]}, "healing must be one of exact, greedy, single, none, not 'magic'"),
-        ({"prefix": [b"a"], "priority": [b"now"]}, "priority must be one of interactive, prefetch, not 'now'"),
+        ({"prefix": [b"a"], "priority": [b"now"]}, "priority must be one of interactive, prefetch, probe, not 'now'"),
         (
             {"prefix": [b"a"], "extent": [b"page"]},
             "extent must be one of single_line, block, unlimited, auto, not 'page'",

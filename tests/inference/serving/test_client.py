@@ -14,6 +14,7 @@ from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
 from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest, RelatedFile
 from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
+from inference.protocol.traceparent import new_traceparent
 from inference.serving.calls import CHARACTERS, COMPLETION
 from inference.serving.client import Client
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton, say
@@ -101,7 +102,12 @@ async def test_the_languages_of_the_model_are_read_with_its_heartbeat(languages:
 @pytest.mark.parametrize("is_old", [False, True])
 async def test_a_server_without_a_field_is_not_sent_it(is_old: bool) -> None:
     description = Description(inputs=("prefix",)) if is_old else Description()
-    fields: dict[str, Any] = {"min_probability": 0.5, "related": (RelatedFile("a.py", "a"),), "path": "b.py"}
+    fields: dict[str, Any] = {
+        "min_probability": 0.5,
+        "related": (RelatedFile("a.py", "a"),),
+        "path": "b.py",
+        "traceparent": new_traceparent(),
+    }
 
     async def answer(call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
         is_asked = HEARTBEAT in call.arrays

@@ -15,6 +15,7 @@ from inference.serving.client import Client
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import listen
 from inference.serving.ports import MAX_BODY_BYTES, open_ports, serve_http
+from inference.serving.readiness import Readiness
 from inference.serving.triton_installation import GRPC, HTTP
 from tests.support.fake_triton import build_last_chunk, run_fake_triton, say
 
@@ -39,7 +40,7 @@ async def triton(options: ServerOptions, monkeypatch: pytest.MonkeyPatch) -> Asy
         return web.Response(status=418, text="data: 1\n", content_type="text/event-stream")
 
     monkeypatch.chdir(options.state_dir)
-    async with open_ports([0, 0, 0], options) as [http, *_]:
+    async with open_ports([0, 0], options, Readiness()) as [http, _]:
         runner = web.ServerRunner(web.Server(answer))
         await runner.setup()
         await web.UnixSite(runner, options.find_socket(HTTP).name).start()
@@ -86,15 +87,22 @@ async def test_what_could_end_tritonserver_or_comes_from_elsewhere_does_not_reac
 
 
 async def test_while_tritonserver_is_started_the_answer_says_so(options: ServerOptions) -> None:
-    async with open_ports([0, 0, 0], options) as [http, _, metrics]:
-        for port in (http, metrics):
-            status, _, text = await _ask(f"http://127.0.0.1:{port}/", "GET", b"", {})
-            assert (status, text) == (503, '{"error": "tritonserver does not answer; it may be starting."}')
+    async with open_ports([0, 0], options, Readiness()) as [http, _]:
+        status, _, text = await _ask(f"http://127.0.0.1:{http}/", "GET", b"", {})
+        assert (status, text) == (503, '{"error": "tritonserver does not answer; it may be starting."}')
+
+
+@pytest.mark.parametrize("path", ["/v2/health/ready", "/v2/models/completion/ready"])
+async def test_triton_is_not_ready_while_no_completion_would_be_answered(
+    triton: tuple[str, list[object]], path: str
+) -> None:
+    url = triton[0].replace(_PATH, path)
+    assert await _ask(url, "GET", b"", {}) == (503, "application/json", '{"error": "the server is starting"}')
 
 
 async def test_completions_pass_the_grpc_port(options: ServerOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(options.state_dir)
-    async with open_ports([0, 0, 0], options) as [_, grpc, _]:
+    async with open_ports([0, 0], options, Readiness()) as [_, grpc]:
         for _ in range(2):  # tritonserver is started again
             async with (
                 run_fake_triton(say(build_last_chunk("done" * 100_000)), f"unix:{options.find_socket(GRPC).name}"),

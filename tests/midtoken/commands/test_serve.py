@@ -15,8 +15,9 @@ def arguments(tmp_path: Path) -> list[str]:
 
 @needs_triton
 def test_a_port_given_twice_is_a_one_line_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*arguments, "--http-port=18000", "--grpc-port=18000"]) == 1
-    assert capsys.readouterr().err == "midtoken: port 18000 on 127.0.0.1 cannot be used: Address already in use\n"
+    assert main([*arguments, "--http-port=18000", "--grpc-port=18000", "--metrics-port=0"]) == 1
+    reason = "port 18000 on 127.0.0.1 cannot be used: Address already in use; choose another, or 0 for any free one"
+    assert capsys.readouterr().err == f"midtoken: {reason}\n"
 
 
 def test_a_state_folder_that_cannot_be_created_is_a_one_line_error(
@@ -26,7 +27,7 @@ def test_a_state_folder_that_cannot_be_created_is_a_one_line_error(
     assert "midtoken: cannot make /dev/null/state/" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("service", ["http", "grpc", "metrics"])
+@pytest.mark.parametrize("service", ["http", "grpc"])
 def test_without_triton_its_ports_are_refused_by_name(
     service: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,6 +46,12 @@ def test_a_tritonserver_of_an_embedded_server_is_refused(
 @pytest.mark.parametrize(
     ("argument", "reason"),
     [
+        ("--metrics-port=eight", "--metrics-port must be a port, or an address and a port, not eight"),
+        (
+            "--metrics-port=0.0.0.0:8002",
+            "other machines may reach 0.0.0.0, so --metrics-port needs --tls",
+        ),
+        ("--log-requests=/dev/null/log", "--log-requests cannot write /dev/null/log: Not a directory"),
         ("--openai=eight", "--openai must be a port, or an address and a port"),
         ("--listen=[::1]:8003", "--listen at [::1] needs --keys FILE and --tls FILE, because other machines may"),
         ("--keys={keys}", "--keys and --tls are about the ports of --listen and --openai"),

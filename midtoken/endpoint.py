@@ -1,5 +1,6 @@
-"""Where the front listens, and who may use it: on loopback programs of this machine, elsewhere those with a key."""
+"""Where an HTTP port listens, and who may use it: on loopback programs of this machine, elsewhere those with a key."""
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from socket import socket
@@ -11,29 +12,34 @@ from midtoken.access import Access
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of one front."""
+    """The address of one port."""
 
     address: str
     listener: socket
     access: Access
 
     @classmethod
-    def open(cls, place: str, access: Access) -> Self:
-        """Listens at `[ADDRESS:]PORT`. Raises UsageError or LaunchError."""
-        address, port = access.find_place(place, "--openai")
+    def open(cls, place: str, option: str, access: Access) -> Self:
+        """Listens at `[ADDRESS:]PORT`, the value of an option. Raises UsageError or LaunchError."""
+        address, port = access.find_place(place, option)
         return cls(address, listen(port, address), access)
 
     @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What connections begin with; None: they are plain."""
+        return None if self.access.certificate is None else self.access.certificate.context
+
+    @property
     def url(self) -> str:
-        """The address of the server for an editor."""
+        """Its address for a client."""
         return f"http{'s' if self.access.certificate else ''}://{self.address}:{self.listener.getsockname()[1]}"
 
-    def find_refusal(self, headers: Mapping[str, str], tenant: str | None) -> tuple[int, str] | None:
-        """Returns the status and the words with which a request of a tenant is refused; None if it may enter."""
+    def find_refusal(self, headers: Mapping[str, str]) -> tuple[int, str] | None:
+        """Returns the status and the words with which a request is refused; None if it may enter."""
         port = self.listener.getsockname()[1]
         if self.address == ADDRESS and (stranger := find_stranger(headers, port)):
             return 403, stranger
-        if self.access.keys is not None and tenant is None:
+        if self.access.keys is not None and self.find_tenant(headers) is None:
             return 401, "The header Authorization needs to be `Bearer` and your key of this server."
         return None
 
