@@ -18,6 +18,8 @@ NVIM := build/editors/nvim
 OLDER_NVIM := build/editors/nvim-older
 HELIX := build/editors/hx
 LLAMA_SERVER := build/llama-server
+HAPROXY := build/haproxy
+COMPOSE := build/docker-compose
 PROMTOOL := build/promtool
 VLLM := build/vllm
 CLIENTS := build/clients
@@ -58,12 +60,12 @@ lock: $(READY)  ## update requirements.lock to the newest versions; then run `ma
 run: $(RUN_READY)  ## show completions in a terminal, with and without healing
 	@$(BIN)/midtoken demo
 
-$(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL): scripts/get_program.sh
+$(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY) $(COMPOSE): scripts/get_program.sh
 	@bash scripts/get_program.sh $(@F) $(@D)
 
 # Without these, tests are skipped or fail.
 .PHONY: tools checks chromium
-tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(KERNELS)/.ready gguf playground-page chromium  ## get or build all that tests and checks need
+tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY) $(COMPOSE) $(KERNELS)/.ready gguf playground-page chromium  ## get or build all that tests and checks need
 
 chromium:
 	@bash scripts/get_chromium.sh
@@ -71,7 +73,7 @@ chromium:
 checks: lint test-vscode-unit test-playground-unit test-kernels test-pythons  ## run all checks beside `make test`
 
 # More workers than cores, because tests of editors mostly wait.
-test: $(READY) $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL)  ## run all tests, with real servers and editors
+test: $(READY) $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY)  ## run all tests, with real servers and editors
 	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
@@ -302,6 +304,10 @@ bench-typing: $(BENCH_READY) $(LLAMA_SERVER)  ## type held-out lines: keys saved
 .PHONY: bench-remote
 bench-remote: $(BENCH_READY) $(LLAMA_SERVER)  ## compare healing in front of llama.cpp's server with our own engine, and with the server alone, in four minutes
 	@$(BIN)/python -m benchmarks.remote
+
+.PHONY: bench-fleet
+bench-fleet: $(BENCH_READY) $(LLAMA_SERVER) $(HAPROXY)  ## measure a gateway in front of four servers: homes, reuse, a lost server, a rolling restart, 500 clients
+	@$(BIN)/python -m benchmarks.fleet
 
 .PHONY: bench-context
 bench-context: $(BENCH_READY)  ## measure what the model is told of other files in 25 projects, what their index costs, and what it costs a typist, in twenty minutes

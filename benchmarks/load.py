@@ -55,14 +55,14 @@ _TARGETS = (
 
 
 def main() -> None:
-    phases = asyncio.run(_measure([list(_record(editor)) for editor in range(_NUM_EDITORS)]))
+    phases = asyncio.run(_measure([list(record_typing(editor)) for editor in range(_NUM_EDITORS)]))
     figures = find_figures(phases)
     write_report("load", [*(phase.build_row() for phase in phases), *build_rows(_TARGETS, figures)], figures)
 
 
-def _record(editor: int) -> Iterator[TimedRequest]:
+def record_typing(editor: int, num_keys: int = _NUM_KEYS) -> Iterator[TimedRequest]:
     """What the language server of one editor would send, if it asked the server at each key."""
-    session, settings = draw_typing(_NUM_KEYS, 1 + editor, _MIN_FILE_TOKENS), Settings()
+    session, settings = draw_typing(num_keys, 1 + editor, _MIN_FILE_TOKENS), Settings()
     texts = [*session.documents]
     items = [TextDocumentItem(str(index), "python", 0, text) for index, text in enumerate(texts)]
     documents = [Document(item, PositionEncodingKind.Utf32) for item in items]

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the subcommand and returns its exit status."""
     keep_text_out_of_logs()
     try:
-        options = _build_parser().parse_args(arguments)  # imports the subcommand
+        options = build_parser().parse_args(arguments)  # imports the subcommand
         status: int = options.run(options)
     except MidtokenError as error:
         print(f"midtoken: {error}", file=sys.stderr)
@@ -73,7 +73,8 @@ class _SubcommandParser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
 
-def _build_parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the command line; a subcommand's arguments are added when it is named."""
     parser = argparse.ArgumentParser(prog="midtoken", description="Code completion at any cursor position.")
     subparsers = parser.add_subparsers(dest="subcommand", required=True, parser_class=_SubcommandParser)
     for name, summary in _SUMMARIES.items():

@@ -22,7 +22,7 @@ class Endpoint:
     def open(cls, place: str, option: str, access: Access) -> Self:
         """Listens at `[ADDRESS:]PORT`, the value of an option. Raises UsageError or LaunchError."""
         address, port = access.find_place(place, option)
-        return cls(address, listen(port, address), access)
+        return cls(address, listen(port, address.strip("[]")), access)
 
     @property
     def tls(self) -> ssl.SSLContext | None:

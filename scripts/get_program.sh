@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Downloads an editor, llama.cpp's server or Prometheus's tool into a folder, from the newest suite of the distribution's own package mirror;
-# the older Neovim from its stable suite.
+# Downloads a program that tests and benchmarks need into a folder, from the distribution's own package mirror: the
+# newest suite of it, except for the older Neovim and for HAProxy, which is the one that a server has.
 # It needs no root rights and installs nothing. The packages are unpacked into FOLDER/unpacked/NAME and started
 # with their own loader, so that they also run on a system with an older C library. A second run does nothing.
 #
-# Usage: get_program.sh NAME FOLDER        NAME is nvim, nvim-older, hx, llama-server or promtool; the command is FOLDER/NAME
+# Usage: get_program.sh NAME FOLDER        NAME is nvim, nvim-older, hx, llama-server, promtool, haproxy or
+#                                    docker-compose; the command is FOLDER/NAME
 set -euo pipefail
 
 name="${1:-}"
 folder="$(mkdir -p "${2:-.}" && cd "${2:-.}" && pwd)"
 unpacked="$folder/unpacked/$name"
+ask="--version"
 case "$name" in
     nvim)
         title="Neovim" minimum="0.12" package="neovim" program="usr/bin/nvim"
@@ -33,8 +35,17 @@ case "$name" in
         title="Prometheus's promtool" minimum="2.42" package="prometheus" program="usr/bin/promtool"
         variable="" override="MIDTOKEN_PROMTOOL"
         ;;
+    haproxy)
+        title="HAProxy" minimum="2.6" package="haproxy" program="usr/sbin/haproxy" ask="-v"
+        variable="" override="MIDTOKEN_HAPROXY" debian="bookworm" ubuntu="noble"
+        ;;
+    docker-compose)
+        title="Docker Compose" minimum="2.23" package="docker-compose" ask="version"
+        program="usr/libexec/docker/cli-plugins/docker-compose"
+        variable="" override="MIDTOKEN_DOCKER_COMPOSE" debian="trixie" # that of Ubuntu has another name
+        ;;
     *)
-        echo "usage: get_program.sh nvim|nvim-older|hx|llama-server|promtool FOLDER" >&2
+        echo "usage: get_program.sh nvim|nvim-older|hx|llama-server|promtool|haproxy|docker-compose FOLDER" >&2
         exit 2
         ;;
 esac
@@ -45,14 +56,14 @@ fail() {
 }
 
 # The starter is written last. If it works, the folder is complete.
-if [ -x "$folder/$name" ] && "$folder/$name" --version >/dev/null 2>&1; then
+if [ -x "$folder/$name" ] && "$folder/$name" "$ask" >/dev/null 2>&1; then
     touch "$folder/$name" # newer than this script, for make
     exit 0
 fi
 
 # Use an installed one if it is new enough.
 if installed="$(command -v "${!override:-$name}")"; then
-    version="$("$installed" --version 2>&1 | sed -nE '1s/^[^0-9]*([0-9.]+).*/\1/p')"
+    version="$("$installed" "$ask" 2>&1 | sed -nE '1s/^[^0-9]*([0-9.]+).*/\1/p')"
     if [ "$(printf '%s\n' "$minimum" "$version" | sort -V | head -1)" = "$minimum" ]; then
         printf '#!/bin/sh\nexec "%s" "$@"\n' "$installed" >"$folder/$name"
         chmod +x "$folder/$name"
@@ -106,13 +117,15 @@ for deb in "$apt"/cache/archives/*.deb; do
     dpkg-deb --extract "$deb" "$unpacked"
 done
 
-loader="$(find "$unpacked/usr/lib" -maxdepth 2 -name 'ld-linux-*.so.*' | sort | tail -1)"
+loader="$(find "$unpacked" -maxdepth 4 -path '*/lib/*/ld-linux-*.so.*' | sort | tail -1)"
 [ -n "$loader" ] || fail "the unpacked C library has no loader"
+kind="$(basename "$(dirname "$loader")")" # such as x86_64-linux-gnu; older suites have libraries in /lib, too
+libraries="$unpacked/usr/lib/$kind:$unpacked/lib/$kind:$unpacked/usr/lib/$kind/llama"
 cat >"$folder/$name.partial" <<STARTER
 #!/bin/sh
-$variable exec "$loader" --library-path "$(dirname "$loader"):$(dirname "$loader")/llama" --argv0 "$name" "$unpacked/$program" "\$@"
+$variable exec "$loader" --library-path "$libraries" --argv0 "$name" "$unpacked/$program" "\$@"
 STARTER
 chmod +x "$folder/$name.partial"
 mv "$folder/$name.partial" "$folder/$name"
 rm -rf "$apt"
-"$folder/$name" --version | head -1
+"$folder/$name" "$ask" | head -1

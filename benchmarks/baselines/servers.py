@@ -31,10 +31,10 @@ _SAMPLING = {"do_sample": True, "temperature": 0.9, "repetition_penalty": 1.5, "
 
 
 @contextmanager
-def run_llama_server(model_dir: Path, folder: Path) -> Iterator[str]:
-    """Runs it with two slots inside the block, and yields its address. The weights are written to the folder."""
+def run_llama_server(model_dir: Path, folder: Path, *options: str) -> Iterator[str]:
+    """Runs it inside the block, with two slots by default, and yields its address. The folder gets the weights."""
     write_gguf(model_dir, folder / "model.gguf", Precision.F32)
-    with _run([LLAMA_SERVER, *_LLAMA_OPTIONS, "--model", folder / "model.gguf"]) as url:
+    with _run([LLAMA_SERVER, *_LLAMA_OPTIONS, "--model", folder / "model.gguf", *options]) as url:
         yield url
 
 

@@ -1,6 +1,7 @@
 """HTTP to the server of an engine. What goes wrong there, or before it, becomes one sentence."""
 
 import asyncio
+import hashlib
 import json
 import math
 import re
@@ -61,7 +62,7 @@ class HttpClient:
         self.is_quoted = True  # until text of requests is sent: a server may repeat it, and errors are logged
         self.heard_at = -math.inf  # when the last answer or event came
         self.streamed_at = -math.inf  # when the last event came
-        self.secret = secrets.token_bytes(16)  # it hides what the server may log
+        self._secret = secrets.token_bytes(16)  # it hides what the server may log
         self._answer_s, self._silent_s = answer_s, silent_s
         self._pause_until, self._pause = -math.inf, ""  # for which the server has asked, and how
         self._session = aiohttp.ClientSession(
@@ -71,6 +72,14 @@ class HttpClient:
             auto_decompress=False,  # a few bytes can become as many as one likes
             proxy=_find_proxy(url),  # not by trust_env, which takes passwords from ~/.netrc, too
         )
+
+    def hide(self, *names: str) -> str:
+        """A name that tells nothing to those who log it, and that no one else can guess."""
+        return hashlib.blake2b("\0".join(names).encode(), key=self._secret, digest_size=16).hexdigest()
+
+    def build_session(self, tenant: str, document: str) -> dict[str, str]:
+        """The header by which a gateway keeps a document at one server; none without a document."""
+        return {"X-Session-ID": self.hide(tenant, document)} if document else {}
 
     async def ask(
         self, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] = {}

@@ -123,9 +123,10 @@ class LlamaServer:
         """
         prompts = body["prompt"] if isinstance(body["prompt"][0], list) else [body["prompt"]]
         async with self._slots.use(f"{request.tenant}\0{request.document}") as slot:
+            slot.headers = _ONCE | self._http.build_session(request.tenant, request.document)
             if slot.tenant != request.tenant:
                 slot.tenant, slot.token_ids = None, []
-                await self._http.ask("completion", {**_FORGET, "id_slot": slot.number}, _ONCE)
+                await self._http.ask("completion", {**_FORGET, "id_slot": slot.number}, slot.headers)
                 slot.tenant = request.tenant
             await self._prefill_in_parts(slot, prompts[0])
             slot.token_ids = prompts[0]
@@ -157,7 +158,7 @@ class LlamaServer:
     ) -> AsyncIterator[AsyncGenerator[dict[str, Any], None]]:
         body = {**body, **_ALWAYS, "id_slot": slot.number}
         with naming_malformed(self.name):
-            async with aclosing(self._http.stream("completion", body, num_tokens, _ONCE, max_bytes)) as events:
+            async with aclosing(self._http.stream("completion", body, num_tokens, slot.headers, max_bytes)) as events:
                 yield events
 
 

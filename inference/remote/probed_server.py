@@ -4,7 +4,6 @@ A query asks for the most likely tokens after a prompt, for the best of some nam
 turns a query into a request, and the response into deltas.
 """
 
-import hashlib
 import math
 import time
 from abc import ABC, abstractmethod
@@ -163,7 +162,7 @@ class ProbedServer(ABC):
         num_tokens, (path, body) = len(query.prompts) * query.max_tokens, self._build(query)
         salt = self._find_salt(request) if query.salt is None else query.salt
         body |= {"stream": True, "cache_salt": salt} if salt is not None else {"stream": True}
-        headers = {"X-Session-ID": self._hide(request.tenant, request.document)} if request.document else {}
+        headers = self._http.build_session(request.tenant, request.document)
         async with aclosing(self._http.stream(path, body, num_tokens, headers)) as events:
             async for event in events:
                 with naming_malformed(self.name):
@@ -177,11 +176,7 @@ class ProbedServer(ABC):
             return None
         if not self._has_salts:
             raise InvalidRequestError(f"{self.name} does not get the salts that keep tenants apart (cache_salt)")
-        return self._hide(request.tenant)
-
-    def _hide(self, *names: str) -> str:
-        """A name that tells nothing to those who log it, and that no one else can guess."""
-        return hashlib.blake2b("\0".join(names).encode(), key=self._http.secret, digest_size=16).hexdigest()
+        return self._http.hide(request.tenant)
 
     async def _measure(self) -> None:
         """Finds out what arrives at the server, besides what `Replica` does. Raises ModelError or ServerError."""

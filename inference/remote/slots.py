@@ -7,7 +7,7 @@ for nothing for half a second. Then the document that has waited longest gets th
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -25,6 +25,7 @@ class Slot:
     document: str | None = None  # with its tenant
     tenant: str | None = None  # whose text it has
     token_ids: list[int] = field(default_factory=list)  # those that it has, or more
+    headers: Mapping[str, str] = field(default_factory=dict)  # of its requests
     read_s: float = 0.0  # how long it took to read them
     taken_at: float = 0.0
     used_at: float = 0.0

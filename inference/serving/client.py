@@ -122,7 +122,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         arrays = completion_arrays.request_to_arrays(request)
         message = _build_request(COMPLETION, {name: arrays[name] for name in arrays if name not in self._left_out})
         read, timeout_s = completion_arrays.chunk_from_arrays, self._idle_timeout_s
-        return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, _name_session(request.document))
+        return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, _describe_to_gateway(request))
 
     async def ask(self, request: CharacterRequest) -> CharacterAnswer:
         """Returns the character-level model's answer. Cancelling the task cancels the request on the server."""
@@ -273,10 +273,11 @@ class Client(AbstractAsyncContextManager["Client"]):
             raise ServerError(f"the server at {self.url} failed ({code.name}): {details}") from None
 
 
-def _name_session(document: str) -> Metadata:
-    """The metadata by which a gateway keeps a document at one server. They say nothing of the document's name."""
-    name = blake2b(document.encode(), key=_SESSION_SALT, digest_size=16).hexdigest()
-    return (("x-session-id", name),) if document else ()
+def _describe_to_gateway(request: CompletionRequest) -> Metadata:
+    """The metadata by which a gateway keeps a document at one server, without its name, and logs the request's id."""
+    name = blake2b(request.document.encode(), key=_SESSION_SALT, digest_size=16).hexdigest()
+    session = (("x-session-id", name),) if request.document else ()
+    return (*session, ("traceparent", request.traceparent)) if request.traceparent else session
 
 
 async def _read_end(call: Any, timeout_s: float) -> None:

@@ -95,6 +95,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-ports", action="store_true", help="open no ports but those that are named; your own editors need none"
     )
     parser.add_argument(
+        "--drain",
+        type=number_from(0, 600),
+        default=0,
+        metavar="SECONDS",
+        help="go on for so long when a signal ends it, while /ready tells gateways to send nothing new (default: 0)",
+    )
+    parser.add_argument(
         "--until-idle", type=float, metavar="SECONDS", help="exit when no client has been connected for this time"
     )
     parser.add_argument(  # this argument and the next are for tests
@@ -157,7 +164,7 @@ async def _open_operator_port(
     triton: ServerOptions | None,
     readiness: Readiness,
 ) -> None:
-    """Raises UsageError or LaunchError."""
+    """On loopback it needs neither a key nor TLS. Raises UsageError or LaunchError."""
     if options.metrics_port is None and options.no_ports:
         return
     from inference.serving.operator_port import open_operator_port  # here, because aiohttp takes 15 MB
@@ -264,6 +271,7 @@ async def _run(
             each.result()  # raises its error, if it has one
     finally:
         on_end()
+        await asyncio.sleep(options.drain)
         for each in watched:
             each.cancel()
         await asyncio.wait(watched)

@@ -47,6 +47,7 @@ class FakeLlamaServer:
     drops_after: int | None = None  # tokens, after which it closes the connection
     ends_after: int | None = None  # tokens, after which it ends its answer as if that were all
     asked: list[dict[str, Any]] = field(default_factory=list)  # completions
+    sessions: list[str] = field(default_factory=list)  # of completions, and of what clears a slot before
     keys: list[str] = field(default_factory=list)  # with which it was asked for its properties
     is_raw: bool = True  # its log probabilities are those before a bias
     lacks: str = ""  # a field that it ignores
@@ -90,6 +91,7 @@ class FakeLlamaServer:
     async def completion(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.asked += [body] * body["cache_prompt"]
+        self.sessions.append(request.headers.get("X-Session-ID", ""))
         body.pop(self.lacks, None)
         if self.answers:
             status, kind, text = self.answers.pop(0)

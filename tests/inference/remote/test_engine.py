@@ -92,6 +92,20 @@ def test_what_the_server_read_is_counted_and_a_tenant_gets_nothing_of_what_a_slo
     assert len({stats.num_context_tokens for stats in told}) == 1
 
 
+def test_all_that_is_asked_for_a_document_goes_to_the_same_server_behind_a_gateway(
+    engine: Engine, server: FakeLlamaServer
+) -> None:
+    sessions = []
+    for tenant, document in (("ann", "x.py"), ("bob", "x.py"), ("ann", "y.py"), ("ann", "x.py")):
+        server.sessions.clear()
+        complete(engine, CompletionRequest(_NOD, max_tokens=2, tenant=tenant, document=document))
+        [session] = set(server.sessions)
+        sessions.append(session)
+    assert sessions[0] == sessions[3]
+    assert len(set(sessions)) == 3
+    assert "x.py" not in "".join(sessions)
+
+
 @pytest.mark.parametrize("reason", [FinishReason.CANCELLED, FinishReason.DEADLINE, FinishReason.SUPERSEDED])
 def test_what_ends_early_ends_its_work_on_the_server(
     reason: FinishReason, engine: Engine, server: FakeLlamaServer

@@ -1,0 +1,231 @@
+"""The configurations in deploy/ in the real HAProxy: what is let through, where it goes, and what nobody is told."""
+
+import asyncio
+import json
+import ssl
+import urllib.error
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any  # grpc has no types
+
+import aiohttp
+import grpc
+import pytest
+from aiohttp import web
+
+from inference.serving.loopback import ADDRESS
+from tests.support.gateway import DEPLOY, Certificates, Gateway, check_configuration, needs_haproxy, run_gateway
+from tests.support.servers import pick_free_endpoint
+
+pytestmark = [pytest.mark.e2e, needs_haproxy]
+
+_KEY, _TRACE = "Bearer hunter2", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+_TEXT = "def main(): return secret"
+_METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
+_LINES = """
+backend grpc from servers
+{grpc}
+backend http from servers
+{http}
+"""
+
+
+@dataclass
+class FakeServer:
+    """Answers gRPC and HTTP with the headers that it was sent."""
+
+    certificates: Certificates
+    is_ready: bool = True
+    wait_s: float = 0.0
+    headers: list[dict[str, str]] = field(default_factory=list)
+    resources: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def start(self) -> None:
+        self.ports = pick_free_endpoint()
+        pem, context = self.certificates.server.read_bytes(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.certificates.server)
+        await self._listen("/{rest:.*}", self._answer, self.ports.http_port, context)
+        await self._listen("/ready", self._tell, self.ports.metrics_port)
+        server = grpc.aio.server()
+        handler = grpc.stream_stream_rpc_method_handler(self._stream)
+        server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler(*_METHOD[1:].split("/")[:1], {"ModelStreamInfer": handler})]
+        )
+        server.add_secure_port(f"{ADDRESS}:{self.ports.grpc_port}", grpc.ssl_server_credentials([(pem, pem)]))
+        await server.start()
+        self.resources.push_async_callback(server.stop, 0)
+
+    async def _listen(self, path: str, handler: Any, port: int, context: ssl.SSLContext | None = None) -> None:
+        app = web.Application(client_max_size=2**25)
+        app.router.add_route("*", path, handler)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, ADDRESS, port, ssl_context=context).start()
+        self.resources.push_async_callback(runner.cleanup)
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        return web.Response(text=await request.text())
+
+    async def _tell(self, _: web.Request) -> web.Response:
+        return web.Response(status=200 if self.is_ready else 503)
+
+    async def _stream(self, messages: Any, context: Any) -> AsyncIterator[bytes]:
+        self.headers.append(dict(context.invocation_metadata()))
+        async for message in messages:
+            yield message
+            await asyncio.sleep(self.wait_s)
+            yield message
+
+
+@dataclass(frozen=True)
+class Team:
+    """A gateway in front of two servers."""
+
+    gateway: Gateway
+    servers: list[FakeServer]
+    certificates: Certificates
+
+    async def stream(self, session: str = "", key: str = _KEY, text: str = _TEXT) -> list[bytes]:
+        credentials = grpc.ssl_channel_credentials(self.certificates.authority.read_bytes())
+        metadata = [("authorization", key), ("x-session-id", session), ("traceparent", _TRACE)]
+        async with grpc.aio.secure_channel(f"localhost:{self.gateway.grpc_port}", credentials) as channel:
+            call = channel.stream_stream(_METHOD)(metadata=[each for each in metadata if each[1]])
+            await call.write(text.encode())
+            await call.done_writing()
+            return [part async for part in call]
+
+    async def post(self, data: Any = _TEXT, **headers: str) -> tuple[int, str]:
+        context = ssl.create_default_context(cafile=str(self.certificates.authority))
+        url = f"https://localhost:{self.gateway.http_port}/v1/completions?{_TEXT.split()[0]}"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, data=data, headers=headers, ssl=context) as answer,
+        ):
+            return answer.status, await answer.text()
+
+    async def wait_for_servers(self, number: int) -> None:
+        """Returns when so many are in use."""
+        async with asyncio.timeout(30):
+            while self.gateway.haproxy.count_used("grpc") != number:
+                await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def _run_team(folder: Path, **settings: str) -> AsyncIterator[Team]:
+    certificates = Certificates.create(folder)
+    servers = [FakeServer(certificates), FakeServer(certificates)]
+    async with AsyncExitStack() as stack:
+        for server in servers:
+            await server.start()
+            stack.push_async_callback(server.resources.aclose)
+        line = "    server s{number} {address}:{port} {rest} no-check-ssl check port {operator}"
+        lines = {
+            name: "\n".join(
+                line.format(
+                    number=number, address=ADDRESS, port=getattr(each.ports, f"{name}_port"), rest=rest,
+                    operator=each.ports.metrics_port,
+                )
+                for number, each in enumerate(servers)
+            )
+            for name, rest in (("grpc", "alpn h2"), ("http", "alpn http/1.1"))
+        }  # fmt: skip
+        gateway = await asyncio.to_thread(
+            stack.enter_context, run_gateway(folder, _LINES.format(**lines), certificates, settings)
+        )
+        team = Team(gateway, servers, certificates)
+        await team.wait_for_servers(2)
+        yield team
+
+
+@pytest.mark.parametrize("names", [("haproxy.cfg", "servers.cfg"), ("engines.cfg",)])
+def test_haproxy_finds_its_configuration_right(names: tuple[str, ...], tmp_path: Path) -> None:
+    files = Certificates.create(tmp_path)
+    settings = {"MIDTOKEN_GATEWAY_TLS": str(files.server), "MIDTOKEN_GATEWAY_CA": str(files.authority)}
+    assert check_configuration([DEPLOY / name for name in names], settings) == ""
+
+
+async def test_a_document_stays_with_one_server_which_gets_the_headers_as_they_were_sent(tmp_path: Path) -> None:
+    async with _run_team(tmp_path) as team:
+        homes = dict[str, set[int]]()
+        for session in [*(f"document {number}" for number in range(12)), ""] * 2:
+            assert await team.stream(session) == [_TEXT.encode()] * 2
+            told = [(number, server.headers.pop()) for number, server in enumerate(team.servers) if server.headers]
+            [(number, headers)] = told
+            assert (headers["authorization"], headers["traceparent"]) == (_KEY, _TRACE)
+            homes.setdefault(session, set()).add(number)
+            assert headers["x-session-id"] == session or (not session and "hunter" not in headers["x-session-id"])
+        assert {len(home) for home in homes.values()} == {1}
+        assert set.union(*homes.values()) == {0, 1}
+        status, text = await team.post(authorization=_KEY, traceparent=_TRACE)
+        [headers] = [each for server in team.servers for each in server.headers]
+        assert (status, text, headers["authorization"], headers["traceparent"]) == (200, _TEXT, _KEY, _TRACE)
+        lines = [json.loads(line) for line in team.gateway.haproxy.log.splitlines() if line.startswith("{")]
+        assert {line["trace"] for line in lines} == {_TRACE[3:35]}
+        assert not any(word in team.gateway.haproxy.log for word in ("hunter2", "main", "completions", "document 1"))
+
+
+async def test_what_is_not_for_the_servers_is_refused_with_a_reason(tmp_path: Path) -> None:
+    async def find_code(team: Team, key: str) -> tuple[str, str]:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await team.stream(key=key)
+        return refused.value.code().name, refused.value.details()
+
+    async with _run_team(tmp_path, MIDTOKEN_KEY_REQUESTS="4", MIDTOKEN_BODY_BYTES="2000") as team:
+        assert await find_code(team, "") == ("UNAUTHENTICATED", "the request has no key")
+        assert (await team.post())[0] == 401
+        assert (await team.post(_TEXT * 100, authorization="Bearer large"))[0] == 413
+        assert (await team.post(_send_in_chunks(), authorization="Bearer chunks"))[0] == 411
+        for _ in range(4):
+            await team.stream()
+        assert await find_code(team, _KEY) == ("RESOURCE_EXHAUSTED", "this key sends too much")
+        assert (await team.post(authorization=_KEY))[0] == 429
+        assert await team.stream(key="Bearer other")
+        assert await _speak_http_1(team.gateway.grpc_port, team.certificates) == 426
+        assert sum(len(server.headers) for server in team.servers) == 5
+
+
+async def _send_in_chunks() -> AsyncIterator[bytes]:
+    yield b"x"
+
+
+async def _speak_http_1(port: int, certificates: Certificates) -> int:
+    context = ssl.create_default_context(cafile=str(certificates.authority))
+    async with aiohttp.ClientSession() as session, session.get(f"https://localhost:{port}/", ssl=context) as answer:
+        return answer.status
+
+
+async def test_a_server_that_drains_gets_nothing_new_and_ends_what_it_has_begun(tmp_path: Path) -> None:
+    async with _run_team(tmp_path) as team:
+        first, second = team.servers
+        first.wait_s = second.wait_s = 4.0
+        running = [asyncio.create_task(team.stream(str(number))) for number in range(8)]
+        while len(first.headers) + len(second.headers) < 8:
+            await asyncio.sleep(0.05)
+        first.is_ready, first.wait_s, second.wait_s = False, 0.0, 0.0
+        await team.wait_for_servers(1)
+        assert not any(task.done() for task in running)
+        num_before = len(first.headers)
+        await asyncio.gather(*(team.stream(str(number)) for number in range(8)))
+        assert (len(first.headers), len(second.headers)) == (num_before, 16 - num_before)
+        assert all(len(parts) == 2 for parts in await asyncio.gather(*running))
+
+
+async def test_what_has_not_begun_goes_to_another_server_when_one_is_dead(tmp_path: Path) -> None:
+    async with _run_team(tmp_path) as team:
+        first, second = team.servers
+        await first.resources.aclose()
+        assert all([await team.stream(str(number)) for number in range(12)])
+        assert {(await team.post(authorization=_KEY, **{"x-session-id": str(number)}))[0] for number in range(12)} == {
+            200
+        }
+        await second.resources.aclose()
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await team.stream()
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert (await team.post(authorization=_KEY))[0] == 503
+        await team.wait_for_servers(0)
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            team.gateway.haproxy.read("/ready")
