@@ -19,14 +19,16 @@ from inference.model_folder import find_tokenizer_file
 from inference.serving.embedded import EmbeddedServer, restart_process
 from inference.serving.launcher import MAX_STALL_S, RestartPolicy, TritonServer, keep_running
 from inference.serving.loopback import ADDRESS
+from inference.serving.process_keeper import HAS_KEEPER, keep_process
 from inference.serving.shared_server import Registration
+from inference.serving.triton_installation import find_obstacle
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
 from midtoken.front.endpoint import Endpoint
 from midtoken.installed import require_packages
 from midtoken.models import fetch_model
 from midtoken.server import ServerAddress, ServerArguments
-from midtoken.server_arguments import UsageError, add_server_arguments, may_be_remote, number_from
+from midtoken.server_arguments import Runtime, UsageError, add_server_arguments, may_be_remote, number_from
 
 Restart = Callable[[], Awaitable[TritonServer]]
 
@@ -79,11 +81,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serves until a signal arrives or the server has been idle. Raises LaunchError."""
-    run_until_signal(_serve(options))
-    return 0
+    endpoint = _open_endpoint(options)  # before the process in which models run: this one has its port
+
+    owner = os.getpid()
+
+    def serve() -> int:
+        run_until_signal(_serve(options, endpoint, owner))
+        return 0
+
+    is_embedded = options.runtime == Runtime.EMBEDDED or find_obstacle(options.triton_binary) is not None
+    return keep_process(serve, _say) if HAS_KEEPER and is_embedded else serve()
 
 
-async def _serve(options: argparse.Namespace) -> None:
+async def _serve(options: argparse.Namespace, endpoint: Endpoint | None, owner: int) -> None:
     await fetch_model(options.model, lambda text, percentage: _say(f"{text} ({percentage} %)"))
     arguments = ServerArguments.from_options(options)
     obstacle = arguments.obstacle_to_triton
@@ -91,11 +101,10 @@ async def _serve(options: argparse.Namespace) -> None:
     registration = await arguments.entry.register()
     if registration is None and options.until_idle is not None:
         return _say("another process already serves this model")
-    server = replace(arguments.server_options, max_stall_s=options.max_stall)
+    server = replace(arguments.server_options, max_stall_s=options.max_stall, owner=owner)
     async with AsyncExitStack() as stack:
         if registration is not None:
             stack.callback(registration.close)
-        endpoint = _open_endpoint(options)
         shown = "Serving your editors; Ctrl-C ends it."
         if obstacle is not None:
             _say(f"serving without Triton, and so without HTTP and metrics: {obstacle}")
@@ -187,7 +196,7 @@ async def _run(
 
 
 async def _end_if_stuck(limit_s: float) -> NoReturn:
-    """Ends this process when nothing can run in it for so long; the next request of an editor starts another."""
+    """Ends this process when nothing can run in it for so long; its parent or an editor starts another."""
     while True:
         faulthandler.dump_traceback_later(limit_s, exit=True)
         await asyncio.sleep(limit_s / 4)
