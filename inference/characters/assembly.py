@@ -13,7 +13,7 @@ from inference.model.loader import load_model
 
 
 def load_character_model(config: EngineConfig, watch: PassWatch = nullcontext) -> CharacterModel:
-    """The character-level model for `config.model_dir`. `watch` is entered for each forward pass.
+    """The character-level model for `config.model_dir`. `watch` is entered for each forward pass, and more often.
 
     Raises ModelError if the model cannot be used.
     """
@@ -27,4 +27,4 @@ def load_character_model(config: EngineConfig, watch: PassWatch = nullcontext) -
         raise ModelError(f"{config.model_dir} names no token for the end of a text")
     tokenizer = loaded.tokenizer
     new_reader = partial(ModelReader, loaded.model, tokenizer.trie, end_ids, max_context_tokens, watch)
-    return CharacterModel(tokenizer.encoder, tokenizer.trie, tokenizer.start_ids, new_reader)
+    return CharacterModel(tokenizer.encoder, tokenizer.trie, tokenizer.start_ids, new_reader, watch)

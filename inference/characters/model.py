@@ -16,6 +16,7 @@ So they sum to one, and the probability of a text is their product, wherever the
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,8 +25,8 @@ import numpy.typing as npt
 
 from inference.characters.beam_covering import BeamCovering
 from inference.characters.state import END, NUM_OUTCOMES, Covering, State
-from inference.characters.text_covering import TextCovering, find_canonical_open_paths
-from inference.characters.token_string import TokenReader, TokenString
+from inference.characters.text_covering import OpenPaths, TextCovering, find_canonical_open_paths
+from inference.characters.token_string import PassWatch, TokenReader, TokenString
 from inference.healing.text_encoder import TextEncoder, cache_short
 from inference.protocol.characters import CoveringKind
 from trie_cache.trie import Trie
@@ -74,15 +75,20 @@ class CharacterModel:
         trie: Trie,
         start_ids: tuple[int, ...],
         new_reader: Callable[[], TokenReader],
+        watch: PassWatch = nullcontext,
     ) -> None:
-        """`start_ids`: the tokens that begin every text. `new_reader`: called once for each opened context."""
+        """`start_ids`: the tokens that begin every text. `new_reader`: called once for each opened context.
+
+        `watch`: entered before the paths of a text are looked for, which takes long for a long word or run of blanks.
+        """
         self._encoder = encoder
         self._trie = trie
         self.spell = trie.spell
         self._start_ids = start_ids
         self._new_reader = new_reader
         self._dummy_prefix = encoder.find_dummy_prefix("").encode()
-        self._find_canonical = cache_short(partial(find_canonical_open_paths, encoder, trie), _MAX_CACHED_PATHS)
+        self._find_paths = cache_short(partial(find_canonical_open_paths, encoder, trie), _MAX_CACHED_PATHS)
+        self._watch = watch
 
     def open(self, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> State:
         """The state after `context`, whose probability does not count.
@@ -122,6 +128,10 @@ class CharacterModel:
             chosen.append(outcome)
             state = state.advance(bytes([outcome]))
         return bytes(chosen)
+
+    def _find_canonical(self, data: bytes) -> OpenPaths:
+        with self._watch():
+            return self._find_paths(data)
 
     def _build_covering(self, settings: CoveringSettings) -> Covering:
         if settings.kind is CoveringKind.CANONICAL:

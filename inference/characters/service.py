@@ -24,14 +24,14 @@ from inference.protocol.characters import (
 class _Cached:
     """The state after a text, which keeps its keys and values alive."""
 
-    digest: bytes  # of the context, which may be megabytes long
+    digest: bytes  # of the tenant and the context, which may be megabytes long
     settings: CoveringSettings
     text: bytes
     state: State
 
 
 class CharacterService:
-    """Answers requests, one at a time. Not thread-safe.
+    """Answers requests. Another may begin while one enters the model's watch; else this is not thread-safe.
 
     The state after the last text is kept, so a growing text is not read again.
     """
@@ -79,7 +79,8 @@ class CharacterService:
 
     def _read(self, request: CharacterRequest) -> State:
         """The state after the text, advanced from the last one if this text goes on from there."""
-        settings, digest = _find_settings(request), hashlib.sha256(request.context).digest()
+        settings, owner = _find_settings(request), request.tenant.encode(errors="surrogatepass")
+        digest = hashlib.sha256(owner + b"\0" + request.context).digest()
         last, self._last = self._last, None
         if last and (last.digest, last.settings) == (digest, settings) and request.text.startswith(last.text):
             state = last.state.advance(request.text[len(last.text) :])

@@ -1,16 +1,20 @@
-"""The thread that answers requests to the character-level model, one at a time, first come, first served.
+"""Answers requests to the character-level model, in turns.
 
-A request is stopped by its deadline, by its client, or by the server's shutdown. The worker checks this when its turn
-comes, and before each forward pass of the model. Each request ends in one call of its sink: `send` or `fail`.
+Each request has a thread, and one of them runs at a time. It gives its turn away before a forward pass, and wherever
+else the model looks, once it has had it for a moment. So a request that takes minutes keeps nobody waiting. The next
+turn goes to the tenant that had fewest of them, and to the one of its requests that has waited longest.
+
+A request is stopped by its deadline, by its client, or by the server's shutdown. This is looked at in its turns, and
+such a request gets the next one. Each request ends in one call of its sink: `send` or `fail`.
 """
 
 import logging
-import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from inference.characters.token_string import PassWatch
@@ -29,6 +33,9 @@ from inference.protocol.heartbeat import Heartbeat
 _log = logging.getLogger(__name__)
 
 _MAX_WAITING = 64
+_MAX_BEGUN = 4  # of one tenant; each keeps the rows of its text
+_TURN_S = 0.05
+_DEADLINE_MS = 60_000  # of a request that names none: its client may have gone without a word
 _CLOSED = "the server is shutting down"
 
 
@@ -42,99 +49,147 @@ class AnswerSink(Protocol):
         """Receives the error that ended the request."""
 
     def is_cancelled(self) -> bool:
-        """True once the client has cancelled the request. Called before each forward pass."""
+        """True once the client has cancelled the request. One thread at a time calls this, and often."""
 
 
 Answerer = Callable[[CharacterRequest], CharacterAnswer]  # raises MidtokenError
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _QueuedRequest:
+@dataclass(slots=True, eq=False)
+class _Task:
+    """A request, and the thread that answers it."""
+
     request: CharacterRequest
     sink: AnswerSink
-    ends_at: float | None  # on the worker's clock; None: no deadline
+    deadline_ms: int
+    ends_at: float  # on the worker's clock
+    last_turn: int = -1  # -1: it is not begun
+    thread: threading.Thread = field(init=False)
 
-    def check(self, now: float, is_closed: bool) -> None:
-        """Raises ServerError if it must end without an answer."""
-        late = f"the request was not answered within its deadline_ms of {self.request.deadline_ms}"
-        is_late = self.ends_at is not None and now >= self.ends_at
-        refuse(ServerError, {_CLOSED: is_closed, "the request was cancelled": self.sink.is_cancelled(), late: is_late})
+    def find_end(self, now: float, is_closed: bool) -> str:
+        """Why it must end without an answer; empty if it need not."""
+        if is_closed:
+            return _CLOSED
+        if self.sink.is_cancelled():
+            return "the request was cancelled"
+        late = f"the request was not answered within its deadline_ms of {self.deadline_ms}"
+        return late if now >= self.ends_at else ""
 
 
 class CharacterWorker:
-    """Answers requests on a separate thread. `submit`, `measure_heartbeat_ms` and `close` are thread-safe."""
+    """Answers requests on threads of its own. `submit`, `measure_heartbeat_ms` and `close` are thread-safe."""
 
     def __init__(
         self,
         load: Callable[[PassWatch], Answerer],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts the thread. The first request loads what answers, which enters the given watch for each pass."""
+        """The first request loads what answers, which enters the given watch for each pass and other long steps."""
         self._load = load
         self._clock = clock
-        self._waiting: queue.Queue[_QueuedRequest | None] = queue.Queue(_MAX_WAITING)  # None: the worker is closed
         self._is_closed = False
         self._heartbeat = Heartbeat(clock)
-        self._running: _QueuedRequest | None = None  # this and what follows, the thread owns
-        self._answerer: Answerer | None = None
-        self._thread = threading.Thread(target=self._run, name="midtoken-characters", daemon=True)
-        self._thread.start()
+        self._heartbeat.mark_idle()
+        self._turns = threading.Condition()  # its lock protects what follows
+        self._tasks: list[_Task] = []  # in the order of their arrival
+        self._running: _Task | None = None  # whose turn it is
+        self._turn_ends_at = 0.0
+        self._num_turns = 0
+        self._tenant_turns: dict[str, int] = {}  # of the tenants that have requests
+        self._answerer: Answerer | None = None  # this, the thread uses whose turn it is
 
     def submit(self, request: CharacterRequest, sink: AnswerSink) -> None:
         """Queues the request; its answer or its error goes to `sink`. Raises OverloadedError."""
-        ends_at = None if request.deadline_ms is None else self._clock() + request.deadline_ms / 1e3
-        if self._is_closed:
-            raise OverloadedError(_CLOSED)
-        try:
-            self._waiting.put_nowait(_QueuedRequest(request, sink, ends_at))
-        except queue.Full:
-            raise OverloadedError(f"{_MAX_WAITING} requests wait already; try again in a moment") from None
+        deadline_ms = request.deadline_ms or _DEADLINE_MS
+        task = _Task(request, sink, deadline_ms, self._clock() + deadline_ms / 1e3)
+        task.thread = threading.Thread(target=self._answer, args=(task,), name="midtoken-characters", daemon=True)
+        waiting = f"{_MAX_WAITING} requests wait already; try again in a moment"
+        with self._turns:
+            refuse(OverloadedError, {_CLOSED: self._is_closed, waiting: len(self._tasks) > _MAX_WAITING})
+            self._tenant_turns.setdefault(request.tenant, min(self._tenant_turns.values(), default=0))
+            self._tasks.append(task)
+            task.thread.start()
+            if self._running is None:
+                self._begin_turn()
 
     def measure_heartbeat_ms(self) -> float:
-        """Milliseconds since a forward pass, a request or the load of the model last finished; 0 while idle.
+        """Milliseconds since a forward pass, a turn or the load of the model last finished; 0 while idle.
 
         Also 0 while the model is loaded, because the time for that depends on the disk and on the model's size.
         """
         return self._heartbeat.measure_ms()
 
     def close(self) -> None:
-        """Stops the running request before its next forward pass, fails the waiting ones, and stops the thread.
-
-        The server passes no request on any more.
-        """
-        self._is_closed = True
-        if self._thread.is_alive():
-            self._waiting.put(None)
-        self._thread.join()
+        """Stops the running request at its next pass, and fails the waiting ones. The server passes no other on."""
+        with self._turns:
+            self._is_closed = True
+            tasks = list(self._tasks)
+        for task in tasks:
+            task.thread.join()
 
     @contextmanager
     def watch_pass(self) -> Iterator[None]:
         """Entered for a pass. Raises ServerError if the running request must stop."""
-        assert self._running is not None, "a pass belongs to a running request"
-        self._running.check(self._clock(), self._is_closed)
+        task = self._running
+        assert task is not None, "a pass belongs to a running request"
+        if self._clock() >= self._turn_ends_at:
+            with self._turns:
+                self._begin_turn()
+            self._wait_for_turn(task)
+        self._check(task)
         yield
         self._heartbeat.beat()
 
-    def _run(self) -> None:
-        while (queued := self._take()) is not None:
-            try:
-                queued.check(self._clock(), self._is_closed)
-                queued.sink.send(self._ensure_answerer()(queued.request))
-            except BaseException as error:  # an error of one request must not end the thread
-                tell_failure(queued.sink.fail, to_public_error(as_failure(error), _log.error), _log.error)
-            del queued  # so that it is freed while the thread waits for the next one
+    def _answer(self, task: _Task) -> None:
+        """What the thread of a request does."""
+        self._wait_for_turn(task)
+        try:
+            self._check(task)
+            task.sink.send(self._ensure_answerer()(task.request))
+        except BaseException as error:
+            tell_failure(task.sink.fail, to_public_error(as_failure(error), _log.error), _log.error)
+        finally:
+            with self._turns:
+                self._tasks.remove(task)
+                self._begin_turn()
 
-    def _take(self) -> _QueuedRequest | None:
-        """Waits for the next request. Returns None once the worker is closed."""
-        self._running = None
-        self._heartbeat.mark_idle()
-        self._running = self._waiting.get()
+    def _wait_for_turn(self, task: _Task) -> None:
+        with self._turns:
+            self._turns.wait_for(lambda: self._running is task)
+
+    def _check(self, task: _Task) -> None:
+        if reason := task.find_end(self._clock(), self._is_closed):
+            raise ServerError(reason)
+
+    def _begin_turn(self) -> None:
+        """Gives the turn to the next request, which may be the same; to none if there is none."""
+        self._tenant_turns = {task.request.tenant: self._tenant_turns[task.request.tenant] for task in self._tasks}
+        self._running = task = self._choose()
+        if task is None:
+            self._heartbeat.mark_idle()
+            return
+        self._num_turns += 1
+        task.last_turn = self._num_turns
+        self._tenant_turns[task.request.tenant] += 1
+        self._turn_ends_at = self._clock() + _TURN_S
         self._heartbeat.beat()
-        return self._running
+        self._turns.notify_all()
+
+    def _choose(self) -> _Task | None:
+        now = self._clock()
+        if ended := next((task for task in self._tasks if task.find_end(now, self._is_closed)), None):
+            return ended
+        begun = Counter(task.request.tenant for task in self._tasks if task.last_turn >= 0)
+        ready = [task for task in self._tasks if task.last_turn >= 0 or begun[task.request.tenant] < _MAX_BEGUN]
+        return min(ready, key=lambda task: (self._tenant_turns[task.request.tenant], task.last_turn), default=None)
 
     def _ensure_answerer(self) -> Answerer:
         if self._answerer is None:
             self._heartbeat.mark_idle()
+            begun_at = self._clock()
             self._answerer = self._load(self.watch_pass)
+            with self._turns:
+                for task in self._tasks:  # who named no deadline has no idea of the load
+                    task.ends_at += self._clock() - begun_at if task.request.deadline_ms is None else 0.0
             self._heartbeat.beat()
         return self._answerer

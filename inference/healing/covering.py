@@ -106,9 +106,10 @@ def _build_open_paths(
     encoder: TextEncoder, trie: Trie, complete: tuple[int, ...], beginning: bytes
 ) -> dict[tuple[int, ...], bytes]:
     """One path for each offset in an open pre-token where a token that goes beyond it can begin."""
+    first = max(len(beginning) - trie.max_token_bytes, 0)  # before it, more bytes remain than any token has
     return {
         complete + encoder.encode_beginning(beginning[:offset]): beginning[offset:]
-        for offset in range(len(beginning) + 1)
+        for offset in range(first, len(beginning) + 1)
         if find_crossing_interval(trie, beginning[offset:]).num_tokens
     }
 

@@ -42,9 +42,9 @@ from inference.protocol.completion import CompletionChunk
 
 _log = logging.getLogger(__name__)
 
-# Between two times that tritonserver is asked whether one request was cancelled. Each takes the model's time, and most
-# requests are answered or superseded before the first.
-_PAUSE_S = 0.1
+# Between two times that tritonserver is asked whether one request was cancelled. This takes 0.05 ms of the model's
+# time: with sixty requests, a tenth of it. A request that was dropped meanwhile takes part in a step or two.
+_PAUSE_S = 0.03
 
 
 class Reply(Protocol):

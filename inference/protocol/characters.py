@@ -26,6 +26,7 @@ MAX_WIDTH = 1024
 MAX_MEMBERS = 64
 MAX_NEW = 4096  # bytes
 MAX_DEADLINE_MS = 3_600_000
+MAX_NAME_CHARS = 1024
 
 _RANGES = {
     "width": (1, MAX_WIDTH),
@@ -69,7 +70,8 @@ class CharacterRequest:
     num_members: int = 0  # next_byte: how many tokenizations to return
     max_bytes: int = 64  # sample, greedy
     seed: int | None = None  # sample
-    deadline_ms: int | None = None  # from arrival at the server; later the request fails
+    deadline_ms: int | None = None  # from arrival at the server; later the request fails. None: a minute
+    tenant: str = ""  # whose request it is; tenants take turns
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a value is out of range."""
@@ -83,6 +85,7 @@ class CharacterRequest:
                 f"context has {len(self.context)} bytes; at most {MAX_CONTEXT_BYTES} are taken": (
                     len(self.context) > MAX_CONTEXT_BYTES
                 ),
+                f"tenant has more than {MAX_NAME_CHARS} characters": len(self.tenant) > MAX_NAME_CHARS,
                 f"text is empty; {self.ask} is about its bytes": (
                     not self.text and self.ask in (Ask.SURPRISAL, Ask.PROBABILITY)
                 ),
@@ -151,6 +154,7 @@ REQUEST_TYPES: FieldTypes = {
     "max_bytes": ("INT32", np.int32),
     "seed": ("INT64", np.int64),
     "deadline_ms": ("INT32", np.int32),
+    "tenant": ("BYTES", np.object_),
 }
 
 # Output arrays, of shape [1] unless noted. An answer has only the arrays of its dataclass.

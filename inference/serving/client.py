@@ -30,7 +30,7 @@ from inference.protocol.arrays import (
     metrics_from_arrays,
     to_array,
 )
-from inference.protocol.characters import CharacterAnswer, CharacterRequest
+from inference.protocol.characters import MAX_DEADLINE_MS, CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Priority
 from inference.protocol.completion_arrays import Description
 from inference.protocol.traceparent import new_traceparent
@@ -126,6 +126,8 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     async def ask(self, request: CharacterRequest) -> CharacterAnswer:
         """Returns the character-level model's answer. Cancelling the task cancels the request on the server."""
+        deadline_ms = request.deadline_ms or min(int(1e3 * self._answer_timeout_s), MAX_DEADLINE_MS)
+        request = replace(request, deadline_ms=deadline_ms)  # nobody waits any longer
         message = _build_request(CHARACTERS, characters.request_to_arrays(request))
         return await self._ask(message, characters.answer_from_arrays, self._answer_timeout_s)
 

@@ -36,6 +36,7 @@ from inference.serving.launcher import (
 )
 from inference.serving.loopback import ADDRESS
 from inference.serving.private_files import make_private_folder, open_folder
+from inference.serving.process_keeper import HAS_KEEPER
 from inference.serving.triton_installation import GRPC
 
 _HAS_SOCKETS = sys.platform != "win32"  # in a folder, for gRPC
@@ -139,7 +140,12 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
 
 
 async def restart_process() -> NoReturn:
-    """Starts this process's program again in its place: a model that hangs can be ended only with its process."""
+    """Ends this process, for its parent to start another: a model that hangs can be ended only with its process.
+
+    Where there is no such parent, its program is started again in its place.
+    """
+    if HAS_KEEPER:
+        os._exit(1)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

@@ -12,7 +12,7 @@ import socket
 import sys
 from asyncio import timeout
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -55,6 +55,7 @@ class ServerOptions:
     triton_binary: Path | None = None  # None: the one in the nvidia-pytriton wheel
     start_timeout_s: float = 600.0  # large models load slowly
     max_stall_s: float = MAX_STALL_S
+    owner: int = field(default_factory=os.getpid)  # the process that outlives the server, and starts it again
 
     @property
     def log_path(self) -> Path:
@@ -63,8 +64,8 @@ class ServerOptions:
 
     @property
     def socket_prefix(self) -> str:
-        """Begins the names of the server's sockets; that of another process with the same folder has other ones."""
-        return f"{os.getpid()}-"
+        """Begins the names of the server's sockets; that of another owner with the same folder has other ones."""
+        return f"{self.owner}-"
 
     def find_socket(self, name: str) -> Path:
         """Returns where the server listens, for one of `SOCKETS`."""

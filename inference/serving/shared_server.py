@@ -24,11 +24,10 @@ from typing import Self
 from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.platforms import DETACHED
-from inference.protocol import characters
-from inference.protocol.completion_arrays import CHUNK_TYPES, REQUEST_TYPES
 from inference.serving.private_files import FileLock, make_private_folder, open_private
 from inference.serving.triton_installation import IMPORT_ROOT, is_checkout
 
+_PACKAGES = ("inference", "trie_cache", "midtoken")  # with the models' adapters and the default model
 _POLL_S = 0.1
 _MAX_LOG_CHARS = 2000
 _MAX_NAME_CHARS = 60  # a file system takes names of 255 bytes, and a character may be four
@@ -42,13 +41,15 @@ class ServerEntry:
     folder: Path
 
     @classmethod
-    def create(cls, runtime_dir: Path, model: EngineConfig, is_embedded: bool) -> Self:
-        """Returns the entry for this model, these settings and this version of the protocol. Raises LaunchError."""
+    def create(cls, runtime_dir: Path, model: EngineConfig, is_embedded: bool, root: Path = IMPORT_ROOT) -> Self:
+        """Returns the entry for this model, these settings, and the code below `root`. Raises LaunchError.
+
+        A server of other code, as before an upgrade, has another one. It ends when its last client has.
+        """
         model_dir = model.model_dir.resolve()
-        tensors = [REQUEST_TYPES, CHUNK_TYPES, characters.REQUEST_TYPES, characters.ANSWER_TYPES]
         settings = replace(model, graph_dir=None, request_log=None)  # files that make no difference to clients
         runtime = "embedded" if is_embedded else "sockets"
-        identity = f"{platform.node()} {runtime} {settings} {model.engine_key} {[list(types) for types in tensors]}"
+        identity = f"{platform.node()} {runtime} {settings} {model.engine_key} {stamp_code(root)}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
         folder = runtime_dir / f"{model_dir.name[:_MAX_NAME_CHARS]}-{digest}"
         make_private_folder(folder)
@@ -106,18 +107,19 @@ class Registration:
         except OSError as error:
             raise LaunchError(f"cannot write {path}, where clients find the server: {error.strerror}") from None
 
-    async def withdraw_when_idle(self, idle_s: float) -> None:
+    async def withdraw_when_idle(self, idle_s: float, root: Path = IMPORT_ROOT) -> None:
         """Returns when the server has had no client for `idle_s`. From then on, no client finds it.
 
-        Raises LaunchError.
+        If the code below `root` was replaced or removed, it returns as soon as there is no client. Raises LaunchError.
         """
+        code = stamp_code(root)
         with FileLock(self._entry.folder / "clients.lock") as clients:
             clock = asyncio.get_running_loop().time
             idle_since = clock()
             while True:
                 if not clients.try_acquire(shared=False):
                     idle_since = clock()
-                elif clock() - idle_since >= idle_s:
+                elif clock() - idle_since >= idle_s or stamp_code(root) != code:
                     return self._withdraw()  # while the lock is held, so that no client can read the entry
                 else:
                     clients.release()
@@ -170,6 +172,17 @@ async def _start_or_wait(entry: ServerEntry, command: Sequence[str], on_progress
             if process.poll() is not None:
                 raise LaunchError(_describe_end(entry.log_path))
             await asyncio.sleep(_POLL_S)
+
+
+def stamp_code(root: Path) -> str:
+    """Returns what differs when the files of midtoken below this folder are others, and when there are none."""
+    paths = [path for package in _PACKAGES for path in Path(root, package).rglob("*")]
+    states = []
+    for path in sorted(path for path in paths if "__pycache__" not in path.parts):
+        with contextlib.suppress(OSError):  # it is being replaced
+            state = path.stat()
+            states += [(str(path), state.st_size, state.st_mtime_ns)] if path.is_file() else []
+    return hashlib.sha256(repr(states).encode()).hexdigest()
 
 
 def _describe_end(log_path: Path) -> str:

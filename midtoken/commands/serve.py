@@ -9,7 +9,7 @@ import faulthandler
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -20,9 +20,11 @@ from inference.serving.embedded import EmbeddedServer, restart_process
 from inference.serving.launcher import MAX_STALL_S, RestartPolicy, ServerOptions, TritonServer, keep_running
 from inference.serving.loopback import ADDRESS
 from inference.serving.private_files import open_private
+from inference.serving.process_keeper import HAS_KEEPER, keep_process
 from inference.serving.public_port import PublicPort
 from inference.serving.readiness import Readiness
 from inference.serving.shared_server import Registration
+from inference.serving.triton_installation import find_obstacle
 from midtoken.access import Access
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
@@ -30,7 +32,7 @@ from midtoken.endpoint import Endpoint
 from midtoken.installed import require_packages
 from midtoken.models import fetch_model
 from midtoken.server import ServerAddress, ServerArguments
-from midtoken.server_arguments import UsageError, add_server_arguments, may_be_remote, number_from
+from midtoken.server_arguments import Runtime, UsageError, add_server_arguments, may_be_remote, number_from
 
 Restart = Callable[[], Awaitable[TritonServer]]
 
@@ -110,13 +112,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-stall", type=float, default=MAX_STALL_S, help=argparse.SUPPRESS)
 
 
+@dataclass(frozen=True, slots=True)
+class _HeldPorts:
+    """What stays open while a server is started again."""
+
+    access: Access
+    front: Endpoint | None
+    operator: Endpoint | None
+
+
 def run(options: argparse.Namespace) -> int:
     """Serves until a signal arrives or the server has been idle. Raises LaunchError."""
-    run_until_signal(_serve(options))
-    return 0
+    access, owner = Access.from_options(options, os.environ, _say), os.getpid()
+    held = _HeldPorts(access, _open_front_endpoint(options, access), _open_operator_endpoint(options, access))
+
+    def serve() -> int:
+        run_until_signal(_serve(options, held, owner))
+        return 0
+
+    is_embedded = options.runtime == Runtime.EMBEDDED or find_obstacle(options.triton_binary) is not None
+    return keep_process(serve, _say) if HAS_KEEPER and is_embedded else serve()
 
 
-async def _serve(options: argparse.Namespace) -> None:
+async def _serve(options: argparse.Namespace, held: _HeldPorts, owner: int) -> None:
     await fetch_model(options.model, lambda text, percentage: _say(f"{text} ({percentage} %)"))
     arguments = ServerArguments.from_options(options)
     obstacle = arguments.obstacle_to_triton
@@ -125,16 +143,15 @@ async def _serve(options: argparse.Namespace) -> None:
     registration = await arguments.entry.register()
     if registration is None and options.until_idle is not None:
         return _say("another process already serves this model")
-    server = replace(arguments.server_options, model=model, max_stall_s=options.max_stall)
+    server = replace(arguments.server_options, model=model, max_stall_s=options.max_stall, owner=owner)
     readiness = Readiness()
     async with AsyncExitStack() as stack:
         if registration is not None:
             stack.callback(registration.close)
-        access = Access.from_options(options, os.environ, _say)
-        endpoint = _open_endpoint(options, access)
-        public = await _open_public(stack, options, access)
+        public = await _open_public(stack, options, held.access)
         shown = "Serving your editors; Ctrl-C ends it."
-        await _open_operator_port(stack, options, access, server if obstacle is None else None, readiness)
+        if held.operator is not None:
+            await _open_operator_port(stack, held.operator, server if obstacle is None else None, readiness)
         if obstacle is not None:
             _say(f"serving without Triton, and so without its HTTP port: {obstacle}")
         elif ports:
@@ -150,30 +167,27 @@ async def _serve(options: argparse.Namespace) -> None:
             stack.callback(asyncio.ensure_future(_end_if_stuck(options.max_stall)).cancel)
         if public is not None:
             public.lead_to(running.url)
-        if endpoint is not None:
-            await _open_front(stack, endpoint, running.url, options, arguments.model)
+        if held.front is not None:
+            await _open_front(stack, held.front, running.url, options, arguments.model)
         _say(shown)
         readiness.url = running.url
         await _run(running, restart, registration, options, readiness.end)
 
 
-async def _open_operator_port(
-    stack: AsyncExitStack,
-    options: argparse.Namespace,
-    access: Access,
-    triton: ServerOptions | None,
-    readiness: Readiness,
-) -> None:
-    """On loopback it needs neither a key nor TLS. Raises UsageError or LaunchError."""
+def _open_operator_endpoint(options: argparse.Namespace, access: Access) -> Endpoint | None:
+    """Raises UsageError or LaunchError."""
     if options.metrics_port is None and options.no_ports:
-        return
+        return None
+    place = options.metrics_port or str(_OPERATOR_PORT)
+    is_here = access.find_place(place, "--metrics-port")[0] == ADDRESS  # whose programs need no key
+    return Endpoint.open(place, "--metrics-port", Access(None, None) if is_here else access)
+
+
+async def _open_operator_port(
+    stack: AsyncExitStack, endpoint: Endpoint, triton: ServerOptions | None, readiness: Readiness
+) -> None:
     from inference.serving.operator_port import open_operator_port  # here, because aiohttp takes 15 MB
 
-    place = options.metrics_port or str(_OPERATOR_PORT)
-    if access.find_place(place, "--metrics-port")[0] == ADDRESS:
-        access = Access(None, None)  # programs of this machine need no key
-    endpoint = Endpoint.open(place, "--metrics-port", access)
-    stack.enter_context(endpoint.listener)
     port = open_operator_port(endpoint.listener, readiness, triton, endpoint.find_refusal, endpoint.tls)
     await stack.enter_async_context(port)
     _say(f"Operators find /health, /ready and /metrics at {endpoint.url}")
@@ -190,7 +204,7 @@ def _open_log(path: Path | None) -> Path | None:
     return path.resolve()
 
 
-def _open_endpoint(options: argparse.Namespace, access: Access) -> Endpoint | None:
+def _open_front_endpoint(options: argparse.Namespace, access: Access) -> Endpoint | None:
     if options.openai is not None:
         require_packages("playground", "--openai needs")
         return Endpoint.open(options.openai, "--openai", access)
@@ -279,7 +293,7 @@ async def _run(
 
 
 async def _end_if_stuck(limit_s: float) -> NoReturn:
-    """Ends this process when nothing can run in it for so long; the next request of an editor starts another."""
+    """Ends this process when nothing can run in it for so long; its parent or an editor starts another."""
     while True:
         faulthandler.dump_traceback_later(limit_s, exit=True)
         await asyncio.sleep(limit_s / 4)

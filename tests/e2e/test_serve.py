@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_after_a_signal_the_model_is_closed_and_no_process_or_shared_memory_rema
 
 def test_without_triton_a_signal_closes_the_model_and_no_socket_remains(tmp_path: Path) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state", runtime=EMBEDDED) as server:
-        assert list(server.find_processes()) == [server.process.pid]
+        assert len(server.find_processes()) == 2  # the one with the models, and its parent
         assert len(_find_sockets(server)) == 1
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(30) == 0
@@ -70,15 +71,34 @@ async def test_the_server_is_restarted_when_a_model_hangs(tmp_path: Path, runtim
         await _wait_for_a_completion(server)
 
 
-def test_without_triton_a_process_in_which_nothing_runs_ends(tmp_path: Path) -> None:
+def test_without_triton_a_process_in_which_nothing_runs_is_replaced(tmp_path: Path) -> None:
     served = make_scripted(tmp_path)
     engine = served.repository / "completion" / "1" / "fakes.py"
     held = "import re; re.match('(a*)*b', 'a' * 40)"  # takes years, and lets no other thread run
     engine.write_text(engine.read_text().replace("self._hangs_since = time.monotonic()", held))
     with run_server(served, tmp_path / "state", "--max-stall=3", runtime=EMBEDDED) as server:
         asyncio.run(_send(server, CompletionRequest("hang")))
-        assert server.process.wait(30) == 1
-        assert "Timeout (0:00:03)!" in server.log
+        wait_until(lambda: "Timeout (0:00:03)!" in server.log)
+        asyncio.run(_wait_for_a_completion(server))
+
+
+def test_without_triton_a_crash_costs_no_port_and_the_server_is_back(tmp_path: Path) -> None:
+    """A client that connects meanwhile is answered, and the socket of the editors stays the same."""
+    with run_server(make_scripted(tmp_path), tmp_path / "state", "--openai=0", runtime=EMBEDDED) as server:
+        for number in (signal.SIGKILL, signal.SIGSEGV):
+            (child,) = server.find_processes().keys() - {server.process.pid}
+            os.kill(child, number)
+            with urllib.request.urlopen(f"{server.front_url}/v1/models", timeout=60) as answer:
+                assert answer.status == 200
+            assert f"the server has crashed with {number.name}; starting it again" in server.log
+        asyncio.run(_wait_for_a_completion(server))
+
+
+def test_without_triton_the_models_end_when_their_parent_was_killed(tmp_path: Path) -> None:
+    with run_server(make_scripted(tmp_path), tmp_path / "state", runtime=EMBEDDED) as server:
+        server.process.kill()
+        wait_until(lambda: not server.find_processes())
+    assert server.events == ["closed"]
 
 
 async def _send(server: RunningServer, request: CompletionRequest) -> None:
@@ -174,15 +194,16 @@ async def test_an_editor_gets_ghost_text_without_triton_and_again_after_the_serv
     editor.open(_ASKED)
     await wait_for(lambda: any("completion server ready" in text for text in editor.logged), 60)
     assert str((await editor.ghost(1, 15)).insert_text).startswith("value")
-    (pid,) = (pid for pid, line in find_processes(tmp_path).items() if "midtoken serve" in line)
-    os.kill(pid, signal.SIGKILL)
+    killed = [pid for pid, line in find_processes(tmp_path).items() if "midtoken serve" in line]
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
     async with asyncio.timeout(40):
         for number in itertools.count():
             editor.replace_all(f"{_ASKED[:-4]}{number} * valu")  # a text that was not answered before
             if await editor.ask(1, len(f"    return {number} * valu")):
                 break
             await asyncio.sleep(0.5)
-    assert pid not in find_processes(tmp_path)
+    assert not find_processes(tmp_path).keys() & set(killed)
     assert sum(path.is_socket() for path in tmp_path.rglob("*")) == 1  # that of the killed server was removed
     await editor.leave()
     end_servers(tmp_path)

@@ -1,4 +1,4 @@
-"""The worker with a scripted service: order, deadlines, cancels, heartbeat, and exactly one end for each question."""
+"""The worker with a scripted service: turns, deadlines, cancels, heartbeat, and exactly one end for each question."""
 
 import logging
 import threading
@@ -22,7 +22,8 @@ class _Service:
     `raise` fails. Any other text is returned.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: SimpleNamespace) -> None:
+        self._clock = clock
         self.begun: list[bytes] = []
         self.num_loads = 0
         self.has_passed = threading.Event()
@@ -30,6 +31,8 @@ class _Service:
         self.may_load.set()
         self.release = threading.Event()
         self.num_failed_loads = 0
+        self.seconds_per_pass = 0.0  # on the worker's clock
+        self.passes: list[tuple[int, str]] = []  # the thread and the tenant of each pass of `run`
 
     def load(self, watch: PassWatch) -> Answerer:
         self.num_loads += 1
@@ -44,6 +47,8 @@ class _Service:
         while request.text == b"run":
             with self._watch():
                 time.sleep(0.001)
+                self._clock.now += self.seconds_per_pass
+                self.passes.append((threading.get_ident(), request.tenant))
             self.has_passed.set()
         if request.text == b"hang":
             with self._watch():
@@ -55,14 +60,14 @@ class _Service:
 
 
 @pytest.fixture
-def service() -> _Service:
-    return _Service()
-
-
-@pytest.fixture
 def clock() -> SimpleNamespace:
     """A clock that changes only when the test sets it."""
     return SimpleNamespace(now=100.0)
+
+
+@pytest.fixture
+def service(clock: SimpleNamespace) -> _Service:
+    return _Service(clock)
 
 
 @pytest.fixture
@@ -206,3 +211,41 @@ def test_loading_the_model_counts_as_progress(
     assert worker.measure_heartbeat_ms() == pytest.approx(1000)
     service.release.set()
     first.wait()
+
+
+def _submit_for(worker: CharacterWorker, tenant: str, text: bytes = b"run") -> AnswerSink:
+    sink = AnswerSink()
+    worker.submit(CharacterRequest(text, tenant=tenant), sink)
+    return sink
+
+
+def test_a_long_question_keeps_nobody_waiting(worker: CharacterWorker, service: _Service) -> None:
+    service.seconds_per_pass = 0.2
+    running = _submit_running(worker, service)
+
+    assert _submit(worker, b"short").wait().answers == [Generated(b"short")]
+    assert not running.errors
+    running.cancelled = True
+
+
+def test_turns_are_shared_by_tenants_and_few_questions_of_one_are_begun(
+    worker: CharacterWorker, service: _Service
+) -> None:
+    service.seconds_per_pass = 0.2
+    first = _submit_running(worker, service)
+    others = [*(_submit_for(worker, "") for _ in range(9)), _submit_for(worker, "another")]
+    wait_until_soon(lambda: len(service.passes) > 100)
+    passes = service.passes[50:]
+
+    assert len({thread for thread, _ in passes}) == 4 + 1
+    assert abs(sum(tenant == "another" for _, tenant in passes) - len(passes) / 2) <= 2
+    for each in (first, *others):
+        each.cancelled = True
+
+
+def test_a_question_that_names_no_deadline_has_one(
+    worker: CharacterWorker, service: _Service, clock: SimpleNamespace
+) -> None:
+    running = _submit_running(worker, service)
+    clock.now += 61
+    assert running.error == "the request was not answered within its deadline_ms of 60000"

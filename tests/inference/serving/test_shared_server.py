@@ -2,11 +2,13 @@ import asyncio
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,35 @@ async def test_a_server_is_found_while_it_is_registered_and_no_other_process_ser
 )
 def test_another_model_device_or_key_has_another_entry(entry: ServerEntry, other: EngineConfig) -> None:
     assert ServerEntry.create(entry.folder.parent, other, is_embedded=False) != entry
+
+
+async def test_after_an_upgrade_editors_get_another_server_and_the_old_one_ends_with_its_last_client(
+    tmp_path: Path,
+) -> None:
+    code = tmp_path / "inference" / "engine" / "engine.py"
+    code.parent.mkdir(parents=True)
+    code.touch()
+    create = partial(ServerEntry.create, tmp_path, EngineConfig(Path("/models/a")), is_embedded=False, root=tmp_path)
+    old = create()
+    registration = await old.register()
+    assert registration is not None
+    registration.publish(_URL)
+    lease = await _lease(old)
+    ending = asyncio.create_task(registration.withdraw_when_idle(1000, tmp_path))
+    await asyncio.sleep(0.1)
+    (code.parent / "__pycache__").mkdir()
+    assert create() == old
+
+    code.write_text("new")
+
+    assert create() != old
+    await asyncio.sleep(1.5)
+    assert not ending.done()
+    lease.close()
+    await ending
+    registration.close()
+    shutil.rmtree(code.parent)  # as an installation that was removed
+    assert create() != old
 
 
 @pytest.mark.parametrize("character", ["a", "é", "模"])
