@@ -4,8 +4,7 @@ import asyncio
 import random
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from contextlib import aclosing
 from pathlib import Path
 
 import aiohttp
@@ -17,7 +16,7 @@ from inference.serving.client import Client
 from tests.support.chaos_editor import build_texts, start_editor
 from tests.support.chaos_proxy import run_proxy
 from tests.support.reliability import Reliability
-from tests.support.server_watch import find_unreleased
+from tests.support.server_watch import END_S, Tally, find_unreleased
 from tests.support.servers import EMBEDDED, TRITON, RunningServer, make_slow, needs_triton, run_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(0)]
@@ -25,30 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(0)]
 _NUM_AT_ONCE = 8  # with those of which the server does not know yet that they are cancelled, fewer than may wait
 _LONGEST_S = 0.15  # most answers take less
 _LIVE_SHARE = 0.05  # of requests that are not cancelled
-_END_S = 30.0
 _TEXTS = build_texts()
-
-
-@dataclass(slots=True)
-class Tally:
-    """What became of the requests."""
-
-    num_cancelled: int = 0
-    num_stuck: int = 0
-    num_refused: int = 0
-
-    async def hurry(self, work: Awaitable[object], after_s: float | None) -> None:
-        """Cancels the work after a time; without one, it must end by itself."""
-        task = asyncio.ensure_future(work)
-        done, _ = await asyncio.wait([task], timeout=_END_S if after_s is None else after_s)
-        self.num_stuck += not done and after_s is None
-        self.num_cancelled += not done and after_s is not None
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            try:
-                await task
-            except OverloadedError:
-                self.num_refused += 1
 
 
 async def _stream(client: Client, text: str) -> None:
@@ -84,11 +60,11 @@ async def _cancel_in_editor(address: str, folder: Path, num: int, tally: Tally) 
     for _ in range(num):
         answers.append(editor.press())  # the one before is cancelled
         await asyncio.sleep(rng.uniform(0, _LONGEST_S / 3))
-    done, waiting = await asyncio.wait(answers, timeout=_END_S)
+    done, waiting = await asyncio.wait(answers, timeout=END_S)
     tally.num_stuck += len(waiting)
     tally.num_cancelled += sum(answer.result().result is None for answer in done)
     assert not editor.seen.wrong
-    assert await editor.wait_until_back(_END_S) is not None
+    assert await editor.wait_until_back(END_S) is not None
     await editor.leave()
 
 
@@ -104,7 +80,7 @@ async def test_cancelled_requests_are_released_and_others_answered(
                 await _cancel_often(lambda text: _post(session, server, text), num, tally, seed=2)
             async with run_proxy(server.url) as proxy:  # a language server needs the address of a port
                 await _cancel_in_editor(f"127.0.0.1:{proxy.port}", tmp_path / "lsp", num, tally)
-            num_unreleased = await find_unreleased(client, _END_S)
+            num_unreleased = await find_unreleased(client, END_S)
     figures = {
         "cancels": tally.num_cancelled,
         "cancels_unreleased": num_unreleased,

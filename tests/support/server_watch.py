@@ -3,19 +3,20 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from inference.errors import MidtokenError
+from inference.errors import MidtokenError, OverloadedError
 from inference.serving.client import Client
 from tests.support.servers import RunningServer
 
 _MIB = 2**20
 _SAMPLE_S = 0.5
+END_S = 30.0  # a request that has no end by then has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,29 @@ def find_orphans(server: RunningServer, regions: Sequence[Path]) -> list[str]:
     processes = [f"process {pid}: {line[:80]}" for pid, line in server.find_processes().items()]
     sockets = [path for path in server.state_dir.rglob("*") if path.is_socket()]
     return processes + [f"file {path}" for path in (*regions, *sockets) if path.exists()]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the requests."""
+
+    num_cancelled: int = 0
+    num_stuck: int = 0
+    num_refused: int = 0
+    end_s: float = END_S  # in which a request that nobody cancels must end
+
+    async def hurry(self, work: Awaitable[object], after_s: float | None) -> None:
+        """Cancels the work after a time; without one, it must end by itself."""
+        task = asyncio.ensure_future(work)
+        done, _ = await asyncio.wait([task], timeout=self.end_s if after_s is None else after_s)
+        self.num_stuck += not done and after_s is None
+        self.num_cancelled += not done and after_s is not None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            try:
+                await task
+            except OverloadedError:
+                self.num_refused += 1
 
 
 async def ends(task: "asyncio.Task[str]", within_s: float) -> str | None:

@@ -5,12 +5,13 @@ The script is JSON in the model's folder, read again whenever it has changed. It
 - `fault`: what passes do: `raise`, `nan`, or `hang` until the script changes
 - `after`: so many passes after the change are right
 - `plant`: what is done to a request's answer so that a detector has something to find: `leak` swallows each tenth last
-  chunk, `wrong` changes each text
+  chunk, `wrong` changes each text, `hold` keeps a file, a thread and a MiB
 """
 
 import dataclasses
 import json
 import math
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -85,6 +86,7 @@ class CountedEngine:
     def __init__(self, engine: Any, script: Script) -> None:
         self._engine, self._script, self._lock = engine, script, threading.Lock()
         self._num_created = self._num_released = 0
+        self._kept: list[object] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -99,6 +101,9 @@ class CountedEngine:
     def submit(self, request: Any, sink: Any) -> None:
         with self._lock:
             self._num_created += 1
+        if self.plant == "hold":
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+            self._kept += [open(os.devnull), b"x" * 2**20]  # noqa: SIM115  # it is never closed
         try:
             self._engine.submit(request, _CountedSink(sink, self))
         except BaseException:
