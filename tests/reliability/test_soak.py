@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(0)]
 
 _NUM_USERS = 8
 _RECONNECT_SHARE = 0.02  # of a user's requests
-_SHORT_S, _FULL_S = 4.0, 480.0
+_SHORT_S, _FULL_S = 4.0, 240.0
 
 
 async def _use(url: str, name: str, end: float) -> None:

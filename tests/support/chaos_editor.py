@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from benchmarks.measures.lsp_client import Answer, LspClient, build_message
@@ -15,7 +15,6 @@ Apple Bridge Candle Dragon Engine Forest Garden Hammer Island Jacket Kettle Ladd
 Saddle Temple Valley Window Yellow Anchor Basket Castle Dinner Finger Guitar Harbor Insect Jungle Kitten
 """
 KEY_S = 0.1
-_NUM_REMEMBERED = 18  # answers, more than a language server remembers
 _ASK_S = 0.2
 
 
@@ -34,12 +33,12 @@ class Seen:
 
 
 class ChaosEditor(LspClient):
-    """One document, whose whole text each key replaces, so that nothing is answered from memory."""
+    """One document, whose whole text each key replaces."""
 
     def prepare(self) -> None:
         """Opens the document. Call it once."""
         self.seen, self._texts = Seen(), build_texts()
-        self._answered = deque[str](maxlen=_NUM_REMEMBERED)  # what the language server may answer from its memory
+        self._numbers = count()
         self._expected: dict[str, str] = {}
         self._shown, self._last = "", 0
         self.open(_URI, "")
@@ -50,7 +49,6 @@ class ChaosEditor(LspClient):
         found = {text: read_text((await self.press(text)).result) for text in build_texts()}
         self._expected = {text: answer for text, answer in found.items() if answer}
         self._texts = [*self._expected]
-        assert len(self._texts) > _NUM_REMEMBERED, "too few texts to forget the first ones"
         self.seen = Seen()
 
     def press(self, text: str = "") -> asyncio.Future[Answer]:
@@ -58,7 +56,7 @@ class ChaosEditor(LspClient):
 
         The request before is cancelled.
         """
-        text = text or next(each for each in self._texts if each not in self._answered)
+        text = text or self._texts[next(self._numbers) % len(self._texts)]
         end = _find_end(text)
         edit = self.build_edit(_URI, (0, 0), _find_end(self._shown), text[:-1])
         edit += self.build_edit(
@@ -67,7 +65,6 @@ class ChaosEditor(LspClient):
         cancel = build_message("$/cancelRequest", {"id": self._last}) if self._last in self._waiting else b""
         self._last, request = self.build_request(_URI, end)
         self._shown = text
-        self._texts = [each for each in self._texts if each != text] + [text]
         answer = self.send(edit + cancel + request, self._last)
         answer.add_done_callback(lambda done: self._check(text, read_text(done.result().result)))
         return answer
@@ -87,8 +84,9 @@ class ChaosEditor(LspClient):
         self.seen.echo_ms.append(1e3 * (time.perf_counter() - began_at))
 
     async def wait_until_back(self, within_s: float) -> float | None:
-        """Types until a text is shown. Returns how long that took; None if none came."""
+        """Types until a text is shown that the server has completed. Returns how long that took; None if none came."""
         began_at = time.perf_counter()
+        self._forget()
         while time.perf_counter() < began_at + within_s:
             answer = self.press()
             await self.echo()
@@ -98,11 +96,15 @@ class ChaosEditor(LspClient):
             await asyncio.sleep(KEY_S / 2)
         return None
 
+    def _forget(self) -> None:
+        """Closes the document and opens it again: then the language server remembers no completion of it."""
+        self.write(build_message("textDocument/didClose", {"textDocument": {"uri": _URI}}))
+        self._shown = ""
+        self.open(_URI, "")
+
     def _check(self, text: str, found: str) -> None:
         """A text that was cut at a deadline may be shorter."""
         self.seen.num_texts += bool(found)
-        if found:
-            self._answered.append(text)
         if self._expected and not self._expected.get(text, "").startswith(found):
             self.seen.wrong.append(f"after {text[-9:]!r} came {found!r} and not {self._expected.get(text)!r}")
 

@@ -5,6 +5,7 @@
 - `engine`: its own server, without Triton, heals in front of llama.cpp's server behind a proxy
 """
 
+import asyncio
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from tests.support.chaos_editor import ChaosEditor, start_editor
 from tests.support.chaos_proxy import ChaosProxy, run_proxy
 from tests.support.servers import EMBEDDED, Served, end_servers, find_processes, make_slow, run_server
 
+_CALM_S = 60.0
 PASS_S = 0.02  # long enough for a fault in the middle of an answer
 _MOUNT = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && mount -t tmpfs -o size=32m tmpfs "$0" && exec "$@"'
 
@@ -52,6 +54,7 @@ class World:
     folder: Path  # whose name is in the command line of each process
     editor: ChaosEditor
     proxy: ChaosProxy | None
+    parts: list[Part]  # those that run while nothing is wrong
     has_own_files: bool  # /dev/shm and the state folder, seen through `root`
 
     @property
@@ -72,6 +75,12 @@ class World:
         found = find_processes(self.folder)
         parts = {pid: next((part for part in Part if part in line), None) for pid, line in found.items()}
         return {pid: part for pid, part in parts.items() if part is not None and pid != self.editor.process.pid}
+
+    async def wait_until_calm(self) -> None:
+        """Waits until each part of the server runs once, and none that is ending."""
+        async with asyncio.timeout(_CALM_S):
+            while sorted(self.find_parts().values()) != self.parts:
+                await asyncio.sleep(0.1)
 
     def send(self, part: Part, number: signal.Signals) -> None:
         """Sends a signal to the processes of this part."""
@@ -108,8 +117,9 @@ async def open_world(folder: Path, kind: Kind, runtime: str) -> AsyncIterator[Wo
         command += [] if kind is Kind.REMOTE else [f"--model-repository={served.repository}"]
         editor = await start_editor([*wrapper, *command])
         stack.push_async_callback(_end, editor, folder)
-        world = World(kind, runtime, served, folder, editor, proxy, has_own_files)
+        world = World(kind, runtime, served, folder, editor, proxy, [], has_own_files)
         await editor.learn()
+        world.parts = sorted(world.find_parts().values())
         yield world
 
 
