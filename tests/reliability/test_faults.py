@@ -165,9 +165,9 @@ class Course:
 @pytest.mark.parametrize(
     ("kind", "runtime"),
     [
-        pytest.param(Kind.OWN, TRITON, marks=needs_triton),
+        pytest.param(Kind.OWN, TRITON, marks=[needs_triton, pytest.mark.full]),
         (Kind.OWN, EMBEDDED),
-        pytest.param(Kind.REMOTE, TRITON, marks=needs_triton),
+        pytest.param(Kind.REMOTE, TRITON, marks=[needs_triton, pytest.mark.full]),
         (Kind.REMOTE, EMBEDDED),
         pytest.param(
             Kind.ENGINE,
