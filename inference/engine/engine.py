@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, MIN_PROMPT_TOKENS, EngineConfig
@@ -84,6 +85,8 @@ class Engine:
             max_waiting = 0 if request.is_prefetch else self._config.max_waiting
             if self._inbox.qsize() + len(self._scheduler) >= max_waiting + self._config.max_sequences:
                 raise OverloadedError(f"{max_waiting} requests wait already; try again in a moment")
+            if request.is_prefetch:  # it reads what one text needs, whatever the texts after it are to be
+                request = replace(request, num_candidates=1, temperature=0.0, explain=False)
             self._inbox.put(Job(request, sink, submitted_at=self._clock()))
 
     def measure_heartbeat_ms(self) -> float:

@@ -19,6 +19,7 @@ so often. Whether a text loops depends on the text only, not on how it is split 
 
 import math
 import re
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -149,12 +150,25 @@ def _find_end_before(text: str, lines: list[str]) -> int:
 
 
 def _iter_runs(text: str) -> Iterator[_Run]:
-    """The runs that the text ends with which have more than the free characters, those with short periods first."""
+    """The runs that the text ends with which have more than the free characters, those with short periods first.
+
+    A long run with a short period also has each multiple of it. These are left out: they begin at the same place,
+    repeat less, and may be settled further. Of a line of blanks, each takes as long as the first.
+    """
     tail = text[text.rfind("\n") + 1 :][-_NUM_KEPT_CHARS:]
     last = tail[-_NUM_FREE_CHARS - 1 :]
-    if len(last) <= _NUM_FREE_CHARS or last not in tail[-_MAX_PERIOD_CHARS - len(last) : -1]:
+    if len(last) <= _NUM_FREE_CHARS:
         return
-    for size in range(1, _MAX_PERIOD_CHARS + 1):
-        if tail.endswith(last, 0, len(tail) - size):
-            num_repeated = _count_repeated(tail, size)
-            yield _Run(len(text) - num_repeated - size, tail[-size:], num_repeated)
+    at = end = len(tail) - len(last)
+    while (at := tail.rfind(last, max(end - _MAX_PERIOD_CHARS, 0), at + len(last) - 1)) >= 0:
+        size = end - at
+        num_repeated = _count_repeated_chars(tail, size)
+        yield _Run(len(text) - num_repeated - size, tail[-size:], num_repeated)
+        if size <= len(last) and size + num_repeated >= _MAX_PERIOD_CHARS + len(last):
+            return
+
+
+def _count_repeated_chars(text: str, size: int) -> int:
+    """Like `_count_repeated`, in few steps: this is called for each character of a long run."""
+    end = len(text) - size
+    return bisect(range(end), False, key=lambda num: not text.endswith(text[-num - 1 :], 0, end))

@@ -92,14 +92,20 @@ class RunningSequence:
         self._compare_draft(choice.token_id)
 
     def build_part(self, max_rows: int) -> SequenceInput:
-        """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError."""
+        """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError.
+
+        A person gets the whole tree at once; a prefetch, which a person may wait for, never more than `max_rows`.
+        """
         cache, chain_ids = self.sequence.cache, self.tree.chain_ids
+        is_prefetch = self.job.request.is_prefetch
         if len(chain_ids) > max_rows:
             part = SequenceInput(cache, TokenTree(chain_ids[:max_rows]), wants_logits=False)
+        elif is_prefetch and chain_ids and self.tree.num_rows > max_rows:
+            part = SequenceInput(cache, TokenTree(chain_ids))
         elif chain_ids:
             part = SequenceInput(cache, self._add_draft())
         else:
-            part = self.sequence.build_part(self.tree, self.missing)
+            part = self.sequence.build_part(self.tree, self.missing[: max_rows if is_prefetch else None])
         cache.reserve(part.tree.num_rows)
         return part
 

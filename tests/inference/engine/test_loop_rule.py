@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine.loop_rule import LoopRule
+from inference.engine.loop_rule import LoopRule, _count_repeated, _iter_runs
 
 
 @pytest.mark.parametrize(
@@ -125,3 +125,15 @@ def test_what_a_running_repetition_may_cut_is_not_settled(text: str, settled: st
 
     assert rule.find_end(text, len(text)) is None
     assert text[: rule.count_settled(text)] == settled
+
+
+@given(unit=st.text("ab", min_size=1, max_size=40), count=st.integers(1, 300), rest=st.text("ab ", max_size=20))
+def test_of_all_periods_few_are_looked_at_and_they_decide(unit: str, count: int, rest: str) -> None:
+    """The blanks that a model writes are looked at for each of its tokens, and other people's requests wait."""
+    text = (rest + unit * count)[-150:]
+    runs = [(len(text) - num - size, num, size) for size in range(1, 65) if (num := _count_repeated(text, size)) > 16]
+    found = list(_iter_runs(text))
+
+    assert [each.start for each in found][:1] == [start for start, _, _ in runs][:1]
+    assert {each.start for each in found} == {start for start, _, _ in runs}
+    assert len(found) <= 4 or len(unit) * count < 150
