@@ -49,7 +49,7 @@ _FIRST_HEARTBEAT_WAIT_S = 3.0
 
 # After so long without any answer, a connection may be dead, and neither side knows it: a person who types on cancels
 # each request before it fails. A model that is busy answers a heartbeat all the same.
-_SILENT_S = 3.0
+_SILENT_S = 2.5
 
 _MAX_TOLD_CHARS = 1000  # of the error of a server, which may be another one than ours
 _CLOSE_S = 1.0  # for streams that were answered to end

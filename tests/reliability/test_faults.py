@@ -104,7 +104,8 @@ def _list_faults(world: World) -> Mapping[str, Fault]:
     if world.proxy is not None:
         return {mode.name.lower().replace("_", " "): partial(_pass_through, mode) for mode in Mode}
     parts = [*Part] if uses_triton(world) else [Part.SERVE]
-    faults: dict[str, Fault] = {f"kill {part.name.lower()}": partial(_kill, part) for part in parts}
+    faults: dict[str, Fault] = {"pass": _script}  # nothing, to compare with
+    faults |= {f"kill {part.name.lower()}": partial(_kill, part) for part in parts}
     faults |= {f"stop {part.name.lower()}": partial(_stop, part) for part in parts}
     faults["model raises"] = partial(_script, fault="raise")
     faults["model raises mid-stream"] = partial(_script, fault="raise", after=3)
@@ -157,6 +158,7 @@ class Course:
             "back s, median": median(known) if known else None,
             "back s, worst": max(known, default=None),
             "never back": self.num_never,
+            "echo ms, median": median(self.echo_ms),
             "echo ms, p99": find_percentile(self.echo_ms, 99),
             "wrong": len(self.wrong),
         }
