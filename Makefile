@@ -79,6 +79,10 @@ test: $(READY) $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPR
 test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
 
+.PHONY: test-reliability
+test-reliability: $(READY)  ## break, overload and fuzz servers for an hour; writes benchmarks/results/reliability.json
+	@$(BIN)/python -m pytest -n 0 --timeout=2400 --reliability=full tests/reliability
+
 PYTHONS ?= 3.13
 .PHONY: test-pythons
 test-pythons:  ## run the quick tests of what differs by platform on other Pythons that are here (PYTHONS="3.13 3.12"), without Triton and torch

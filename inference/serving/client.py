@@ -7,12 +7,14 @@ Unary calls are never used for requests, because the bundled server crashes when
 """
 
 import asyncio
+import math
 import secrets
 from asyncio import timeout
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
 from dataclasses import replace
 from hashlib import blake2b
+from time import monotonic
 from typing import Any, TypeVar  # grpc and tritonclient have no types
 
 import grpc
@@ -61,6 +63,10 @@ _ANSWER_TIMEOUT_S = 600.0
 # an unanswered heartbeat is requested again, and the wait doubles each time.
 _FIRST_HEARTBEAT_WAIT_S = 3.0
 
+# After so long without any answer, a connection may be dead, and neither side knows it: a person who types on cancels
+# each request before it fails. A model that is busy answers a heartbeat all the same.
+_SILENT_S = 2.5
+
 _MAX_TOLD_CHARS = 1000  # of the error of a server, which may be another one than ours
 _CLOSE_S = 1.0  # for streams that were answered to end
 _SESSION_SALT = secrets.token_bytes(16)  # of this process
@@ -84,6 +90,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         answer_timeout_s: float = _ANSWER_TIMEOUT_S,
         key: str = "",
         traces: Traces | None = None,
+        silent_s: float = _SILENT_S,
     ) -> None:
         """Opens no connection yet; the first call does. Must be called in the event loop that will use the client.
 
@@ -91,7 +98,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         which the server admits this user; empty if it needs none.
 
         A completion without a chunk within `idle_timeout_s` fails with a ServerError, and so does a request to the
-        character-level model without an answer within `answer_timeout_s`.
+        character-level model without an answer within `answer_timeout_s`. If no request was answered for `silent_s`,
+        whatever became of them, the next one first waits so long for a heartbeat.
         """
         self._idle_timeout_s, self._answer_timeout_s, self._traces = idle_timeout_s, answer_timeout_s, traces
         self._secret, self._number = Secret.read(url), secrets.token_hex()
@@ -104,6 +112,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel.grpc)
         self._left_out: frozenset[str] = frozenset()  # the fields of requests that the server does not know
         self._endings: set[asyncio.Task[None]] = set()
+        self._silent_s, self._unheard_since = silent_s, math.inf  # the time of the first request without an answer
+        self._listening: asyncio.Task[float] | None = None
         self._throttle = Throttle(self._send, asyncio.get_running_loop().time)
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
@@ -113,16 +123,41 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         return self._throttle.stream(request) if request.document and not request.is_prefetch else self._send(request)
 
-    def _send(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+    async def _send(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+        await self._check_connection()
         if self._traces is not None and request.priority is not Priority.PROBE:
-            return self._traces.follow(request, self._send_message)
-        return self._send_message(replace(request, traceparent=request.traceparent or new_traceparent()))
+            sent = self._traces.follow(request, self._send_message)
+        else:
+            sent = self._send_message(replace(request, traceparent=request.traceparent or new_traceparent()))
+        async with aclosing(sent) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     def _send_message(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         arrays = completion_arrays.request_to_arrays(request)
         message = _build_request(COMPLETION, {name: arrays[name] for name in arrays if name not in self._left_out})
         read, timeout_s = completion_arrays.chunk_from_arrays, self._idle_timeout_s
         return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, _describe_to_gateway(request))
+
+    async def _check_connection(self) -> None:
+        """Raises ServerUnreachableError if a server that has been silent answers no heartbeat either.
+
+        The requests of somebody who types on wait for the same one.
+        """
+        if self._listening is None and monotonic() - self._unheard_since > self._silent_s:
+            beat = self._ask_beside(COMPLETION, heartbeat_from_arrays, self._silent_s, self._silent_s)
+            self._listening = asyncio.create_task(beat)
+            self._listening.add_done_callback(self._stop_listening)
+        if self._listening is not None:
+            try:
+                await asyncio.shield(self._listening)
+            except ServerError as error:
+                raise ServerUnreachableError(str(error)) from None
+
+    def _stop_listening(self, done: "asyncio.Task[float]") -> None:
+        self._listening = None
+        if not done.cancelled():
+            done.exception()  # perhaps no request waits for it any more
 
     async def ask(self, request: CharacterRequest) -> CharacterAnswer:
         """Returns the character-level model's answer. Cancelling the task cancels the request on the server."""
@@ -168,6 +203,8 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     async def close(self) -> None:
         """Closes the connection and every stream on it."""
+        if self._listening is not None:
+            self._listening.cancel()
         if self._endings:
             await asyncio.wait(self._endings, timeout=_CLOSE_S)
         await self._channel.close()
@@ -215,6 +252,7 @@ class Client(AbstractAsyncContextManager["Client"]):
                 await self._check_server(call)
                 await call.write(message)
                 await call.done_writing()
+            self._unheard_since = min(self._unheard_since, monotonic())
             while not has_ended:
                 received = await self._receive(call, timeout_s)
                 item = received if isinstance(received, MidtokenError) else read(received)
@@ -248,6 +286,7 @@ class Client(AbstractAsyncContextManager["Client"]):
                     response = await call.read()
         except TimeoutError:
             raise ServerError(f"the server at {self.url} sent nothing for {timeout_s:g} s") from None
+        self._unheard_since = math.inf
         if response is grpc.aio.EOF:
             raise ServerError(f"the server at {self.url} ended its answer before the last part")
         if response.error_message:

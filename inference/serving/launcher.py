@@ -80,6 +80,7 @@ class TritonServer:
         self.url = f"{SOCKET_SCHEME}{options.find_socket(GRPC)}"  # the `url` argument of Client
         self._process = process  # the process guard
         self._options = options
+        self._model_ended, self._resources = asyncio.Event(), contextlib.ExitStack()
 
     @classmethod
     async def start(cls, options: ServerOptions, environment: Mapping[str, str], on_progress: Progress) -> Self:
@@ -89,6 +90,7 @@ class TritonServer:
         try:
             async with timeout(options.start_timeout_s):
                 await server._wait_until_it_answers(on_progress)
+            server._watch_models()
         except TimeoutError:
             await server.stop(may_drain=False)
             raise server._error(f"tritonserver did not answer within {options.start_timeout_s:g} s") from None
@@ -104,13 +106,31 @@ class TritonServer:
         await check_heartbeats(self.url, self._options.max_stall_s)
 
     async def wait_until_ended(self) -> None:
-        """Returns when the server's process has ended."""
-        await self._process.wait()
+        """Returns when the server's process has ended, or that of a model, of which Triton says nothing."""
+        ends = [asyncio.ensure_future(each) for each in (self._process.wait(), self._model_ended.wait())]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in ends:
+                each.cancel()
+
+    def _watch_models(self) -> None:
+        """Notes the end of any process of the server at once: Triton goes on without a model's, and never answers."""
+        import psutil  # here, because an installation without `local` lacks it; it has no Triton either
+
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(psutil.Error, ProcessLookupError):  # the guard's, which tells of it
+            for child in psutil.Process(self._process.pid).children(recursive=True):
+                file = os.pidfd_open(child.pid)  # type: ignore[attr-defined,unused-ignore]  # not on macOS and Windows
+                loop.add_reader(file, self._model_ended.set)
+                self._resources.callback(os.close, file)
+                self._resources.callback(loop.remove_reader, file)
 
     async def stop(self, may_drain: bool = True) -> None:
         """Stops the server and its child processes. With `may_drain`, running streams get ten seconds to finish."""
         pipe = self._process.stdin
         assert pipe is not None, "the process guard is started with a pipe"
+        self._resources.close()
         if not may_drain:
             with contextlib.suppress(ConnectionError):
                 pipe.write(b"k")

@@ -111,13 +111,13 @@ def _find_sockets(server: RunningServer) -> list[Path]:
     return [path for path in server.state_dir.rglob("*") if path.is_socket()]
 
 
-async def test_the_server_is_restarted_after_a_stub_was_killed(own_server: RunningServer) -> None:
-    killed = set(own_server.find_stubs())
-    commands = own_server.find_processes()
-    (stub,) = (pid for pid in killed if "/characters/1/model.py" in commands[pid])
-    os.kill(stub, signal.SIGKILL)
-    wait_until(lambda: len(set(own_server.find_stubs()) - killed) == len(killed))
-    await _wait_for_a_completion(own_server)
+async def test_the_server_is_restarted_at_once_after_a_stub_was_killed(tmp_path: Path) -> None:
+    with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=1000") as server:
+        killed, commands = set(server.find_stubs()), server.find_processes()
+        (stub,) = (pid for pid in killed if "/characters/1/model.py" in commands[pid])
+        os.kill(stub, signal.SIGKILL)
+        wait_until(lambda: len(set(server.find_stubs()) - killed) == len(killed))
+        await _wait_for_a_completion(server)
 
 
 async def _wait_for_a_completion(server: RunningServer) -> None:

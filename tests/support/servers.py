@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any  # JSON
 
 import pytest
 
@@ -50,6 +52,16 @@ class TritonPythonModel(Adapter):
         super().__init__(_load)
 """
 
+_SLOW_COMPLETION = """
+from .adapter import TritonPythonModel as Adapter
+from .slow_model import load_slow_engine
+
+
+class TritonPythonModel(Adapter):
+    def __init__(self):
+        super().__init__(load_slow_engine)
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -58,10 +70,16 @@ class Served:
     model_dir: Path
     repository: Path
 
-    def command(self, state_dir: Path, *arguments: str) -> list[str]:
-        """The command line of `midtoken serve`."""
+    def change(self, **script: Any) -> None:
+        """Writes the script of a slow model."""
+        path = self.model_dir / "script.json"
+        path.with_suffix(".new").write_text(json.dumps(script))
+        path.with_suffix(".new").replace(path)
+
+    def command(self, state_dir: Path, *arguments: str, name: str = "serve") -> list[str]:
+        """The command line of `midtoken serve`, or of another command that may start it."""
         return [
-            *(sys.executable, "-m", "midtoken", "serve", f"--state-dir={state_dir}"),
+            *(sys.executable, "-m", "midtoken", name, f"--state-dir={state_dir}"),
             *(f"--model={self.model_dir}", f"--model-repository={self.repository}", *arguments),
         ]
 
@@ -123,6 +141,11 @@ class RunningServer:
     runtime: str = TRITON
 
     @property
+    def runtime_name(self) -> str:
+        """Triton or embedded, for figures."""
+        return self.runtime.removeprefix("--runtime=")
+
+    @property
     def url(self) -> str:
         """The `url` argument of Client."""
         if self.runtime == TRITON:
@@ -178,6 +201,17 @@ def make_scripted(folder: Path) -> Served:
     model_dir.mkdir()
     write_model_files(model_dir)
     return Served(model_dir, repository)
+
+
+def make_slow(folder: Path, **script: Any) -> Served:
+    """As `make_scripted`, but with the default model in the real engine, behind a script of `slow_model`."""
+    repository = folder / "repository"
+    _script(repository / "completion", "slow_model.py", _SLOW_COMPLETION)
+    shutil.copytree(find_model_repository() / "characters", repository / "characters")
+    shutil.copytree(find_default_model(), folder / "model")
+    served = Served(folder / "model", repository)
+    served.change(**script)
+    return served
 
 
 def write_model_files(folder: Path) -> None:

@@ -3,7 +3,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,21 @@ async def test_what_goes_wrong_becomes_the_matching_exception(
         with pytest.raises(MidtokenError, match=words) as raised:
             await _complete(server.url, idle_timeout_s=0.2 if "sent nothing" in words else 30.0)
         assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("is_dead", [True, False], ids=["dead", "busy"])
+async def test_a_connection_on_which_each_request_is_cancelled_unanswered_is_checked_by_a_heartbeat(
+    is_dead: bool,
+) -> None:
+    async with (
+        run_fake_triton(say(waits=True, heartbeat_ms=None if is_dead else 0.0)) as server,
+        Client(server.url, silent_s=0.2) as client,
+    ):
+        with pytest.raises(ServerUnreachableError) if is_dead else nullcontext():
+            for _ in range(20):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await anext(client.stream(_REQUEST))
 
 
 async def test_an_address_without_a_server_raises_unreachable() -> None:

@@ -1,0 +1,144 @@
+"""Worlds to break: an editor, its language server and a completion server, with whatever is between them.
+
+- `own`: the language server starts the completion server, in file systems of its own where that may be done
+- `remote`: `--server`, behind a proxy
+- `engine`: its own server, without Triton, heals in front of llama.cpp's server behind a proxy
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from benchmarks.baselines.servers import run_llama_server
+from midtoken.installed import find_default_model
+from tests.support.chaos_editor import ChaosEditor, start_editor
+from tests.support.chaos_proxy import ChaosProxy, run_proxy
+from tests.support.servers import EMBEDDED, Served, end_servers, find_processes, make_slow, run_server
+
+_CALM_S = 60.0
+PASS_S = 0.02  # long enough for a fault in the middle of an answer
+_MOUNT = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && mount -t tmpfs -o size=32m tmpfs "$0" && exec "$@"'
+
+
+class Kind(StrEnum):
+    OWN = "own"
+    REMOTE = "remote"
+    ENGINE = "engine"
+
+
+class Part(StrEnum):
+    """A process, by a part of its command line; the first one that is found decides."""
+
+    GUARD = "process_guard.py"
+    COMPLETION = "/completion/1/model.py"
+    CHARACTERS = "/characters/1/model.py"
+    SERVE = "midtoken serve"
+    TRITON = "bin/tritonserver"
+
+
+@dataclass(slots=True)
+class World:
+    """What can be broken."""
+
+    kind: Kind
+    runtime: str
+    served: Served
+    folder: Path  # whose name is in the command line of each process
+    editor: ChaosEditor
+    proxy: ChaosProxy | None
+    parts: list[Part]  # those that run while nothing is wrong
+    has_own_files: bool  # /dev/shm and the state folder, seen through `root`
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}_{self.runtime.removeprefix('--runtime=')}"
+
+    @property
+    def root(self) -> Path:
+        """The file system as the servers see it."""
+        return Path(f"/proc/{self.editor.process.pid}/root")
+
+    @property
+    def state_dir(self) -> Path:
+        return self.folder / "state"
+
+    def find_parts(self) -> dict[int, Part]:
+        """The processes of the completion server."""
+        found = find_processes(self.folder)
+        parts = {pid: next((part for part in Part if part in line), None) for pid, line in found.items()}
+        return {pid: part for pid, part in parts.items() if part is not None and pid != self.editor.process.pid}
+
+    async def wait_until_calm(self) -> None:
+        """Waits until each part of the server runs once, and none that is ending."""
+        async with asyncio.timeout(_CALM_S):
+            while sorted(self.find_parts().values()) != self.parts:
+                await asyncio.sleep(0.1)
+
+    def send(self, part: Part, number: signal.Signals) -> None:
+        """Sends a signal to the processes of this part."""
+        for pid, found in self.find_parts().items():
+            if found is part:
+                os.kill(pid, number)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the language server lives."""
+        return self.editor.process.returncode is None
+
+
+@asynccontextmanager
+async def open_world(folder: Path, kind: Kind, runtime: str) -> AsyncIterator[World]:
+    """Runs one inside the block, in which the editor has learned what is right."""
+    folder.mkdir()
+    served, state_dir = make_slow(folder, pass_s=PASS_S), folder / "state"
+    state_dir.mkdir()
+    async with AsyncExitStack() as stack:
+        proxy, arguments, wrapper = None, [runtime, f"--model={served.model_dir}"], list[str]()
+        if kind is Kind.REMOTE:
+            server = stack.enter_context(run_server(served, folder / "server", runtime=runtime))
+            proxy = await stack.enter_async_context(run_proxy(server.url))
+            arguments = [f"--server=127.0.0.1:{proxy.port}"]
+        elif kind is Kind.ENGINE:
+            url = stack.enter_context(run_llama_server(find_default_model(), folder))
+            proxy = await stack.enter_async_context(run_proxy(url))
+            arguments += [f"--engine=http://127.0.0.1:{proxy.port}"]
+        has_own_files = kind is Kind.OWN and _can_mount()
+        if has_own_files:
+            wrapper += ["unshare", "--mount", "sh", "-c", _MOUNT, str(state_dir)]
+        command = [sys.executable, "-m", "midtoken", "lsp", f"--state-dir={state_dir}", *arguments]
+        command += [] if kind is Kind.REMOTE else [f"--model-repository={served.repository}"]
+        editor = await start_editor([*wrapper, *command])
+        stack.push_async_callback(_end, editor, folder)
+        world = World(kind, runtime, served, folder, editor, proxy, [], has_own_files)
+        await editor.learn()
+        world.parts = sorted(world.find_parts().values())
+        yield world
+
+
+async def _end(editor: ChaosEditor, folder: Path) -> None:
+    if editor.process.returncode is None:
+        await editor.leave()
+    end_servers(folder / "state")
+
+
+def _can_mount() -> bool:
+    command = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/shm"]
+    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+def find_limits(pids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Processes, and one more than the files that each has open."""
+    for pid in pids:
+        yield pid, 1 + max(int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def uses_triton(world: World) -> bool:
+    return world.runtime != EMBEDDED

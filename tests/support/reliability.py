@@ -1,0 +1,104 @@
+"""What the rows of `make test-reliability` share: their form, their targets, and the report.
+
+Each row is a file in `tests/reliability`. Its short form is a part of `make test`: it asserts that nothing is wrong or
+lost, but compares no time. The full form (`--reliability=full`) also writes its figures to
+`benchmarks/results/reliability.json`, beside the targets.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeVar  # Any: JSON
+
+from benchmarks.measures.report import Figures, Row, Target, build_rows, write_report
+
+_Value = TypeVar("_Value")
+
+_FIGURE = "figure"  # the first column of the rows that `build_rows` makes
+
+_RUNTIMES = ("triton", "embedded")
+_WORLDS = ("own_triton", "own_embedded", "remote_triton", "remote_embedded", "engine_embedded")
+
+
+def _list_for(names: Sequence[str], *targets: Target) -> Iterator[Target]:
+    """The targets for each of what was measured."""
+    for each, name in product(targets, names):
+        yield replace(each, figure=f"{each.figure}_{name}", meaning=f"{each.meaning} ({name.replace('_', ', ')})")
+
+
+TARGETS = (
+    *_list_for(
+        _WORLDS,
+        Target("faults_echo_ms_p99", "until a key is echoed while the server is broken, 99 of 100, ms", at_most=50),
+        Target("faults_wrong_texts", "wrong texts during and after faults", at_most=0),
+        Target("faults_back_s_max", "until completions are back after a fault, s", at_most=5),
+        Target("faults_never_back", "faults after which completions did not come back", at_most=0),
+    ),
+    *_list_for(
+        _RUNTIMES,
+        Target("cancels_unreleased", "cancelled requests that the server did not release", at_most=0),
+        Target("cancels_stuck", "requests without an end beside cancelled ones", at_most=0),
+        Target("cancels_refused", "requests wrongly refused beside cancelled ones", at_most=0),
+        Target("overload_completed_1_3", "completed at 1.3 × capacity, relative to the capacity", at_least=0.9),
+        Target("overload_completed_3", "completed at 3 × capacity, relative to the capacity", at_least=0.9),
+        Target("overload_completed_10", "completed at 10 × capacity, relative to the capacity", at_least=0.9),
+        Target("overload_least_share", "least editor's share of its fair share", at_least=0.5),
+        Target("overload_refused_ms_p99", "until a request is refused, 99 of 100, ms", at_most=50),
+        Target("overload_growth_mib", "growth of memory under overload, MiB", at_most=16),
+        Target("fairness_p99_ratio", "others' 99th percentile beside one who sends 100 times as much", at_most=1.2),
+        Target("soak_growth_mib", "growth of memory in the soak, MiB", at_most=16),
+        Target("soak_new_files", "files that the soak leaves open", at_most=0),
+        Target("soak_new_threads", "threads that the soak leaves running", at_most=0),
+        Target("soak_new_shm_kib", "shared memory that the soak leaves, KiB", at_most=0),
+        Target("shutdown_untold", "of 50 streams at a shutdown, neither finished nor told", at_most=0),
+        Target("shutdown_s", "until the last of 50 streams has its end, s", at_most=5),
+        Target("shutdown_orphans", "processes and files that remain after a shutdown", at_most=0),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """The form in which the rows run, and where the full form reports."""
+
+    is_full: bool
+    results_dir: Path
+
+    def choose(self, short: _Value, full: _Value) -> _Value:
+        """The value for this form."""
+        return full if self.is_full else short
+
+    def record(self, figures: Figures, rows: Sequence[Row] = (), targets: Sequence[Target] = TARGETS) -> None:
+        """Adds to the report what a row has measured; the short form adds nothing.
+
+        `rows`: details. They replace those with the same two first texts. What other rows have measured stays.
+        """
+        if not self.is_full:
+            return
+        old = self._read()
+        merged = {**old["figures"], **figures}
+        details = {_name(row): row for row in (*old["rows"], *rows) if _FIGURE not in row}
+        table = [details[name] for name in sorted(details)]
+        write_report("reliability", [*table, *build_rows(targets, merged)], merged, folder=self.results_dir)
+
+    def _read(self) -> dict[str, Any]:
+        path = self.results_dir / "reliability.json"
+        return json.loads(path.read_text()) if path.exists() else {"figures": {}, "rows": []}
+
+
+def _name(row: Row) -> tuple[str, ...]:
+    return (next(iter(row)), *[value for value in row.values() if isinstance(value, str)][:2])
+
+
+def find_growth(sizes: Sequence[float]) -> float:
+    """How much the last third is above the middle one, by their medians: what leaks grows to the end."""
+    third = len(sizes) // 3
+    middle, last = (sorted(part)[third // 2] for part in (sizes[third : 2 * third], sizes[-third:]))
+    return last - middle
+
+
+def describe(problems: Sequence[str]) -> str:
+    """The message of a failed assertion: how many problems, and the first ones."""
+    return "\n".join([f"{len(problems)} problems", *problems[:10]])

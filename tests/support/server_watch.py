@@ -1,0 +1,124 @@
+"""What a server holds: requests, memory, files, threads, shared memory; and what it leaves behind."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from inference.errors import MidtokenError, OverloadedError
+from inference.serving.client import Client
+from tests.support.servers import RunningServer
+
+_MIB = 2**20
+_SAMPLE_S = 0.5
+END_S = 30.0  # a request that has no end by then has none
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The requests of a slow model (`tests.support.slow_model`)."""
+
+    created: int
+    released: int
+    held: int  # that the executor holds
+
+    @property
+    def is_even(self) -> bool:
+        return self.created == self.released and self.held == 0
+
+
+async def read_counts(client: Client) -> Counts:
+    return Counts(**json.loads((await client.read_description()).runs_as))
+
+
+async def find_unreleased(client: Client, within_s: float) -> int:
+    """How many requests the server has not released after that time, with nothing left to do."""
+    end = time.monotonic() + within_s
+    while not (counts := await read_counts(client)).is_even and time.monotonic() < end:
+        await asyncio.sleep(0.2)
+    return max(counts.created - counts.released, counts.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What all processes of a server hold together."""
+
+    memory_mib: float
+    num_files: int
+    num_threads: int
+    shm_kib: float
+
+
+@dataclass(slots=True)
+class ServerWatch:
+    """Samples of a server's processes."""
+
+    server: RunningServer
+    samples: list[Sample] = field(default_factory=list)
+
+    async def run(self) -> None:
+        """Takes samples until it is cancelled."""
+        while True:
+            self.samples.append(await asyncio.to_thread(take_sample, self.server))
+            await asyncio.sleep(_SAMPLE_S)
+
+    def find(self, read: Callable[[Sample], float]) -> list[float]:
+        return [read(each) for each in self.samples]
+
+
+def take_sample(server: RunningServer) -> Sample:
+    memory, files, threads = 0, 0, 0
+    for pid in server.find_processes():
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            memory += process.memory_info().rss - process.memory_info().shared
+            files, threads = files + process.num_fds(), threads + process.num_threads()
+    regions = sum(path.stat().st_blocks * 512 for path in server.find_regions())
+    return Sample(memory / _MIB, files, threads, regions / 1024)
+
+
+def find_orphans(server: RunningServer, regions: Sequence[Path]) -> list[str]:
+    """Processes, shared memory and sockets that are left of a server that has ended."""
+    processes = [f"process {pid}: {line[:80]}" for pid, line in server.find_processes().items()]
+    sockets = [path for path in server.state_dir.rglob("*") if path.is_socket()]
+    return processes + [f"file {path}" for path in (*regions, *sockets) if path.exists()]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the requests."""
+
+    num_cancelled: int = 0
+    num_stuck: int = 0
+    num_refused: int = 0
+    end_s: float = END_S  # in which a request that nobody cancels must end
+
+    async def hurry(self, work: Awaitable[object], after_s: float | None) -> None:
+        """Cancels the work after a time; without one, it must end by itself."""
+        task = asyncio.ensure_future(work)
+        done, _ = await asyncio.wait([task], timeout=self.end_s if after_s is None else after_s)
+        self.num_stuck += not done and after_s is None
+        self.num_cancelled += not done and after_s is not None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            try:
+                await task
+            except OverloadedError:
+                self.num_refused += 1
+
+
+async def ends(task: "asyncio.Task[str]", within_s: float) -> str | None:
+    """How a request has ended: its text, or the error's; None if it has not."""
+    done, _ = await asyncio.wait([task], timeout=within_s)
+    if not done:
+        task.cancel()
+        return None
+    error = task.exception()
+    if error is not None and not isinstance(error, MidtokenError):
+        raise error
+    return task.result() if error is None else f"{type(error).__name__}: {error}"
