@@ -6,7 +6,9 @@ lost, but compares no time. The full form (`--reliability=full`) also writes its
 """
 
 import json
-from collections.abc import Sequence
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +17,7 @@ from benchmarks.measures.report import Figures, Row, Target, build_rows, write_r
 
 _Value = TypeVar("_Value")
 
+_NUM_PROCESSES = 2
 _FIGURE = "figure"  # the first column of the rows that `build_rows` makes
 
 TARGETS = (
@@ -38,6 +41,10 @@ TARGETS = (
     Target("soak_new_shm_kib", "shared memory that the soak leaves, KiB", at_most=0),
     Target("shutdown_untold", "of 50 streams at a shutdown, neither finished nor told", at_most=0),
     Target("shutdown_s", "until the last of 50 streams has its end, s", at_most=5),
+    Target("races_wrong", "answers for a text that is gone, none or several, of random orders of events", at_most=0),
+    Target("lsp_wrong", "requests among LSP frames without exactly one answer, and servers that died", at_most=0),
+    Target("lsp_process_wrong", "the same of a language server that is a process", at_most=0),
+    Target("lsp_longest_s", "time of the processor for one LSP frame, at most, s", at_most=1),
     Target("shutdown_orphans", "processes and shared memory that remain after a shutdown", at_most=0),
 )
 
@@ -70,6 +77,12 @@ class Reliability:
 
 def _name(row: Row) -> tuple[str, ...]:
     return (next(iter(row)), *[value for value in row.values() if isinstance(value, str)][:2])
+
+
+def run_parts(measure: Callable[[int, int], _Value], num: int) -> list[_Value]:
+    """Calls `measure(num, seed)` in two processes, each with half of the number, and returns what they return."""
+    with ProcessPoolExecutor(_NUM_PROCESSES, multiprocessing.get_context("spawn")) as pool:
+        return [*pool.map(measure, [num // _NUM_PROCESSES] * _NUM_PROCESSES, range(_NUM_PROCESSES))]
 
 
 def find_growth(sizes: Sequence[float]) -> float:
