@@ -12,21 +12,21 @@ _ODD: tuple[Any, ...] = (
 )
 
 
-def change_json(value: Any, random: Random) -> tuple[Any, str]:
+def change_json(value: Any, random: Random) -> tuple[Any, tuple[str, ...]]:
     """A copy of an object in which one value is another one, or is missing, twice or under another name.
 
-    Returns also the name of the outermost field that was changed.
+    Returns also the names of the field that was changed, the outermost first.
     """
     copy = json.loads(json.dumps(value))
     places = [*_iter_places(copy, ())]
     if not places:
-        return random.choice(_ODD), ""
+        return random.choice(_ODD), ()
     *path, name = random.choice(places)
     holder = copy
     for each in path:
         holder = holder[each]
     _CHANGES[random.choices(range(len(_CHANGES)), _WEIGHTS)[0]](holder, name, random)
-    return copy, str([*path, name][0])
+    return copy, tuple([each for each in (*path, name) if isinstance(each, str)])
 
 
 def change_bytes(data: bytes, random: Random) -> bytes:

@@ -44,6 +44,13 @@ TARGETS = (
     Target("races_wrong", "answers for a text that is gone, none or several, of random orders of events", at_most=0),
     Target("lsp_wrong", "requests among LSP frames without exactly one answer, and servers that died", at_most=0),
     Target("lsp_process_wrong", "the same of a language server that is a process", at_most=0),
+    Target("texts_wrong", "suggestions that are not what a scripted model wrote", at_most=0),
+    Target("http_wrong", "answers to changed requests of editors: defects, none, without the field's name", at_most=0),
+    Target("http_longest_s", "until such an answer, at most, s", at_most=1),
+    Target("grpc_wrong", "the same of messages to the embedded gRPC service", at_most=0),
+    Target("grpc_longest_s", "until such an answer, at most, s", at_most=1),
+    Target("triton_wrong", "the same of requests to Triton's HTTP port", at_most=0),
+    Target("triton_longest_s", "until such an answer, at most, s", at_most=1),
     Target("lsp_longest_s", "time of the processor for one LSP frame, at most, s", at_most=1),
     Target("shutdown_orphans", "processes and shared memory that remain after a shutdown", at_most=0),
 )
