@@ -45,8 +45,8 @@ class _Backend(FedBackend):
         super().__init__()
         self._random = Random(3)
 
-    async def stream(self, _: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
-        for _ in range(self._random.choice((0, 0, 1, 40))):
+    async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
+        for _ in range(self._random.choice((0, 0, 1, len(request.value.prefix)))):
             await asyncio.sleep(0)
         yield CompletionChunk("x = 1", finish_reason=FinishReason.EXTENT, stats=CompletionStats())
 

@@ -40,6 +40,7 @@ _NUM_TRITON_SHORT, _NUM_TRITON_FULL = 150, 10_000
 _HANG_S = 1.0
 _PATIENCE = ClientTimeout(20)
 _CANARY = "zqcanaryzq"  # in each text
+_TRITONS_OWN = ("parse", "decoupled transaction policy")  # of its errors with status 500 and 501: what it cannot read
 _DEFECT = "failed on this request"
 
 
@@ -61,7 +62,8 @@ class Requests:
     def note_http(self, status: int, text: str, changed: tuple[str, ...], sent: object) -> None:
         """Notes an answer to a request. `changed`: the names of the one field that was changed."""
         self.num_refused += status >= 400
-        if (status >= 500 and status != 503) or _DEFECT in text:
+        is_tritons = any(words in text for words in _TRITONS_OWN)
+        if (status >= 500 and status != 503 and not is_tritons) or _DEFECT in text:
             self.problems.append(f"status {status}: {text[:300]} to {str(sent)[:300]}")
         if status == 400 and changed and not any(name in text for name in (*changed, "prompt")):  # may be missing, too
             self.problems.append(f"the error does not name {changed}: {text[:300]} to {str(sent)[:300]}")
@@ -109,11 +111,8 @@ async def ask_front(num: int, seed: int, spoil: Callable[[str], str] = lambda te
                 if random.random() < 0.1:
                     data, changed = change_bytes(data, random), ()
                 if random.random() < 0.05:
-                    headers = {
-                        **headers,
-                        random.choice((*headers, "X-Session-ID", "Host")): random.choice(("é", "x" * 9000)),
-                    }
-                    changed = ""
+                    odd = {random.choice((*headers, "X-Session-ID", "Host")): random.choice(("é", "x" * 9000))}
+                    headers, changed = headers | odd, ()
                 with found.timed():
                     status, text = await front.post(path, data, headers)
                 found.note_http(status, spoil(text), changed, data)
@@ -136,7 +135,8 @@ class _Defect(_Service):
 def _change_message(message: Any, random: Random) -> str:
     """Changes a message. Returns the name of the field that is wrong now; empty if that cannot be told."""
     at = random.randrange(len(message.inputs))
-    tensor, name = message.inputs[at], message.inputs[at].name
+    tensor = message.inputs[at]
+    name: str = tensor.name
     match random.randrange(7):
         case 0:
             tensor.name = random.choice(("x", "", "prefiX", "é"))
@@ -253,7 +253,7 @@ async def ask_triton(num: int, seed: int, url: str) -> Requests:
                 async with session.request(method, path, data=data, headers=headers) as answer:
                     found.note_http(answer.status, await answer.text(), (), data)
         async with session.post("/v2/models/completion/generate_stream", json={"prefix": "abc"}) as answer:
-            if "cb" not in await answer.text():
+            if '"text":"ba"' not in await answer.text():
                 found.problems.append("the server answers no more")
     return found
 
@@ -293,10 +293,9 @@ async def test_changed_requests_to_triton_are_answered_or_refused(reliability: R
 
 
 async def test_wrong_answers_are_noticed() -> None:
-    described = describe((await ask_front(30, 1, lambda _: "")).problems)
-    assert "does not name" in described
-    described = describe((await ask_grpc(30, 1, _Defect)).problems)
-    assert all(each in described for each in ("does not name", "in the log"))
+    assert any("does not name" in each for each in (await ask_front(30, 1, lambda _: "")).problems)
+    problems = (await ask_grpc(30, 1, _Defect)).problems
+    assert all(any(words in each for each in problems) for words in ("does not name", "in the log"))
     found = Requests()
     found.note_http(500, "", (), "")
     found.note_log(_CANARY)
