@@ -1,5 +1,6 @@
 """Changes to pygls's behaviour: what is read strictly, when a request is refused, and no text in copies."""
 
+import asyncio
 import contextvars
 import json
 import logging
@@ -24,8 +25,12 @@ _SYNCHRONIZATION = (
     *(types.NOTEBOOK_DOCUMENT_DID_OPEN, types.NOTEBOOK_DOCUMENT_DID_CHANGE),
 )
 # pygls's own handlers of these first update its copy of the text (see lsp_server.documents), never release the future
-# of a notification, and raise an exception if a shutdown cancels what follows `initialized`.
-_OURS = (*_SYNCHRONIZATION, types.TEXT_DOCUMENT_DID_CLOSE, types.NOTEBOOK_DOCUMENT_DID_CLOSE, types.INITIALIZED)
+# of a notification, raise an exception if a shutdown cancels what follows `initialized`, and end the process for an
+# `exit` that is a request.
+_OURS = (
+    *(*_SYNCHRONIZATION, types.TEXT_DOCUMENT_DID_CLOSE, types.NOTEBOOK_DOCUMENT_DID_CLOSE),
+    *(types.INITIALIZED, types.EXIT),
+)
 
 _log = logging.getLogger(__name__)
 
@@ -52,8 +57,13 @@ class MidtokenProtocol(LanguageServerProtocol):
         self.exit_status: int | None = None  # after `exit`, and when the editor reads no more
         self._is_initialized = False
         self._is_shut_down = False
+        self._running: set[asyncio.Task[Any]] = set()  # of requests
         for method in _OURS:
             del self.fm.builtin_features[method]
+
+    def owes_answer(self) -> bool:
+        """True if a request is done whose answer is written in the next step of the event loop."""
+        return any(each.done() for each in self._running)
 
     def receive(self, body: bytes) -> None:
         """Handles the message with this body, JSON as UTF-8. Never raises."""
@@ -82,6 +92,7 @@ class MidtokenProtocol(LanguageServerProtocol):
     def _receive_call(self, message: dict[str, Any], method: str) -> None:
         """Handles a request, which has an `id`, or a notification."""
         try:
+            self._check_id(message)
             self._check_state(method)
             params = self._read_params(message, method)
         except JsonRpcException as error:
@@ -94,9 +105,15 @@ class MidtokenProtocol(LanguageServerProtocol):
         self._is_initialized |= method == types.INITIALIZE
         self._is_shut_down |= method == types.SHUTDOWN
         context.run(self._handle_request, message["id"], method, params)
+        if isinstance(task := self._request_futures.get(message["id"]), asyncio.Task):
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)  # after pygls's own callback, which writes the answer
 
     def _refuse(self, message: dict[str, Any], method: str, error: JsonRpcException) -> None:
-        if "id" in message:
+        if not _has_known_id(message):  # pygls would leave out the null that JSON-RPC demands
+            refusal = {"code": error.code, "message": error.message}
+            self._send_data({"jsonrpc": self.VERSION, "id": None, "error": refusal})
+        elif "id" in message:
             self._send_response(message["id"], error=error.to_response_error())
         elif method in _SYNCHRONIZATION and isinstance(error, JsonRpcInvalidParams):
             self._server.mark_out_of_sync(_find_uri(message))
@@ -109,6 +126,11 @@ class MidtokenProtocol(LanguageServerProtocol):
         self._result_types.pop(response_id, None)
         failed = JsonRpcInternalError("the editor answered with an error").to_response_error()
         self._handle_response(response_id, message.get("result"), failed if "error" in message else None)
+
+    def _check_id(self, message: dict[str, Any]) -> None:
+        """Raises JsonRpcInvalidRequest. Of another `id`, pygls would log the parameters, or answer nothing."""
+        if not _has_known_id(message):
+            raise JsonRpcInvalidRequest("the id of a request must be a number or a text")
 
     def _check_state(self, method: str) -> None:
         """Raises JsonRpcException for what may not be sent before `initialize`, after it or after `shutdown`."""
@@ -162,6 +184,10 @@ def _read_number(value: Any, kind: type[int]) -> int:
 def _with_settings(params: Any) -> dict[str, Any]:
     """Some editors send no `settings` when they have none. It then is null."""
     return {"settings": params.get("settings") if isinstance(params, dict) else None}
+
+
+def _has_known_id(message: dict[str, Any]) -> bool:
+    return isinstance(message.get("id", 0), int | float | str)
 
 
 def _find_uri(message: dict[str, Any]) -> str | None:

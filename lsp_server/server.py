@@ -190,13 +190,15 @@ class MidtokenServer(TextServer):
             await self._starter.close()
 
     async def settle(self) -> None:
-        """Waits until what the last message has started is under way, and until a shutdown is answered.
+        """Waits until what the last message has started is under way, and until what is done is answered.
 
-        A request must see the text before edits that came after it, and `exit` may follow `shutdown` at once.
+        A request must see the text before edits that came after it, no answer may be for the text before an edit that
+        has arrived, and `exit` may follow `shutdown` at once.
         """
         await asyncio.sleep(0)  # tasks begin
         async with self._closing:
-            await asyncio.sleep(0)  # a shutdown that is done is answered
+            while self.protocol.owes_answer():
+                await asyncio.sleep(0)
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Shows an error once, unless the editor gets it as the reply to a request.

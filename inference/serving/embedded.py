@@ -23,7 +23,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, LaunchError, MidtokenError, quote, to_public_error
-from inference.protocol.arrays import Array, error_to_response
+from inference.protocol.arrays import Array, FieldTypes, error_to_response
 from inference.serving.calls import CHARACTERS, COMPLETION, LIMIT, SOCKET_SCHEME, Secret, add_tensors, read_tensors
 from inference.serving.launcher import (
     DRAIN_S,
@@ -125,7 +125,7 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
                 raise InvalidRequestError(
                     f"unknown model {quote(message.model_name)}; known are {', '.join(self._adapters)}"
                 )
-            arrays = read_tensors(message.inputs, message.raw_input_contents)
+            arrays = _read_inputs(message, adapter.types)
         except Exception as error:  # of a message that is not what a client of ours sends
             reply.fail(to_public_error(error, partial(print, file=sys.stderr)))
         else:
@@ -137,6 +137,23 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
             if not answer:
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the secret of this server is missing or wrong")
             await context.send_initial_metadata(answer)
+
+
+def _read_inputs(message: Any, types: FieldTypes) -> dict[str, Array]:
+    """The arrays of a message. Raises InvalidRequestError, which names the field: Triton checks this itself."""
+    arrays, contents = dict[str, Array](), message.raw_input_contents
+    if len(contents) != len(message.inputs):
+        raise InvalidRequestError(f"{len(message.inputs)} inputs have {len(contents)} raw contents")
+    for tensor, content in zip(message.inputs, contents, strict=True):
+        expected = types[tensor.name][0] if tensor.name in types else tensor.datatype
+        if tensor.datatype != expected:
+            raise InvalidRequestError(f"{quote(tensor.name)} must be {expected}, not {quote(tensor.datatype)}")
+        try:
+            arrays |= read_tensors((tensor,), (content,))
+        except Exception:  # of many kinds
+            shape = list(tensor.shape)
+            raise InvalidRequestError(f"{quote(tensor.name)} holds no {expected} of the shape {shape}") from None
+    return arrays
 
 
 async def restart_process() -> NoReturn:

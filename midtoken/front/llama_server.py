@@ -16,7 +16,7 @@ from midtoken.front.parsed_request import (
     ParsedRequest,
     SplitPrompt,
     build_request,
-    read_file,
+    read_files,
     until_end,
 )
 
@@ -32,8 +32,7 @@ def read_infill(fields: Fields) -> ParsedRequest:
 
     Raises InvalidRequestError.
     """
-    extra = reversed(fields.take("input_extra", []))
-    related = tuple([read_file(Fields(each), "filename", "text") for each in extra])
+    related = tuple(reversed(read_files(fields, "input_extra", "filename", "text")))
     before = fields.take("input_prefix", "") + fields.take("prompt", "")
     return _build(fields, [SplitPrompt(before, fields.take("input_suffix", ""), related)], _NUM_INFILL_TOKENS)
 
@@ -54,7 +53,7 @@ class InfillForm(Form):
 
     names: Mapping[str, str] = {
         **NAMES,
-        **{"prefix": "the text before the cursor", "suffix": "input_suffix", "max_tokens": "n_predict"},
+        **{"prefix": "the text before the cursor", "suffix": "input_suffix", "max_tokens": "n_predict or max_tokens"},
         "num_candidates": "n or n_cmpl",
         "related": "input_extra",
     }

@@ -151,9 +151,17 @@ def until_end(num_tokens: int) -> int:
     return num_tokens if num_tokens >= 0 else MAX_TOKENS
 
 
-def read_file(fields: Fields, path: str, text: str) -> RelatedFile:
-    """Returns another file, of which two fields tell. Its folder, which may have the user's name, is left out."""
-    return RelatedFile(strip_folder(fields.take(path, "")), fields.take(text, ""))
+def read_files(fields: Fields, name: str, path: str, text: str) -> list[RelatedFile]:
+    """Returns other files, a list of objects. Two fields of each have its path, of which the folder, which may have the
+    user's name, is left out, and its text. Raises InvalidRequestError.
+    """
+    files = []
+    for each in fields.take(name, []):
+        if not isinstance(each, dict):
+            raise InvalidRequestError(f"{name} must be a list of objects, not of {quote(str(each))}")
+        part = Fields({f"{name}.{key}": value for key, value in each.items()})
+        files.append(RelatedFile(strip_folder(part.take(f"{name}.{path}", "")), part.take(f"{name}.{text}", "")))
+    return files
 
 
 def strip_folder(path: str) -> str:

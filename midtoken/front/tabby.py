@@ -8,7 +8,7 @@ from midtoken.front.parsed_request import (
     ParsedRequest,
     SplitPrompt,
     build_request,
-    read_file,
+    read_files,
     strip_folder,
 )
 
@@ -25,8 +25,7 @@ def read_completion(fields: Fields) -> ParsedRequest:
     """Reads a request with `segments`. Raises InvalidRequestError. The clipboard in it is not read."""
     fields.refuse(_NOT_OFFERED)
     segments = Fields({f"segments.{name}": value for name, value in fields.take("segments", {}).items()})
-    others = [each for name in _OTHERS for each in segments.take(f"segments.{name}", [])]
-    related = tuple([read_file(Fields(each), "filepath", "body") for each in others])
+    related = tuple([each for name in _OTHERS for each in read_files(segments, f"segments.{name}", "filepath", "body")])
     before, after, path = (segments.take(f"segments.{name}", "") for name in ("prefix", "suffix", "filepath"))
     prompt = SplitPrompt(before, after, related, strip_folder(path))
     return build_request(fields, [prompt], _NUM_TOKENS)

@@ -101,6 +101,21 @@ async def test_a_reply_has_the_id_of_its_request(both: InProcess, request_id: An
     assert (await both.exchange("shutdown", None, request_id))["id"] == request_id
 
 
+@pytest.mark.parametrize("request_id", [None, [1], {}])
+@pytest.mark.parametrize("method", ["shutdown", "textDocument/didSave", "exit"])
+async def test_a_request_with_another_id_is_refused(both: InProcess, request_id: Any, method: str) -> None:
+    await both.start()
+    both.editor.send({"jsonrpc": "2.0", "id": request_id, "method": method})
+    assert "result" in await both.exchange("shutdown", None)
+    assert b'"id": null, "error": {"code": -32600' in b"".join(both.written)
+
+
+async def test_a_request_to_exit_is_refused(both: InProcess) -> None:
+    await both.start()
+    assert (await both.exchange("exit", None))["error"]["code"] == -32601
+    assert both.server.protocol.exit_status is None
+
+
 _UNASKED: tuple[dict[str, Any], ...] = (
     *({"id": "unknown"}, {"id": []}, {"id": None, "error": {}}, {"id": "unknown", "error": "text"}, {}),
 )

@@ -6,7 +6,9 @@ lost, but compares no time. The full form (`--reliability=full`) also writes its
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -16,6 +18,7 @@ from benchmarks.measures.report import Figures, Row, Target, build_rows, write_r
 
 _Value = TypeVar("_Value")
 
+_NUM_PROCESSES = 2
 _FIGURE = "figure"  # the first column of the rows that `build_rows` makes
 
 _RUNTIMES = ("triton", "embedded")
@@ -56,6 +59,26 @@ TARGETS = (
         Target("shutdown_s", "until the last of 50 streams has its end, s", at_most=5),
         Target("shutdown_orphans", "processes and files that remain after a shutdown", at_most=0),
     ),
+    Target("races_wrong", "answers for a text that is gone, none or several, of random orders of events", at_most=0),
+    Target("lsp_wrong", "requests among LSP frames without exactly one answer, and servers that died", at_most=0),
+    Target("lsp_process_wrong", "the same of a language server that is a process", at_most=0),
+    Target(
+        "isolation_foreign",
+        "words of other users in answers, errors or logs, or costs that tell of them",
+        at_most=0,
+    ),
+    Target("isolation_triton_foreign", "the same in front of the default model, with metrics", at_most=0),
+    Target("isolation_embedded_foreign", "the same without Triton", at_most=0),
+    Target("isolation_triton_time_p_value", "that others' texts are answered as late as new ones", at_least=1e-4),
+    Target("isolation_embedded_time_p_value", "the same without Triton", at_least=1e-4),
+    Target("texts_wrong", "suggestions that are not what a scripted model wrote", at_most=0),
+    Target("http_wrong", "answers to changed requests of editors: defects, none, without the field's name", at_most=0),
+    Target("http_longest_s", "until such an answer, at most, s", at_most=1),
+    Target("grpc_wrong", "the same of messages to the embedded gRPC service", at_most=0),
+    Target("grpc_longest_s", "until such an answer, at most, s", at_most=1),
+    Target("triton_wrong", "the same of requests to Triton's HTTP port", at_most=0),
+    Target("triton_longest_s", "until such an answer, at most, s", at_most=1),
+    Target("lsp_longest_s", "time of the processor for one LSP frame, at most, s", at_most=1),
 )
 
 
@@ -90,6 +113,12 @@ class Reliability:
 
 def _name(row: Row) -> tuple[str, ...]:
     return (next(iter(row)), *[value for value in row.values() if isinstance(value, str)][:2])
+
+
+def run_parts(measure: Callable[[int, int], _Value], num: int) -> list[_Value]:
+    """Calls `measure(num, seed)` in two processes, each with half of the number, and returns what they return."""
+    with ProcessPoolExecutor(_NUM_PROCESSES, multiprocessing.get_context("spawn")) as pool:
+        return [*pool.map(measure, [num // _NUM_PROCESSES] * _NUM_PROCESSES, range(_NUM_PROCESSES))]
 
 
 def find_growth(sizes: Sequence[float]) -> float:

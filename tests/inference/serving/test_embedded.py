@@ -58,6 +58,7 @@ async def test_it_completes_and_is_healthy(server: EmbeddedServer) -> None:
     [
         ("other", "prefix", "unknown model 'other'; known are completion, characters"),
         ("completion", "prefixes", "unknown field 'prefixes'; known are prefix, suffix, "),
+        ("completion", "max_tokens", "'max_tokens' must be INT32, not 'BYTES'"),
     ],
 )
 @pytest.mark.parametrize("server", [True], indirect=True)

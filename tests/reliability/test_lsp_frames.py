@@ -1,0 +1,300 @@
+"""Frames of every kind: well-formed, changed, out of order, huge, cut off. The language server reads on, and answers.
+
+An answer is due to each message that has an `id` and a `method`, once. What is no frame ends the server in order. The
+model answers at once or after some steps.
+"""
+
+import asyncio
+import json
+import logging
+import re
+import subprocess
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from lsp_server.features import CURSOR_NOTIFICATION
+from lsp_server.privacy.guard import Cleared
+from lsp_server.stdio import serve_messages
+from tests.support.bare_lsp import INITIALIZE, AnswersSeldom, AnswersTwice, BareLsp, count_request
+from tests.support.lsp_editor import make_script
+from tests.support.lsp_fakes import FedBackend
+from tests.support.mutations import change_bytes, change_json, draw_odd
+from tests.support.reliability import Reliability, describe, run_parts
+
+_NUM_SHORT, _NUM_FULL = 3000, 1_000_000
+_NUM_OF_PROCESS_SHORT, _NUM_OF_PROCESS_FULL = 1000, 50_000
+_FRAMES_OF_SERVER = 1500
+_HANG_S = 1.0  # of the processor
+_PATIENCE_S = 60.0
+_URIS = ("untitled:1", "file:///project/a.py", "file:///project/b.py", "memory:/1#cell", "notebook:1")
+
+
+class _Backend(FedBackend):
+    """Answers after some steps of the event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._random = Random(3)
+
+    async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
+        for _ in range(self._random.choice((0, 0, 1, len(request.value.prefix)))):
+            await asyncio.sleep(0)
+        yield CompletionChunk("x = 1", finish_reason=FinishReason.EXTENT, stats=CompletionStats())
+
+
+def _write_messages(random: Random, number: int) -> tuple[dict[str, Any], ...]:
+    """One message of each kind that an editor sends."""
+    uri, place = random.choice(_URIS), {"line": random.randint(0, 3), "character": random.randint(0, 9)}
+    document, span = {"uri": uri, "version": number}, {"start": place, "end": place}
+    item = {**document, "languageId": random.choice(("python", "plaintext")), "text": "x = 1\n\ny\té = '😀'\r\n"}
+    edit = random.choice(({"text": "a\nb"}, {"range": span, "text": random.choice(("", "a", "\r", "é\n"))}))
+    cell = {"kind": 2, "document": uri}
+    notebook = {"uri": "notebook:1", "version": number, "notebookType": "jupyter-notebook"}
+    cells = {"structure": {"array": {"start": 0, "deleteCount": random.randint(0, 1), "cells": [cell]}}}
+    asks = {"textDocument": document, "position": place, "context": {"triggerKind": random.randint(1, 2)}}
+    folder = {"uri": f"file:///project/{number}", "name": "x"}
+    requests: dict[str, Any] = {
+        "textDocument/inlineCompletion": asks,
+        "textDocument/completion": asks,
+        "textDocument/hover": asks,
+        "workspace/executeCommand": {
+            "command": random.choice(("midtoken.toggle", "midtoken.wake", "no")),
+            "arguments": [],
+        },
+        f"$/unknown{number}": None,
+        **{"initialize": INITIALIZE, "exit": None, "textDocument/didOpen": {"textDocument": item}},
+    }
+    notifications = {
+        "textDocument/didOpen": {"textDocument": item},
+        "textDocument/didChange": {"textDocument": document, "contentChanges": [edit]},
+        "textDocument/didSave": {"textDocument": document},
+        "textDocument/didClose": {"textDocument": document},
+        "notebookDocument/didOpen": {"notebookDocument": {**notebook, "cells": [cell]}, "cellTextDocuments": [item]},
+        "notebookDocument/didChange": {"notebookDocument": notebook, "change": {"cells": cells}},
+        "notebookDocument/didClose": {"notebookDocument": notebook, "cellTextDocuments": [document]},
+        "workspace/didChangeConfiguration": {"settings": {"midtoken": {"confidence": 0.5}}},
+        "workspace/didChangeWorkspaceFolders": {"event": {"added": [folder] * (number % 50 == 0), "removed": []}},
+        "workspace/didChangeWatchedFiles": {"changes": [{"uri": uri, "type": 2}]},
+        CURSOR_NOTIFICATION: {"textDocument": document, "range": span},
+        "$/cancelRequest": {"id": random.choice((number - 1, number - 2, "never"))},
+        "$/setTrace": {"value": "verbose"},
+        "initialized": {},
+    }
+    asked: Any = (
+        random.choice([*requests.items()]) if random.random() < 0.5 else ("textDocument/inlineCompletion", asks)
+    )
+    told: Any = random.choice([*notifications.items()])
+    return (
+        {"jsonrpc": "2.0", "id": number, "method": asked[0], "params": asked[1]},
+        {"jsonrpc": "2.0", "method": told[0], "params": told[1]},
+        {"jsonrpc": "2.0", "method": "textDocument/didChange", "params": notifications["textDocument/didChange"]},
+        {"jsonrpc": "2.0", "id": number, "result": [None]},
+    )
+
+
+def _iter_bodies(random: Random) -> Iterator[bytes]:
+    """Bodies without an end. The first ones initialize the server."""
+    yield json.dumps({"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": INITIALIZE}).encode()
+    yield json.dumps({"jsonrpc": "2.0", "method": "initialized", "params": {}}).encode()
+    late: list[bytes] = []
+    number = 0
+    while True:
+        number += 1
+        message: Any = random.choices(_write_messages(random, number), (6, 6, 3, 0.3))[0]
+        if random.random() < 0.45:
+            for _ in range(random.randint(1, 2)):
+                message, _ = change_json(message, random)
+        body = json.dumps(message).encode()
+        chance = random.random()
+        if chance < 0.05:
+            body = change_bytes(body, random)
+        elif chance < 0.0505:
+            body = json.dumps({"jsonrpc": "2.0", "method": "x", "params": "a" * 2**20}).encode()
+        elif chance < 0.055:
+            body = random.choice((b"[" * 50_000, b"9" * 5000, b"", b"\xff", json.dumps(draw_odd(random)).encode()))
+        if chance > 0.97:
+            late.append(body)
+        elif late and chance > 0.94:
+            body = late.pop(0)  # out of order
+        if not _ends(body):
+            yield body
+
+
+def _frame(body: bytes, random: Random) -> bytes:
+    header = random.choice((b"Content-Length: %d\r\n", b"content-length:%d\r\n", b"X: y\r\nContent-Length: %d\r\n"))
+    return header % len(body) + b"\r\n" + body
+
+
+def _read(body: bytes) -> Any:
+    """The message in a body; None if it is none."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _ends(body: bytes) -> bool:
+    message = _read(body)
+    return isinstance(message, dict) and (message.get("method"), "id" in message) in (
+        ("exit", False),
+        ("shutdown", True),
+    )
+
+
+_BROKEN = (
+    b"Content-Length: -1\r\n\r\n",
+    b"Content-Length: 9\r\n\r\n{",
+    b"\0\xff\r\n\r\n",
+    b"Content-Le",
+    b"x" * 70_000,
+    b"",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """What was wrong, and how long the longest message took."""
+
+    problems: list[str]
+    longest_s: float
+
+
+async def _serve(num: int, random: Random, kind: type[BareLsp] = BareLsp) -> Frames:
+    """Feeds one server in this process."""
+    lsp = kind(lambda *_: _connect())
+    spent, receive, reader = [0.0], lsp.server.protocol.receive, asyncio.StreamReader()
+
+    def receive_timed(body: bytes) -> None:
+        began_s = time.thread_time()
+        receive(body)
+        lsp.note(_read(body))
+        spent.append(time.thread_time() - began_s)
+
+    lsp.server.protocol.receive = receive_timed  # type: ignore[method-assign]
+    serving = asyncio.create_task(serve_messages(reader, lsp.server.protocol, lsp.settle))
+    bodies = _iter_bodies(random)
+    for _ in range(num):
+        reader.feed_data(_frame(next(bodies), random))
+        while len(spent) % 50 == 0 and reader._buffer and not serving.done():  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+    is_orderly = random.random() < 0.5
+    reader.feed_data(_LAST if is_orderly else random.choice(_BROKEN))
+    reader.feed_eof()
+    problems, status = [], -1
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            status = await serving
+    except Exception as error:
+        problems.append(f"the server ended with {type(error).__name__}")
+    await lsp.server.close_all()
+    await asyncio.sleep(0.01)
+    if status != int(not is_orderly):
+        problems.append(f"the server ended with status {status}")
+    if len(spent) < num:
+        problems.append(f"the server ended after {len(spent)} frames")
+    problems += [f"{name[:80]}: {more:+} answers" for name, more in lsp.wrongly_answered.items()]
+    return Frames(problems, max(spent))
+
+
+async def _connect() -> FedBackend:
+    return _Backend()
+
+
+_LAST = b"".join(
+    b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    for body in (b'{"id": "last", "method": "shutdown"}', b'{"method": "exit"}')
+)
+
+
+def feed_frames(num: int, seed: int) -> Frames:
+    """Feeds servers in this process with so many frames in all."""
+    logging.disable(logging.CRITICAL)  # each wrong message is logged
+    try:
+        parts = [
+            asyncio.run(_serve(min(num - at, _FRAMES_OF_SERVER), Random(f"{seed} {at}")))
+            for at in range(0, num, _FRAMES_OF_SERVER)
+        ]
+    finally:
+        logging.disable(logging.NOTSET)
+    return Frames([problem for part in parts for problem in part.problems], max(part.longest_s for part in parts))
+
+
+def feed_process(num: int, folder: Path) -> list[str]:
+    """Feeds a language server that is a process. Returns what was wrong."""
+    random, asked, bodies = Random(9), Counter[str](), list[bytes]()
+    for body in islice(_iter_bodies(random), num):
+        count_request(_read(body), asked)
+        bodies.append(_frame(body, random))
+    script = make_script(folder, {"ends_with": "", "texts": ["x = 1"]})
+    pipe = subprocess.PIPE
+    with subprocess.Popen(script.command, cwd=script.folder, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        written, _ = process.communicate(b"".join(bodies) + _LAST, timeout=_PATIENCE_S + num / 100)
+    asked['"last"'] += 1
+    messages = [
+        json.loads(each)
+        for each in re.split(rb"(?:^|(?<=\}))Content-Length: \d+\r\n.*?\r\n\r\n", written, flags=re.DOTALL)[1:]
+    ]
+    answered = Counter(json.dumps(each["id"]) for each in messages if "method" not in each)
+    problems = [
+        f"{name[:80]}: {answered[name]} answers to {asked[name]}"
+        for name in asked | answered
+        if asked[name] != answered[name]
+    ]
+    return problems if process.returncode == 0 else [f"the process ended with status {process.returncode}", *problems]
+
+
+def test_each_request_among_frames_of_every_kind_has_one_answer(reliability: Reliability) -> None:
+    num = reliability.choose(_NUM_SHORT, _NUM_FULL)
+    parts = run_parts(feed_frames, num) if reliability.is_full else [feed_frames(num, 1)]
+    problems, longest_s = [each for part in parts for each in part.problems], max(part.longest_s for part in parts)
+    reliability.record({"lsp_frames": num, "lsp_wrong": len(problems), "lsp_longest_s": longest_s})
+    assert not problems, describe(problems)
+    assert longest_s < _HANG_S
+
+
+def test_a_process_reads_frames_of_every_kind(reliability: Reliability, tmp_path: Path) -> None:
+    num = reliability.choose(_NUM_OF_PROCESS_SHORT, _NUM_OF_PROCESS_FULL)
+    problems = feed_process(num, tmp_path)
+    reliability.record({"lsp_process_frames": num, "lsp_process_wrong": len(problems)})
+    assert not problems, describe(problems)
+
+
+class _Dies(BareLsp):
+    """A fault."""
+
+    async def settle(self) -> None:
+        if self.asked.total() > 9:
+            raise KeyError
+        await super().settle()
+
+
+class _Hangs(BareLsp):
+    """A fault."""
+
+    def note(self, message: object) -> None:
+        super().note(message)
+        sum(range(10**6))
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (AnswersSeldom, "-1 answers"),
+        (AnswersTwice, "+1 answers"),
+        (_Dies, "ended with KeyError"),
+        (_Hangs, "0 problems"),
+    ],
+)
+async def test_a_server_that_is_wrong_is_noticed(kind: type[BareLsp], told: str) -> None:
+    right, frames = [await _serve(60, Random(1), each) for each in (BareLsp, kind)]
+    assert told in describe(frames.problems)
+    assert kind is not _Hangs or frames.longest_s > right.longest_s

@@ -1,0 +1,140 @@
+"""The language server without an editor: messages go in as JSON, and what it writes comes out. Time is simulated."""
+
+import asyncio
+import json
+import selectors
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+from lsp_server.backend import BackendFactory
+from lsp_server.features import build_server
+
+_Result = TypeVar("_Result")
+
+
+class BareLsp:
+    """A language server, and its answers.
+
+    Rules on documents are asked for at once, without threads, so that the order of events depends on the test only.
+    """
+
+    def __init__(self, connect: BackendFactory, on_answer: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+        """`on_answer`: gets each answer in the moment in which it is written."""
+        self.server = build_server(connect)
+        self.asked, self.answered = Counter[str](), Counter[str]()  # how often, by the id as JSON
+        self._on_answer = on_answer
+        exclusions = self.server.documents.guard.exclusions
+        exclusions._now_s = lambda: 0.0
+        for thread in (exclusions._own, exclusions._others):
+            thread.executor = _AtOnce()  # type: ignore[assignment]
+        self.server.protocol.set_writer(self)
+
+    def receive(self, message: dict[str, Any]) -> None:
+        """Gives the server a message, in the same step."""
+        self.note(message)
+        self.server.protocol.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    async def settle(self) -> None:
+        """What the reader of stdin awaits before each message."""
+        await self.server.settle()
+
+    def note(self, message: object) -> None:
+        """Counts a message that the server gets, if it is a request."""
+        count_request(message, self.asked)
+
+    def forget(self) -> None:
+        """Begins to count anew."""
+        self.asked.clear()
+        self.answered.clear()
+
+    async def initialize(self) -> None:
+        """As an editor does that draws ghost text."""
+        self.receive({"id": "first", "method": "initialize", "params": INITIALIZE})
+        self.receive({"method": "initialized", "params": {}})
+        await self.server.settle()
+
+    @property
+    def wrongly_answered(self) -> dict[str, int]:
+        """The requests that have no answer, and those that have several: how many more than one."""
+        both = {*self.asked, *self.answered}
+        return {
+            each: self.answered[each] - self.asked[each] for each in both if self.answered[each] != self.asked[each]
+        }
+
+    def write(self, data: bytes) -> None:
+        """The server writes a message."""
+        message = json.loads(data.partition(b"\r\n\r\n")[2])
+        if "method" not in message:
+            self.answered[json.dumps(message["id"])] += 1
+            self._on_answer(message)
+
+    def close(self) -> None:
+        """The server writes no more."""
+
+
+class AnswersTwice(BareLsp):
+    """A fault."""
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        super().write(data)
+
+
+class AnswersSeldom(BareLsp):
+    """A fault."""
+
+    def write(self, data: bytes) -> None:
+        if len(data) % 3:
+            super().write(data)
+
+
+INITIALIZE: dict[str, Any] = {
+    "processId": None,
+    "rootUri": None,
+    "capabilities": {"textDocument": {"inlineCompletion": {}}},
+}
+
+
+def count_request(message: object, asked: Counter[str]) -> None:
+    """Counts a message that an answer is due to, by its id; by null if JSON-RPC does not know such an id."""
+    if isinstance(message, dict) and "method" in message and "id" in message:
+        asked[json.dumps(message["id"] if isinstance(message["id"], int | float | str) else None)] += 1
+
+
+class _AtOnce(Executor):
+    """Calls in the same step."""
+
+    def submit(self, call: Any, /, *arguments: Any, **named: Any) -> "Future[Any]":
+        done: Future[Any] = Future()
+        done.set_result(call(*arguments, **named))
+        return done
+
+
+class _Selector(selectors.DefaultSelector):
+    """Waits for no time, but moves the clock."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        ready = super().select(0)
+        assert ready or timeout is not None, "all tasks wait for each other"
+        self.now_s += 0.0 if ready else max(timeout or 0.0, 0.0)
+        return ready
+
+
+def run_simulated(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+    """Runs a coroutine in a loop whose clock moves only while all tasks wait for it."""
+    selector = _Selector()
+    with asyncio.Runner(loop_factory=lambda: _Loop(selector)) as runner:
+        return runner.run(coroutine)
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self, selector: _Selector) -> None:
+        self._simulated = selector
+        super().__init__(selector)
+
+    def time(self) -> float:
+        return self._simulated.now_s
