@@ -17,7 +17,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 _log = logging.getLogger(__name__)
 _PACKAGES = ("inference", "lsp_server", "midtoken", "trie_cache")
@@ -41,14 +41,10 @@ class ModelError(MidtokenError):
 class OverloadedError(MidtokenError):
     """The engine has no room for another request at the moment."""
 
-    reason = "memory"  # what has no room, in one word for metrics
-
-    @classmethod
-    def of(cls, reason: str, text: str) -> Self:
-        """Returns one for another reason."""
-        error = cls(text)
-        error.reason = reason
-        return error
+    def __init__(self, text: str, reason: str = "memory") -> None:
+        """`reason`: what has no room, in one word for metrics."""
+        super().__init__(text)
+        self.reason = reason
 
 
 class ServerError(MidtokenError):

@@ -87,12 +87,12 @@ class Engine:
         """
         with self._submit_lock:
             if self._is_closed.is_set():
-                raise OverloadedError.of("shutdown", "the engine is shutting down")
+                raise OverloadedError("the engine is shutting down", "shutdown")
             if self._has_stopped:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
             max_waiting, reason = (0, "prefetch") if request.is_prefetch else (self._config.max_waiting, "queue")
             if self._inbox.qsize() + len(self._scheduler) >= max_waiting + self._config.max_sequences:
-                raise OverloadedError.of(reason, f"{max_waiting} requests wait already; try again in a moment")
+                raise OverloadedError(f"{max_waiting} requests wait already; try again in a moment", reason)
             if request.is_prefetch:  # it reads what one text needs, whatever the texts after it are to be
                 request = replace(request, num_candidates=1, temperature=0.0, explain=False)
             self._inbox.put(Job(request, sink, submitted_at=self._clock()))

@@ -4,7 +4,7 @@ Triton's own see nothing of it: a decoupled model accepts each request at once, 
 engine. So these come from the statistics in the last chunk. Heartbeats and probes are not counted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -94,17 +94,15 @@ class Metrics:
         return generate_latest(self._registry).decode()
 
     def _add_gauges(self, engine: MeasuredEngine) -> None:
-        registry = self._registry
-        running = Gauge("midtoken_requests_running", "Requests whose prompt is read or answered", registry=registry)
-        running.set_function(lambda: engine.load.num_running)
-        waiting = Gauge("midtoken_requests_waiting", "Requests that wait for their first step", registry=registry)
-        waiting.set_function(lambda: engine.load.num_waiting)
-        stall = Gauge("midtoken_engine_stall_seconds", "Time without progress; 0 while idle", registry=registry)
-        stall.set_function(lambda: engine.measure_heartbeat_ms() / 1e3)
-        memory = Gauge("midtoken_memory_bytes", "Memory for the prompts that are kept", ["kind"], registry=registry)
+        gauges: dict[tuple[str, str], Callable[[], float]] = {
+            ("requests_running", "Requests whose prompt is read or answered"): lambda: engine.load.num_running,
+            ("requests_waiting", "Requests that wait for their first step"): lambda: engine.load.num_waiting,
+            ("engine_stall_seconds", "Time without progress; 0 while idle"): lambda: (
+                engine.measure_heartbeat_ms() / 1e3
+            ),
+        }
+        for (name, about), measure in gauges.items():
+            Gauge(f"midtoken_{name}", about, registry=self._registry).set_function(measure)
+        memory = Gauge("midtoken_memory_bytes", "Of the prompts that are kept", ["kind"], registry=self._registry)
         for kind in engine.load.memory_bytes:
-            memory.labels(kind).set_function(partial(_measure_memory, engine, kind))
-
-
-def _measure_memory(engine: MeasuredEngine, kind: str) -> int:
-    return engine.load.memory_bytes[kind]
+            memory.labels(kind).set_function(partial(lambda kind: engine.load.memory_bytes[kind], kind))

@@ -109,10 +109,10 @@ class Scheduler(Generic[T]):
     def check_size(self, job: T) -> None:
         """Raises OverloadedError if the job is too large to run at all."""
         if job.request.num_candidates > self._max_sequences or job.num_tokens > self._max_tokens:
-            raise OverloadedError.of(
-                "size",
+            raise OverloadedError(
                 f"the request needs {job.request.num_candidates} sequences and room for {job.num_tokens} tokens; "
                 f"this server has {self._max_sequences} (max_sequences) and {self._max_tokens} (cache_tokens)",
+                "size",
             )
 
     def has_room(self, job: T) -> bool:

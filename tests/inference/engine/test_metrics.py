@@ -83,9 +83,9 @@ def test_a_superseded_request_that_had_begun_is_no_completed_one() -> None:
     [
         (InvalidRequestError("no"), "invalid", "invalid"),
         (OverloadedError("no"), "overloaded", "memory"),
-        (OverloadedError.of("queue", "no"), "overloaded", "queue"),
-        (OverloadedError.of("size", "no"), "overloaded", "size"),
-        (OverloadedError.of("shutdown", "no"), "overloaded", "shutdown"),
+        (OverloadedError("no", "queue"), "overloaded", "queue"),
+        (OverloadedError("no", "size"), "overloaded", "size"),
+        (OverloadedError("no", "shutdown"), "overloaded", "shutdown"),
         (InferenceServerUnreachableError("no"), "unreachable", "engine_unreachable"),
         (MidtokenError("no"), "failed", None),
     ],
