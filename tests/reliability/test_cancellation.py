@@ -38,7 +38,7 @@ async def _post(session: aiohttp.ClientSession, server: RunningServer, text: str
     async with session.post(url, json={"prefix": text, "max_tokens": 32}) as response:
         answer = await response.text()
     if "wait already" in answer:
-        raise OverloadedError
+        raise OverloadedError(answer, "queue")
 
 
 async def _cancel_often(ask: Callable[[str], Awaitable[object]], num: int, tally: Tally, seed: int) -> None:
