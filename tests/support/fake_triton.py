@@ -92,6 +92,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         self.stop: Callable[[], Awaitable[None]]
         self.calls: list[ModelCall] = []
         self.num_opened = 0  # calls, with those that had no request
+        self.has_parameters = False  # any of the requests
         self.metadata: list[dict[str, str]] = []  # of each of these
         self.cancelled = asyncio.Event()
         self._answer = answer
@@ -103,6 +104,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         request = await anext(aiter(requests), None)
         if request is None:
             return
+        self.has_parameters = self.has_parameters or bool(request.parameters)
         call = ModelCall(request.model_name, read_tensors(request.inputs, request.raw_input_contents))
         self.calls.append(call)
         try:

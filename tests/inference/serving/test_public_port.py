@@ -107,7 +107,7 @@ async def test_no_form_of_a_request_brings_another_tenant_along(keys: KeyFile) -
     assert [isinstance(each, list) for each in answers] == [True, True, False, False, True]
     [ann, first, second, none] = _find(fake, "tenant")
     assert (ann == first == second, none) == (True, None)
-    assert list(fake.calls[-1].arrays) == ["text"]
+    assert (list(fake.calls[-1].arrays), fake.has_parameters) == (["text"], False)
 
 
 @pytest.mark.parametrize("key", ["", ANN[:-1], "ann", "sha256:0"])
@@ -337,4 +337,4 @@ async def test_a_client_that_sends_too_much_is_refused(keys: KeyFile) -> None:
         with pytest.raises(ServerError):
             await _complete(url, 100_000 * "a")
         assert await _complete(url, ANN) == "done"
-    assert len(fake.calls) == 1
+    assert fake.num_opened == 1
