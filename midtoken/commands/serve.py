@@ -20,7 +20,7 @@ from inference.serving.embedded import EmbeddedServer, restart_process
 from inference.serving.launcher import MAX_STALL_S, RestartPolicy, TritonServer, keep_running
 from inference.serving.loopback import ADDRESS
 from inference.serving.process_keeper import HAS_KEEPER, keep_process
-from inference.serving.shared_server import Registration
+from inference.serving.shared_server import Registration, ServerEntry
 from inference.serving.triton_installation import find_obstacle
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--until-idle", type=float, metavar="SECONDS", help="exit when no client has been connected for this time"
     )
+    parser.add_argument("--entry", type=Path, help=argparse.SUPPRESS)  # the folder in which the client looks for it
     parser.add_argument(  # this argument and the next are for tests
         "--probe-interval", type=float, default=_DEFAULT_POLICY.probe_interval_s, help=argparse.SUPPRESS
     )
@@ -98,7 +99,8 @@ async def _serve(options: argparse.Namespace, endpoint: Endpoint | None, owner: 
     arguments = ServerArguments.from_options(options)
     obstacle = arguments.obstacle_to_triton
     ports = _find_ports(options, obstacle)
-    registration = await arguments.entry.register()
+    entry = arguments.entry if options.entry is None else ServerEntry(options.entry)
+    registration = await entry.register()
     if registration is None and options.until_idle is not None:
         return _say("another process already serves this model")
     server = replace(arguments.server_options, max_stall_s=options.max_stall, owner=owner)
