@@ -207,6 +207,7 @@ class ServerArguments:
         }
         return [
             *(sys.executable, "-m", "midtoken", "serve", "--no-ports", f"--until-idle={idle_s}"),
+            f"--entry={self.entry.folder}",  # also if the files of the code are just being replaced
             *(f"--model={self.model.model_dir}", f"--model-repository={self.model_repository}"),
             f"--runtime={self.runtime}",
             *(f"--device={self.model.device}", f"--dtype={self.model.dtype}"),

@@ -4,7 +4,7 @@ Only Linux has this. The child is a fork: it starts at once, and shares the memo
 were opened before stay open in the parent. So nobody can take their ports while a child is started again, and clients
 that connect meanwhile are answered by the next one.
 
-- If a child ends by itself, its parent ends with its exit status. The child says so through a pipe, because a crash
+- If a child ends by itself, its parent ends with its exit status. The child says so through a socket, because a crash
   can have any exit status.
 - Signals go from the parent to the child. If the parent was killed, the child ends as after a signal.
 """
@@ -12,10 +12,12 @@ that connect meanwhile are answered by the next one.
 import faulthandler
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from inference.errors import LaunchError
 
@@ -26,56 +28,48 @@ _LONG_S = 60.0  # a child that lived for so long did start
 _MAX_CRASHES = 5  # in a row, of children that lived for less
 
 
-def keep_process(
-    serve: Callable[[], int],
-    say: Callable[[str], object],
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], object] = time.sleep,
-) -> int:
+def keep_process(serve: Callable[[], int], say: Callable[[str], object]) -> int:
     """Calls `serve` in a child process, and again in another if that crashes. Returns its result, in parent and child.
 
     Call it before there are threads and event loops. Raises LaunchError after crashes in a row.
     """
     num_crashes = 0
     while True:
-        started_at = clock()
-        result_end, child_result = os.pipe()
-        child_life, life_end = os.pipe()
+        started_at = time.monotonic()
+        own, childs = socket.socketpair()
         child = os.fork()
         if not child:
-            os.close(result_end)
-            os.close(life_end)
-            return _serve(serve, child_life, child_result)
-        os.close(child_result)
-        os.close(child_life)
-        status, was_told_to_end = _wait(child)
-        has_ended = bool(os.read(result_end, 1))
-        os.close(result_end)
-        os.close(life_end)
+            own.close()
+            return _serve(serve, childs)
+        childs.close()
+        with own:
+            status, was_told_to_end = _wait(child)
+            has_ended = own.recv(1) != b""
         if has_ended or was_told_to_end:
             return status if status >= 0 else 128 - status
-        num_crashes = num_crashes + 1 if clock() - started_at < _LONG_S else 1
+        num_crashes = num_crashes + 1 if time.monotonic() - started_at < _LONG_S else 1
         reason = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
         if num_crashes == _MAX_CRASHES:
             raise LaunchError(f"the server has crashed {num_crashes} times in a row, at last with {reason}")
         say(f"the server has crashed with {reason}; starting it again")
-        sleep(2.0 ** (num_crashes - 1) - 1)
+        time.sleep(2.0 ** (num_crashes - 1) - 1)
 
 
-def _serve(serve: Callable[[], int], life: int, result: int) -> int:
+def _serve(serve: Callable[[], int], parent: socket.socket) -> int:
     """What a child does."""
     os.setsid()  # Ctrl-C in the terminal reaches the parent only
     faulthandler.enable()  # the log then says where a crash was
 
     def end_with_parent() -> None:
-        os.read(life, 1)  # returns at the end of the parent
+        parent.recv(1)  # returns at the end of the parent
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end_with_parent, name="midtoken-parent", daemon=True).start()
     try:
         return serve()
     finally:
-        os.write(result, b"e")
+        with suppress(OSError):  # it was killed
+            parent.send(b"e")
 
 
 def _wait(child: int) -> tuple[int, bool]:

@@ -17,14 +17,15 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from inference.errors import OverloadedError
-from inference.protocol.arrays import error_to_response, to_array
-from inference.serving.calls import COMPLETION, LIMIT, Channel, Metadata, Secret, add_tensors, is_lost
+from inference.protocol.arrays import METRICS, error_to_response, to_array
+from inference.protocol.completion import Priority
+from inference.serving.calls import LIMIT, Channel, Metadata, Secret, add_tensors, is_lost
 from inference.serving.key_file import KeyFile
 from inference.serving.loopback import listen
 
 _SERVICE, _CALL = "inference.GRPCInferenceService", "ModelStreamInfer"
-_TENANT = "tenant"
-_NOT_FROM_USERS = (_TENANT, "metrics")  # inputs; an operator reads metrics at a port of its own
+_TENANT, _PRIORITY = "tenant", "priority"
+_NOT_FROM_USERS = (_TENANT, METRICS)  # inputs; an operator reads metrics at a port of its own
 _END_S = 1.0  # for the last bytes of answers
 _NO_KEY = "the key is missing or wrong; midtoken takes it from the file of --server-key"
 _OPTIONS = (
@@ -169,10 +170,11 @@ def _rewrite(message: bytes, tenant: str | None) -> bytes:
     given = service_pb2.ModelInferRequest.FromString(message)
     request = service_pb2.ModelInferRequest(model_name=given.model_name, id=given.id)
     for tensor, content in zip(given.inputs, given.raw_input_contents, strict=True):
-        if tenant is None or tensor.name not in _NOT_FROM_USERS:
+        is_probe = tensor.name == _PRIORITY and content.endswith(Priority.PROBE.encode())  # which nobody counts
+        if tenant is None or (tensor.name not in _NOT_FROM_USERS and not is_probe):
             request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
             request.raw_input_contents.append(content)
-    if tenant is not None and given.model_name == COMPLETION:
+    if tenant is not None:
         add_tensors(request.inputs, request.raw_input_contents, {_TENANT: to_array((tenant,), np.object_)})
     result: bytes = request.SerializeToString()
     return result

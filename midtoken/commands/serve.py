@@ -23,7 +23,7 @@ from inference.serving.private_files import open_private
 from inference.serving.process_keeper import HAS_KEEPER, keep_process
 from inference.serving.public_port import PublicPort
 from inference.serving.readiness import Readiness
-from inference.serving.shared_server import Registration
+from inference.serving.shared_server import Registration, ServerEntry
 from inference.serving.triton_installation import find_obstacle
 from midtoken.access import Access
 from midtoken.cli import run_until_signal
@@ -106,6 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--until-idle", type=float, metavar="SECONDS", help="exit when no client has been connected for this time"
     )
+    parser.add_argument("--entry", type=Path, help=argparse.SUPPRESS)  # the folder in which the client looks for it
     parser.add_argument(  # this argument and the next are for tests
         "--probe-interval", type=float, default=_DEFAULT_POLICY.probe_interval_s, help=argparse.SUPPRESS
     )
@@ -140,7 +141,8 @@ async def _serve(options: argparse.Namespace, held: _HeldPorts, owner: int) -> N
     obstacle = arguments.obstacle_to_triton
     ports = _find_ports(options, obstacle)
     model = replace(arguments.model, request_log=_open_log(options.log_requests))
-    registration = await arguments.entry.register()
+    entry = arguments.entry if options.entry is None else ServerEntry(options.entry)
+    registration = await entry.register()
     if registration is None and options.until_idle is not None:
         return _say("another process already serves this model")
     server = replace(arguments.server_options, model=model, max_stall_s=options.max_stall, owner=owner)

@@ -137,9 +137,10 @@ def test_the_shared_command_serves_the_same_model_with_the_same_settings(model_d
     given = ("--model", str(model_dir), "--dtype", "float64", "--threads", "3", "--state-dir", str(tmp_path / "state"))
     arguments = _parse(*given, "--context", "2048")
 
-    [_, _, _, subcommand, no_ports, until_idle, *others] = arguments.build_shared_command(900)
+    [_, _, _, subcommand, no_ports, until_idle, entry, *others] = arguments.build_shared_command(900)
 
     assert (subcommand, no_ports, until_idle) == ("serve", "--no-ports", "--until-idle=900")
+    assert entry == f"--entry={arguments.entry.folder}"
     assert _parse(*others) == arguments
 
 
