@@ -45,6 +45,7 @@ import psutil
 import pytest
 
 from benchmarks.baselines.servers import run_llama_server
+from benchmarks.measures.fleet_forecast import plan
 from benchmarks.measures.fleet_typists import (
     PlayedKey,
     count_wrong,
@@ -90,7 +91,7 @@ _TARGETS = (
 def main() -> None:
     found: dict[str, Value] = {}
     parts: dict[str, Callable[[], Figures]] = {name: partial(_prove, name, found) for name in _RUNTIMES}
-    run_parts("fleet", {**parts, "engines": _prove_engines}, _TARGETS)
+    run_parts("fleet", {**parts, "engines": _prove_engines, "planning": plan}, _TARGETS)
 
 
 def _prove(name: str, found: dict[str, Value]) -> Figures:
