@@ -42,7 +42,8 @@ class ServiceTimes:
     mean_s: float  # that finds its text read
     kept_s: float  # the part of it that is spent in any case
     spread: float  # of the logarithm
-    cold_s: float  # to read the text
+    cold_s: float  # to read a text that the server does not have
+    moved_s: float  # to read what is new at another place of one that it has
     num_documents: int  # that a server remembers
     prefetched_share: float = 0.0  # of the texts, those that are read before the first key at a place
 
@@ -90,12 +91,12 @@ class _Server:
     free_at: float = 0.0
     places: OrderedDict[tuple[int, int], int] = field(default_factory=OrderedDict)  # the number of the last visit
 
-    def remembers(self, document: tuple[int, int], place: int, limit: int) -> bool:
+    def find_reading_s(self, document: tuple[int, int], place: int, times: ServiceTimes) -> float:
         known = self.places.pop(document, None)
         self.places[document] = place
-        if len(self.places) > limit:
+        if len(self.places) > times.num_documents:
             self.places.popitem(last=False)
-        return known == place
+        return times.cold_s if known is None else times.moved_s * (known != place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +119,14 @@ def forecast(scene: Scene, times: ServiceTimes) -> Forecast:
         if any(start <= at and number == away and server.free_at < end for start, end, away in scene.downs):
             server.places.clear()
             server.free_at = at
-        is_cold = not server.remembers(document, asked.place, times.num_documents)
+        reading_s = server.find_reading_s(document, asked.place, times)
         work_s = rng.lognormvariate(-(times.spread**2) / 2, times.spread) * (times.mean_s - times.kept_s)
         start = max(at, server.free_at) + times.kept_s
         is_waited_for = rng.random() >= times.prefetched_share  # otherwise the server reads it while nobody waits
-        end = start + work_s + (is_cold and is_waited_for) * times.cold_s
-        found.num_cold += is_cold
+        end = start + work_s + is_waited_for * reading_s
+        found.num_cold += reading_s > 0
         found.waits.append((at, end - at if end <= until else None))
-        server.free_at = min(end, max(start, until)) + (is_cold and not is_waited_for) * times.cold_s
+        server.free_at = min(end, max(start, until)) + (not is_waited_for) * reading_s
     return found
 
 
@@ -172,7 +173,8 @@ def plan() -> Figures:
     cold_s = _measure_cold_s()
     num_documents = EngineConfig(Path()).cache_tokens // _PER_REQUEST_TOKENS
     prefetched = typing["prefetched_share"]
-    times = ServiceTimes(1 / load["capacity_per_s"], 0.0, spread, cold_s, num_documents, prefetched)
+    moved_s = cold_s * (1 - _read("fleet")["reuse_embedded"] / 100) / _find_share_of_first_keys()
+    times = ServiceTimes(1 / load["capacity_per_s"], 0.0, spread, cold_s, moved_s, num_documents, prefetched)
     kept = [replace(times, kept_s=each / 10_000) for each in range(0, 40, 2)]
     times = min(kept, key=lambda each: abs(_check(each, 3.0) - load["goodput_3"]))
     share = 1 - typing["typed_ahead_share"]
@@ -180,6 +182,7 @@ def plan() -> Figures:
         "forecast_request_ms": 1e3 * times.mean_s,
         "forecast_kept_ms": 1e3 * times.kept_s,
         "forecast_cold_ms": 1e3 * cold_s,
+        "forecast_moved_ms": 1e3 * moved_s,
         "forecast_goodput_1": _check(times, 1.0),
         "measured_goodput_1": load["goodput_1"],
         "forecast_goodput_1_3": _check(times, 1.3),
@@ -222,12 +225,18 @@ def find_most_typists(times: ServiceTimes, needs_server: float) -> int:
 def _check(times: ServiceTimes, load: float) -> float:
     """The goodput of the load benchmark: 16 editors, each key a request, all texts read."""
     speed = load * _find_mean_gap_s() / (16 * times.mean_s)
-    found = forecast(Scene(16, 1, speed=speed, duration_s=40.0), replace(times, cold_s=0.0))
+    found = forecast(Scene(16, 1, speed=speed, duration_s=40.0), replace(times, cold_s=0.0, moved_s=0.0))
     return found.find_completed() * len(found.waits) * times.mean_s / 40.0
 
 
 def _find_mean_gap_s() -> float:
     return mean(key.gap_s for seed in range(_NUM_SESSIONS) for key in _draw_keys(seed))
+
+
+def _find_share_of_first_keys() -> float:
+    """At a place, and so with text that a server has not read for it."""
+    keys = [_draw_keys(seed) for seed in range(_NUM_SESSIONS)]
+    return mean(len({(key.document, key.place) for key in some}) / len(some) for some in keys)
 
 
 def _read(name: str) -> dict[str, float]:
