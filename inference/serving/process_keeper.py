@@ -23,7 +23,7 @@ from inference.errors import LaunchError
 
 HAS_KEEPER = sys.platform == "linux"
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if sys.platform == "linux" else ()
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))  # Windows lacks the last
 _LONG_S = 60.0  # a child that lived for so long did start
 _MAX_CRASHES = 5  # in a row, of children that lived for less
 
@@ -33,6 +33,7 @@ def keep_process(serve: Callable[[], int], say: Callable[[str], object]) -> int:
 
     Call it before there are threads and event loops. Raises LaunchError after crashes in a row.
     """
+    assert sys.platform != "win32", "it has no fork"
     num_crashes = 0
     while True:
         started_at = time.monotonic()
@@ -57,6 +58,7 @@ def keep_process(serve: Callable[[], int], say: Callable[[str], object]) -> int:
 
 def _serve(serve: Callable[[], int], parent: socket.socket) -> int:
     """What a child does."""
+    assert sys.platform != "win32"
     os.setsid()  # Ctrl-C in the terminal reaches the parent only
     faulthandler.enable()  # the log then says where a crash was
 
