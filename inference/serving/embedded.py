@@ -74,7 +74,7 @@ class EmbeddedServer:
         await asyncio.Event().wait()
 
     async def stop(self, may_drain: bool = True) -> None:
-        """Stops the server. With `may_drain`, running streams get ten seconds to finish, and the models are closed."""
+        """Stops the server. With `may_drain`, running streams get four seconds to finish, and the models are closed."""
         await self._grpc.stop(DRAIN_S if may_drain else 0)
         for adapter in self._adapters.values() if may_drain else ():
             with contextlib.suppress(TimeoutError):

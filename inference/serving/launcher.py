@@ -35,8 +35,8 @@ Progress = Callable[[str], None]  # takes one line for the user
 
 MAX_STALL_S = 60.0  # after so long without progress a model has failed; one step takes seconds on a slow machine
 
-DRAIN_S = 10  # an idle server takes 3 s to end
-END_S = 5  # the guard needs a moment more, to kill what is left
+DRAIN_S = 4  # for running streams. Those that have not ended by then are told so
+END_S = 8  # for what comes after them: an idle server takes 3 s to end, and the guard a moment to kill what is left
 _NUM_LOG_LINES = 15
 _METRICS_S = 3.0  # for the answer
 
@@ -127,7 +127,7 @@ class TritonServer:
                 self._resources.callback(loop.remove_reader, file)
 
     async def stop(self, may_drain: bool = True) -> None:
-        """Stops the server and its child processes. With `may_drain`, running streams get ten seconds to finish."""
+        """Stops the server and its child processes. With `may_drain`, running streams get four seconds to finish."""
         pipe = self._process.stdin
         assert pipe is not None, "the process guard is started with a pipe"
         self._resources.close()
@@ -181,7 +181,7 @@ async def _spawn(options: ServerOptions, environment: Mapping[str, str]) -> asyn
             options.log_path.replace(options.log_path.with_suffix(".log.1"))
         with open_private(options.log_path, "wb") as log:
             return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", process_guard.__file__, str(DRAIN_S), options.socket_prefix),
+                *(sys.executable, "-I", "-S", process_guard.__file__, str(DRAIN_S + 4), options.socket_prefix),
                 *build_command(installation, repository, options.socket_prefix, DRAIN_S),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
