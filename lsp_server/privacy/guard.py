@@ -85,7 +85,7 @@ class Guard:
         parts = [os.fsdecode(request.context), os.fsdecode(request.text)]
         has_cursor = request.ask not in ("surprisal", "probability")
         context, text = map(os.fsencode, self.redactor.redact_parts(parts, cursor=2 if has_cursor else None))
-        return replace(request, context=context, text=text)
+        return replace(request, context=context, text=text, tenant=self._hide(request.tenant))
 
     def _hide(self, name: str) -> str:
         """The same name becomes the same digest while this process runs, and nobody can find it by guessing."""

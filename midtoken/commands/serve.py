@@ -7,8 +7,8 @@ import argparse
 import asyncio
 import faulthandler
 import os
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from inference.serving.process_keeper import HAS_KEEPER, keep_process
 from inference.serving.public_port import PublicPort
 from inference.serving.readiness import Readiness
 from inference.serving.shared_server import Registration, ServerEntry
-from inference.serving.triton_installation import find_obstacle
 from midtoken.access import Access
 from midtoken.cli import run_until_signal
 from midtoken.connection import Connection
@@ -32,7 +31,7 @@ from midtoken.endpoint import Endpoint
 from midtoken.installed import require_packages
 from midtoken.models import fetch_model
 from midtoken.server import ServerAddress, ServerArguments
-from midtoken.server_arguments import Runtime, UsageError, add_server_arguments, may_be_remote, number_from
+from midtoken.server_arguments import UsageError, add_server_arguments, may_be_remote, number_from
 
 Restart = Callable[[], Awaitable[TritonServer]]
 
@@ -124,28 +123,46 @@ class _HeldPorts:
 
 def run(options: argparse.Namespace) -> int:
     """Serves until a signal arrives or the server has been idle. Raises LaunchError."""
-    access, owner = Access.from_options(options, os.environ, _say), os.getpid()
-    held = _HeldPorts(access, _open_front_endpoint(options, access), _open_operator_endpoint(options, access))
-
-    def serve() -> int:
-        run_until_signal(_serve(options, held, owner))
-        return 0
-
-    is_embedded = options.runtime == Runtime.EMBEDDED or find_obstacle(options.triton_binary) is not None
-    return keep_process(serve, _say) if HAS_KEEPER and is_embedded else serve()
-
-
-async def _serve(options: argparse.Namespace, held: _HeldPorts, owner: int) -> None:
-    await fetch_model(options.model, lambda text, percentage: _say(f"{text} ({percentage} %)"))
-    arguments = ServerArguments.from_options(options)
+    run_until_signal(fetch_model(options.model, lambda text, percentage: _say(f"{text} ({percentage} %)")))
+    arguments, owner = ServerArguments.from_options(options), os.getpid()
     obstacle = arguments.obstacle_to_triton
-    ports = _find_ports(options, obstacle)
-    model = replace(arguments.model, request_log=_open_log(options.log_requests))
+    ports, log = _find_ports(options, obstacle), _open_log(options.log_requests)
     entry = arguments.entry if options.entry is None else ServerEntry(options.entry)
+    with ExitStack() as stack:
+        held = _hold_ports(stack, options)
+
+        def serve() -> int:
+            server = replace(arguments.server_options, max_stall_s=options.max_stall, owner=owner)
+            server = replace(server, model=replace(arguments.model, request_log=log))
+            run_until_signal(_serve(options, server, obstacle, entry, held, ports))
+            return 0
+
+        return keep_process(serve, _say) if HAS_KEEPER and obstacle is not None else serve()
+
+
+def _hold_ports(stack: ExitStack, options: argparse.Namespace) -> _HeldPorts:
+    """Opens them. Raises UsageError or LaunchError."""
+    access = Access.from_options(options, os.environ, _say)
+    if options.listen is not None:
+        access.find_place(options.listen, "--listen")
+    front, operator = _open_front_endpoint(options, access), _open_operator_endpoint(options, access)
+    for endpoint in filter(None, (front, operator)):
+        stack.enter_context(endpoint.listener)
+    return _HeldPorts(access, front, operator)
+
+
+async def _serve(
+    options: argparse.Namespace,
+    server: ServerOptions,
+    obstacle: str | None,
+    entry: ServerEntry,
+    held: _HeldPorts,
+    ports: Sequence[int],
+) -> None:
+    """`obstacle`: why there is no Triton; None if there is one. `ports`: of Triton."""
     registration = await entry.register()
     if registration is None and options.until_idle is not None:
         return _say("another process already serves this model")
-    server = replace(arguments.server_options, model=model, max_stall_s=options.max_stall, owner=owner)
     readiness = Readiness()
     async with AsyncExitStack() as stack:
         if registration is not None:
@@ -170,7 +187,7 @@ async def _serve(options: argparse.Namespace, held: _HeldPorts, owner: int) -> N
         if public is not None:
             public.lead_to(running.url)
         if held.front is not None:
-            await _open_front(stack, held.front, running.url, options, arguments.model)
+            await _open_front(stack, held.front, running.url, options, server.model)
         _say(shown)
         readiness.url = running.url
         await _run(running, restart, registration, options, readiness.end)

@@ -140,7 +140,7 @@ def _text(*items: bytes) -> Array:
         (
             {"text": _text(b"a"), "prefix": _text(b"a")},
             "unknown field 'prefix'; known are text, context, ask, covering, width, threshold, num_members, "
-            "max_bytes, seed, deadline_ms",
+            "max_bytes, seed, deadline_ms, tenant",
         ),
     ],
 )

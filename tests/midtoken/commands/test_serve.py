@@ -46,15 +46,15 @@ def test_a_tritonserver_of_an_embedded_server_is_refused(
 @pytest.mark.parametrize(
     ("argument", "reason"),
     [
-        ("--metrics-port=eight", "--metrics-port must be a port, or an address and a port, not eight"),
+        ("--metrics-port=eight", "--metrics-port must be a port, or an address and a port"),
         (
             "--metrics-port=0.0.0.0:8002",
-            "other machines may reach 0.0.0.0, so --metrics-port needs --tls",
+            "--metrics-port at 0.0.0.0 needs --keys FILE and --tls FILE",
         ),
         ("--log-requests=/dev/null/log", "--log-requests cannot write /dev/null/log: Not a directory"),
         ("--openai=eight", "--openai must be a port, or an address and a port"),
         ("--listen=[::1]:8003", "--listen at [::1] needs --keys FILE and --tls FILE, because other machines may"),
-        ("--keys={keys}", "--keys and --tls are about the ports of --listen and --openai"),
+        ("--keys={keys}", "--keys and --tls are about the ports of --listen, --openai"),
         ("--confidence=0", "--confidence is about the port of --openai"),
     ],
 )
