@@ -41,7 +41,6 @@ from inference.model.path_log_probs import log_sum_exp
 from trie_cache.trie import Trie
 
 _MAX_OPEN_TEXTS = 64
-_MAX_OPEN_BYTES = 4096  # of a word or a run of blanks: for each byte, all of it is tokenized once for each path
 _TOO_LONG = "the text ends in a word or a run of blanks that is longer than the model's window"
 
 
@@ -82,11 +81,6 @@ def find_canonical_open_paths(encoder: TextEncoder, trie: Trie, data: bytes) -> 
     """The canonical paths of the text with any continuation. Raises InvalidRequestError if it is not UTF-8."""
     text, unfinished = split_text(data)
     point = find_section_heal_point(encoder, text)
-    if len(point.healed) > _MAX_OPEN_BYTES:
-        raise InvalidRequestError(
-            f"the text has a word or a run of blanks of {len(point.healed)} bytes, and at most {_MAX_OPEN_BYTES} are "
-            "taken: cut it, or ask for the covering beam"
-        )
     kept = point.kept_ids[point.num_stable_ids :]
     paths = build_canonical_paths(encoder, trie, point, unfinished)
     return OpenPaths(

@@ -197,7 +197,7 @@ def compare_texts(num: int, seed: int, spoil: _Spoil = lambda request: request, 
     ids=["no stop strings", "a byte is lost"],
 )
 def test_a_wrong_text_is_noticed(spoil: _Spoil, skew: int) -> None:
-    assert compare_texts(16, 1, spoil, skew).problems
+    assert compare_texts(_NUM_SHORT, 1, spoil, skew).problems
 
 
 def test_what_is_accepted_is_what_the_model_wrote(reliability: Reliability) -> None:

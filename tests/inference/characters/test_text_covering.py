@@ -258,9 +258,3 @@ def test_the_paths_of_a_short_text_are_found_again_and_those_of_a_long_one_are_n
 
     assert find(b"as a1") is find(b"as a1")
     assert find(b"as " * 1_000) is not find(b"as " * 1_000)
-
-
-def test_a_run_of_blanks_that_is_too_long_is_refused_before_its_paths_are_looked_for() -> None:
-    toy = toy_tokenizer("qwen")
-    with pytest.raises(InvalidRequestError, match="of 5000 bytes, and at most 4096 are taken"):
-        find_canonical_open_paths(toy.encoder, toy.trie, b"a" + 5000 * b" ")
