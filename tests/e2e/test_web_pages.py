@@ -60,14 +60,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with which nothing happens during the tests: no process ends, and no model is asked."""
     folder = tmp_path_factory.mktemp("server")
     with run_server(make_scripted(folder), folder / "state", "--probe-interval=1000") as server:
-        wait_until(lambda: server.read_metric("nv_inference_request_success") == 3)  # what a start asks the models
+        wait_until(lambda: server.read_metric("midtoken_ready") == 1)
         before = _observe(server)
         yield server
         assert _observe(server) == before
 
 
 def _observe(server: RunningServer) -> tuple[dict[int, str], list[float]]:
-    names = ("nv_inference_request_success", "nv_inference_request_failure")
+    names = ("midtoken_requests_total", "nv_inference_request_failure")  # reading metrics is no request of these
     return server.find_processes(), [server.read_metric(name) for name in names]
 
 

@@ -68,7 +68,9 @@ async def _cancel_in_editor(address: str, folder: Path, num: int, tally: Tally) 
     await editor.leave()
 
 
-@pytest.mark.parametrize("runtime", [pytest.param(TRITON, marks=needs_triton), EMBEDDED])
+@pytest.mark.parametrize(
+    "runtime", [pytest.param(TRITON, marks=needs_triton), pytest.param(EMBEDDED, marks=pytest.mark.full)]
+)
 async def test_cancelled_requests_are_released_and_others_answered(
     runtime: str, tmp_path: Path, reliability: Reliability
 ) -> None:

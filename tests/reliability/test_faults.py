@@ -168,13 +168,16 @@ class Course:
     ("kind", "runtime"),
     [
         pytest.param(Kind.OWN, TRITON, marks=[needs_triton, pytest.mark.full]),
-        (Kind.OWN, EMBEDDED),
+        pytest.param(Kind.OWN, EMBEDDED, marks=pytest.mark.full),
         pytest.param(Kind.REMOTE, TRITON, marks=[needs_triton, pytest.mark.full]),
         (Kind.REMOTE, EMBEDDED),
         pytest.param(
             Kind.ENGINE,
             EMBEDDED,
-            marks=pytest.mark.skipif(not LLAMA_SERVER.exists(), reason="make build/llama-server fetches it"),
+            marks=[
+                pytest.mark.full,
+                pytest.mark.skipif(not LLAMA_SERVER.exists(), reason="make build/llama-server fetches it"),
+            ],
         ),
     ],
 )

@@ -41,7 +41,9 @@ class _Stream:
         return text
 
 
-@pytest.mark.parametrize("runtime", [pytest.param(TRITON, marks=needs_triton), EMBEDDED])
+@pytest.mark.parametrize(
+    "runtime", [pytest.param(TRITON, marks=needs_triton), pytest.param(EMBEDDED, marks=pytest.mark.full)]
+)
 async def test_each_stream_is_finished_or_told_and_nothing_remains(
     runtime: str, tmp_path: Path, reliability: Reliability
 ) -> None:

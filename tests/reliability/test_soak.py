@@ -42,7 +42,7 @@ async def _use(url: str, name: str, end: float) -> None:
                 await asyncio.sleep(rng.uniform(0, 0.1))
 
 
-@pytest.mark.parametrize("runtime", [pytest.param(TRITON, marks=needs_triton), EMBEDDED])
+@pytest.mark.parametrize("runtime", [pytest.param(TRITON, marks=[needs_triton, pytest.mark.full]), EMBEDDED])
 async def test_what_a_server_holds_does_not_grow(runtime: str, tmp_path: Path, reliability: Reliability) -> None:
     with run_server(make_slow(tmp_path), tmp_path / "state", runtime=runtime) as server:
         watch, end = ServerWatch(server), time.monotonic() + reliability.choose(_SHORT_S, _FULL_S)
