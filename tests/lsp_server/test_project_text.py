@@ -37,16 +37,21 @@ class Workspace:
         self.both.editor.open(text)
 
     async def ask(self) -> CompletionRequest:
-        """Types a key elsewhere, so that no completion fits, and returns the request at the end of the document."""
-        number = len(self.both.backend.streams)
-        self.both.editor.edit(1, 0, "x")
-        asking = asyncio.ensure_future(self.both.editor.ask(2, len("print(Cir")))
-        finding = asyncio.ensure_future(self.both.find_stream(number))
-        either: set[asyncio.Future[Any]] = {finding, asking}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not finding.done():  # nothing was asked, because what changed meanwhile has ended the request
+        """Types a key elsewhere, so that no completion fits, and returns the request at the end of the document.
+
+        Asks again if nothing is sent: the rules for the file may not be known yet, or a change has ended the request.
+        """
+        while True:
+            number = len(self.both.backend.streams)
+            self.both.editor.edit(1, 0, "x")
+            asking = asyncio.ensure_future(self.both.editor.ask(2, len("print(Cir")))
+            finding = asyncio.ensure_future(self.both.find_stream(number))
+            either: set[asyncio.Future[Any]] = {finding, asking}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if finding.done():
+                break
             finding.cancel()
-            return await self.ask()
+            await asyncio.sleep(0.1)
         stream = finding.result()
         stream.finish("")
         await asking
@@ -109,7 +114,7 @@ async def test_a_document_that_is_saved_while_it_is_read_is_read_to_the_end(work
         workspace.both.editor.save()
         return uri in server.sessions and bool(server.project.find_project_context(server.sessions[uri].document).uris)
 
-    await wait_for(is_told_after_a_save)
+    await wait_for(is_told_after_a_save, 60)
 
 
 async def test_a_rest_is_enough_for_another_import(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
