@@ -60,20 +60,18 @@ async def test_requests_are_counted_and_logged_under_their_ids_and_probes_are_no
         assert (first, len(second), log.stat().st_mode & 0o777) == (find_request_id(traceparent), 32, 0o600)
 
 
-def test_with_triton_a_dead_or_stopped_model_is_not_ready(tmp_path: Path) -> None:
+def test_with_triton_a_model_that_hangs_is_not_ready(tmp_path: Path) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=1000") as server:
         triton_ready = f"{server.endpoint.http_url}/v2/health/ready"
         assert (_is_ready(server), _read(triton_ready)[0]) == (True, 200)
         stub = _find_stub(server)
         os.kill(stub, signal.SIGSTOP)
         wait_until(lambda: not _is_ready(server))
-        os.kill(stub, signal.SIGCONT)
-        wait_until(lambda: _is_ready(server))
-        os.kill(_find_stub(server), signal.SIGKILL)  # perhaps of another server: tritonserver 2.51 ends after the stop
-        wait_until(lambda: not _is_ready(server))
         assert _read(triton_ready)[0] == 503
         assert server.read_metric("midtoken_ready") == 0
         assert _read(f"{server.endpoint.operator_url}/health")[0] == 200
+        os.kill(stub, signal.SIGCONT)
+        wait_until(lambda: _is_ready(server))
 
 
 @_RUNTIMES
