@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from socket import socket
 from typing import Self
 
+from inference.errors import LaunchError
 from inference.serving.loopback import ADDRESS, find_stranger, listen
 from midtoken.access import Access
 
@@ -22,7 +23,10 @@ class Endpoint:
     def open(cls, place: str, option: str, access: Access) -> Self:
         """Listens at `[ADDRESS:]PORT`, the value of an option. Raises UsageError or LaunchError."""
         address, port = access.find_place(place, option)
-        return cls(address, listen(port, address.strip("[]")), access)
+        try:
+            return cls(address, listen(port, address.strip("[]")), access)
+        except LaunchError as error:
+            raise LaunchError(f"{option}: {error}") from None
 
     @property
     def tls(self) -> ssl.SSLContext | None:
