@@ -80,7 +80,7 @@ case "$distribution" in
 esac
 
 # Use the mirror that the machine installs its own packages from.
-mirror="$(apt-get indextargets --format '$(REPO_URI) $(COMPONENT)' 2>/dev/null | awk '$2 == "main" { print $1; exit }')"
+mirror="$(apt-get indextargets --format '$(REPO_URI) $(COMPONENT)' 2>/dev/null | awk '$2 == "main" && !found++ { print $1 }')"
 if [ -z "$mirror" ]; then # the package lists were never downloaded: read the source files
     mirror="$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
         sed -nE 's/^(URIs:|deb( +\[[^]]*\])?) +([^ ]+).*/\3/p' | grep -E "/$distribution/?\$" | head -1)"
@@ -128,4 +128,4 @@ STARTER
 chmod +x "$folder/$name.partial"
 mv "$folder/$name.partial" "$folder/$name"
 rm -rf "$apt"
-"$folder/$name" "$ask" | head -1
+"$folder/$name" "$ask" | sed -n 1p # reads all, so that no program is ended by a closed pipe
