@@ -46,7 +46,7 @@ class BackendStarter:
         connect: Callable[[OnDownload], Awaitable[CompletionBackend]],
         status: Status,
         grace_s: float = 0.2,
-        retry_s: float = 3.0,
+        retry_s: float = 1.0,
         close_s: float = 0.1,
     ) -> None:
         """`connect` finds or starts the completion server. It may take long, and may raise any Exception.

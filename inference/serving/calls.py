@@ -90,6 +90,9 @@ class Secret:
 LIMIT = ("grpc.max_receive_message_length", 2**24)  # bytes; a request has two texts
 _OPTIONS = (
     LIMIT,
+    # Otherwise a new channel gets the failure of one before it: the path of a socket may be the same, with a descriptor
+    # that was closed meanwhile.
+    ("grpc.use_local_subchannel_pool", 1),
     ("grpc.keepalive_time_ms", 310_000),  # by default, Triton closes a connection that pings more often than each 300 s
     ("grpc.keepalive_timeout_ms", 5_000),  # also for what was sent to be confirmed by the other machine
     ("grpc.min_reconnect_backoff_ms", 3_000),  # how long an attempt to connect may take

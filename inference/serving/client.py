@@ -65,8 +65,10 @@ _FIRST_HEARTBEAT_WAIT_S = 3.0
 
 # After so long without any answer, a connection may be dead, and neither side knows it: a person who types on cancels
 # each request before it fails. A model that is busy answers a heartbeat all the same.
-_SILENT_S = 2.5
+_SILENT_S = 2.0
 
+# What Triton says of a model while it ends. Another server may be there already.
+_ENDING = ("has no available versions", "Server is stopping")
 _MAX_TOLD_CHARS = 1000  # of the error of a server, which may be another one than ours
 _CLOSE_S = 1.0  # for streams that were answered to end
 _SESSION_SALT = secrets.token_bytes(16)  # of this process
@@ -289,6 +291,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         self._unheard_since = math.inf
         if response is grpc.aio.EOF:
             raise ServerError(f"the server at {self.url} ended its answer before the last part")
+        if any(sign in response.error_message for sign in _ENDING):
+            return ServerUnreachableError(f"no server answers at {self.url}: it is ending")
         if response.error_message:
             return error_from_text(response.error_message[:_MAX_TOLD_CHARS])
         answer = response.infer_response

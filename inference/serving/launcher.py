@@ -36,6 +36,7 @@ Progress = Callable[[str], None]  # takes one line for the user
 MAX_STALL_S = 60.0  # after so long without progress a model has failed; one step takes seconds on a slow machine
 
 DRAIN_S = 4  # for running streams. Those that have not ended by then are told so
+_EXIT_S = 0.5  # for tritonserver to end then; it says that it does, and does not while a stream is open
 END_S = 8  # for what comes after them: an idle server takes 3 s to end, and the guard a moment to kill what is left
 _NUM_LOG_LINES = 15
 _METRICS_S = 3.0  # for the answer
@@ -181,7 +182,7 @@ async def _spawn(options: ServerOptions, environment: Mapping[str, str]) -> asyn
             options.log_path.replace(options.log_path.with_suffix(".log.1"))
         with open_private(options.log_path, "wb") as log:
             return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", process_guard.__file__, str(DRAIN_S + 4), options.socket_prefix),
+                *(sys.executable, "-I", "-S", process_guard.__file__, str(DRAIN_S + _EXIT_S), options.socket_prefix),
                 *build_command(installation, repository, options.socket_prefix, DRAIN_S),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,

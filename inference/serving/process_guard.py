@@ -9,7 +9,8 @@ only. Its standard input is a pipe whose other end the launcher holds.
 - If the guard itself is killed, the kernel sends SIGTERM to the server (PR_SET_PDEATHSIG).
 
 After the server has ended, the guard removes its shared memory, and its sockets in the working folder. When a guard
-starts, it removes the shared memory of servers whose guard was killed.
+starts, it kills servers whose guard was killed, and removes their shared memory. At its end, such a server would remove
+the sockets of the new one; and its stubs do not end with it.
 
 Requests pass through that memory, so other users must not read it. A umask is not enough: the library that creates the
 memory (Boost) sets mode 0644 on each region with fchmod. So the server runs under a seccomp filter that rejects an
@@ -38,8 +39,9 @@ _FCHMOD = {"x86_64": (0xC000003E, 91), "aarch64": (0xC00000B7, 52)}  # machine: 
 def main(arguments: list[str]) -> int:
     """Runs the command until it ends or the pipe closes, and returns its exit status."""
     grace_s, socket_prefix, command = float(arguments[0]), arguments[1], arguments[2:]
+    _kill_stale_servers()
     _remove_stale_regions()
-    _remove(Path(), socket_prefix)  # of a server whose guard was killed
+    _remove(Path(), socket_prefix)
     _keep_files_private()
     prefix = f"{_region_prefix()}{os.getpid()}_"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -129,13 +131,27 @@ def _remove(folder: Path, prefix: str) -> None:
         each.unlink(missing_ok=True)
 
 
+def _kill_stale_servers() -> None:
+    """Kills servers and their stubs, and waits for their end. Each has the name of its regions as an argument."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if _is_stale((process / "cmdline").read_text(errors="replace")):
+                file = os.pidfd_open(int(process.name))  # type: ignore[attr-defined,unused-ignore]
+                os.kill(int(process.name), signal.SIGKILL)  # type: ignore[attr-defined,unused-ignore]
+                select.select([file], [], [])
+
+
 def _remove_stale_regions() -> None:
-    prefix = _region_prefix()
-    for region in _SHARED_MEMORY.glob(f"{prefix}*"):
-        pid = region.name.removeprefix(prefix).partition("_")[0]
-        if not Path("/proc", pid).exists():
+    for region in _SHARED_MEMORY.glob(f"{_region_prefix()}*"):
+        if _is_stale(region.name):
             with contextlib.suppress(PermissionError):  # another user's region
                 region.unlink(missing_ok=True)
+
+
+def _is_stale(text: str) -> bool:
+    """Whether the text has the prefix of a guard's regions, and that guard has ended."""
+    pid = re.search(f"{_region_prefix()}([0-9]+)_", text)
+    return pid is not None and not Path("/proc", pid[1]).exists()
 
 
 if __name__ == "__main__":

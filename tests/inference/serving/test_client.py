@@ -45,10 +45,11 @@ async def test_chunks_arrive_in_order() -> None:
         (say("invalid request: no"), InvalidRequestError, "no"),
         (say("overloaded: no"), OverloadedError, "no"),
         (say("the stub process is not healthy"), ServerError, "the stub process is not healthy"),
+        (say("unknown model: 'completion' has no available versions"), ServerUnreachableError, "it is ending"),
         (say(_NO, waits=True), ServerError, r"the server at 127.0.0.1:\d+ sent nothing for 0.2 s"),
         (say(_NO), ServerError, "ended its answer before the last part"),
     ],
-    ids=["invalid", "overloaded", "failed", "silent", "ended early"],
+    ids=["invalid", "overloaded", "failed", "ending", "silent", "ended early"],
 )
 async def test_what_goes_wrong_becomes_the_matching_exception(
     answer: Answer, kind: type[MidtokenError], words: str
@@ -212,3 +213,15 @@ async def test_a_socket_in_a_folder_of_others_is_not_used(user: int, mode: int, 
 async def test_a_socket_whose_folder_is_not_there_raises_unreachable() -> None:
     with pytest.raises(ServerUnreachableError, match="no server answers at unix:/no/grpc: No such file"):
         Client("unix:/no/grpc")
+
+
+async def test_a_new_client_does_not_get_the_failure_of_one_before(tmp_path: Path) -> None:
+    """As while a server is started again: the path of its socket has the same descriptor each time."""
+    url, failures = f"unix:{tmp_path}/grpc", []
+    for _ in range(3):
+        with pytest.raises(ServerUnreachableError, match="No such file") as failure:
+            await _complete(url)
+        failures.append(failure)  # with its calls
+        await asyncio.sleep(0.3)
+    async with run_fake_triton(_SAY_NODE, url):
+        assert len(await _complete(url)) == 2

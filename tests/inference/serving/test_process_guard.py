@@ -58,6 +58,20 @@ def test_a_server_that_crashes_leaves_no_children(running: "subprocess.Popen[str
     wait_until(lambda: not _runs(child))
 
 
+def test_a_server_whose_guard_was_killed_is_killed_before_the_next_one_starts() -> None:
+    """Its end would remove the sockets of the next one."""
+    command = ["bash", "-c", "trap '' TERM; echo $$; while true; do sleep 0.05; done"]
+    guard = [sys.executable, "-I", "-S", process_guard.__file__, "5", "none-"]
+    with subprocess.Popen([*guard, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        server = _read_child(first)
+        first.kill()
+        first.wait(30)
+        assert _runs(server)
+        with subprocess.Popen([*guard, "true"], stdin=subprocess.PIPE) as second:
+            second.wait(30)
+        assert not _runs(server)
+
+
 def test_shared_memory_of_a_killed_guard_is_removed_by_the_next_one() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
