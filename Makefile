@@ -80,8 +80,11 @@ test-quick: $(READY)  ## run the tests that start no server and no editor, with 
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
 
 .PHONY: test-reliability
-test-reliability: $(READY)  ## break, overload and fuzz servers for an hour; writes benchmarks/results/reliability.json
-	@$(BIN)/python -m pytest -n 0 --timeout=2400 --reliability=full tests/reliability
+RELIABILITY := $(BIN)/python -m pytest --timeout=3600 --reliability=full
+TIMED := $(patsubst %,tests/reliability/test_%.py,shutdown faults overload fairness cancellation)
+test-reliability: $(READY) $(LLAMA_SERVER)  ## break, overload and fuzz servers for an hour; writes benchmarks/results/reliability.json
+	@$(RELIABILITY) -n 0 $(TIMED); status=$$?; \
+	$(RELIABILITY) -n 2 --dist loadfile $(filter-out $(TIMED),$(wildcard tests/reliability/test_*.py)) && exit $$status
 
 PYTHONS ?= 3.13
 .PHONY: test-pythons

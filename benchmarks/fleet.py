@@ -13,6 +13,7 @@ TLS and keys. Each waits for the answer to a key, and asks again when its stream
 - lost_requests: while one server after the other is ended (SIGTERM) and started again, requests that failed before
   their first text. cut_requests: those that failed after it.
 - wrong_texts: in all of that, texts that are not those of the single server; of a stream that failed, what had come.
+  The model computes in float32: with weights of eight bits, what a pass forwards together changes the numbers a little.
 - reconnect_s: the gateway is killed, and started again, under 500 clients, each with a connection of its own, which
   ask until they are answered.
 - gateway_ms_p50: what the gateway adds to the answer to a key, the median of differences in turn. gateway_cpu_ms: what
@@ -35,14 +36,14 @@ import subprocess
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar  # Any: what is sent to a coroutine
 
 import psutil
-import pytest
 
 from benchmarks.baselines.servers import run_llama_server
 from benchmarks.measures.fleet_forecast import plan
@@ -59,7 +60,6 @@ from benchmarks.measures.fleet_typists import (
 from benchmarks.measures.report import Figures, Target, Value, run_parts
 from inference.errors import MidtokenError
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.serving import calls
 from inference.serving.calls import Tls
 from inference.serving.client import Client
 from inference.serving.loopback import ADDRESS
@@ -67,8 +67,10 @@ from midtoken.installed import find_default_model
 from tests.support.gateway import DEPLOY, Certificates, Gateway, HaProxy, run_gateway
 from tests.support.servers import EMBEDDED, TRITON, find_processes, find_real, pick_free_endpoint, wait_until
 
+_Found = TypeVar("_Found")
+
 _NUM_SERVERS, _NUM_CLIENTS, _NUM_PAIRS = 4, 500, 150
-_START_S, _WARM_S, _DOWN_S, _LOG_S, _DRAIN_S = 180.0, 3.0, 2.0, 1.0, 5
+_START_S, _WARM_S, _DOWN_S, _LOG_S, _SETTLE_S, _DRAIN_S = 180.0, 3.0, 2.0, 30.0, 3.0, 5
 _RUNTIMES = {"embedded": EMBEDDED, "triton": TRITON}
 _WORST = {"affinity_share": min, "reuse_points_lost": max, "failover_s": max, "wrong_texts": max, "lost_requests": max,
           "reconnect_s": max, "gateway_ms_p50": max}  # fmt: skip
@@ -168,9 +170,14 @@ class Fleet:
         """Returns a client of the gateway, or of a server."""
         return Client(f"{ADDRESS}:{port}", Tls(self.certificates.authority.read_bytes()), key=key)
 
-    def find_servers(self) -> dict[str, str]:
-        """Which server each request went to, by the id of its trace."""
-        return {str(line["trace"]): str(line["server"]) for line in _read_lines(self.gateway.haproxy)}
+    async def find_servers(self, keys: Sequence[PlayedKey]) -> dict[str, str]:
+        """Which server each key went to, by the id of its trace. A line of the log follows the end of a stream."""
+        servers, ids = dict[str, str](), {key.trace_id for key in keys}
+        async with asyncio.timeout(_LOG_S):
+            while not ids <= servers.keys():
+                await asyncio.sleep(0.1)
+                servers = {str(line["trace"]): str(line["server"]) for line in _read_lines(self.gateway.haproxy)}
+        return servers
 
 
 def _read_lines(haproxy: HaProxy) -> Iterator[dict[str, object]]:
@@ -218,30 +225,25 @@ async def _wait_for_servers(fleet: Fleet, number: int) -> None:
 
 
 async def _measure(folder: Path, runtime: str) -> Figures:
-    scripts = record_typists()
-    async with _run_fleet(folder / "one", [runtime], 1) as fleet:
+    scripts, arguments = record_typists(), [runtime, "--dtype=float32"]
+    async with _run_fleet(folder / "one", arguments, 1) as fleet:
         alone = await play(scripts, fleet.stream)
         added_ms = await _measure_gateway(fleet, scripts[0])
-    async with _run_fleet(folder / "four", [runtime], _NUM_SERVERS) as fleet:
+    async with _run_fleet(folder / "four", arguments, _NUM_SERVERS) as fleet:
         haproxy = psutil.Process(fleet.gateway.haproxy.pid)
         before = sum(haproxy.cpu_times()[:2])
         calm = await play(scripts, fleet.stream)
         cpu_ms = 1e3 * (sum(haproxy.cpu_times()[:2]) - before) / len(calm)
-        await asyncio.sleep(_LOG_S)
-        servers = fleet.find_servers()
+        servers = await fleet.find_servers(calm)
         homes = {key.document: servers[key.trace_id] for key in calm}
-        killing = asyncio.create_task(_kill_in_turn(fleet, homes))
-        killed = await play(scripts, fleet.stream)
-        killed_at = await killing
-        restarting = asyncio.create_task(_restart_in_turn(fleet))
-        rolled = await play(scripts, fleet.stream)
-        while not restarting.done():
-            rolled += await play(scripts, fleet.stream)
+        killed, killed_at = await _play_beside(scripts, fleet, _kill_in_turn(fleet, homes))
+        rolled, _ = await _play_beside(scripts, fleet, _restart_in_turn(fleet))
         reconnect_s = await _measure_reconnection(fleet)
     _tell("killed", killed)
     _tell("rolled", rolled)
-    expected = [*alone, *alone, *(alone * (len(rolled) // len(alone)))]
-    for key, right in zip([*calm, *killed, *rolled], expected, strict=True):
+    played = [*calm, *killed, *rolled]
+    expected = alone * (len(played) // len(alone))
+    for key, right in zip(played, expected, strict=True):
         if key.text != right.text or not all(map(right.text.startswith, key.cut)):
             print(f"{key.document}: {key.text!r}, cut {key.cut}, instead of {right.text!r}")
     return {
@@ -252,11 +254,22 @@ async def _measure(folder: Path, runtime: str) -> Figures:
         "killed_streams": sum(len(key.cut) for key in killed),
         "lost_requests": sum(not text for key in rolled for text in key.cut),
         "cut_requests": sum(bool(text) for key in rolled for text in key.cut),
-        "wrong_texts": count_wrong([*calm, *killed, *rolled], expected),
+        "wrong_texts": count_wrong(played, expected),
         "reconnect_s": reconnect_s,
         "gateway_ms_p50": added_ms,
         "gateway_cpu_ms": cpu_ms,
     }
+
+
+async def _play_beside(
+    scripts: Sequence[Sequence[CompletionRequest]], fleet: Fleet, work: Coroutine[Any, Any, _Found]
+) -> tuple[list[PlayedKey], _Found]:
+    """Plays until the work is done, at least once. Returns what was played, and what the work found."""
+    task = asyncio.create_task(work)
+    played = await play(scripts, fleet.stream)
+    while not task.done():
+        played += await play(scripts, fleet.stream)
+    return played, await task
 
 
 def _tell(what: str, keys: Sequence[PlayedKey]) -> None:
@@ -310,10 +323,9 @@ async def _restart_in_turn(fleet: Fleet) -> None:
 
 async def _measure_reconnection(fleet: Fleet) -> float:
     """How long after the gateway was killed all clients have an answer again."""
-    with _connections_of_their_own():
-        clients = [
-            fleet.connect(fleet.gateway.grpc_port, fleet.keys[each % len(fleet.keys)]) for each in range(_NUM_CLIENTS)
-        ]
+    clients = [
+        fleet.connect(fleet.gateway.grpc_port, fleet.keys[each % len(fleet.keys)]) for each in range(_NUM_CLIENTS)
+    ]
     await asyncio.gather(*map(_insist, clients))
     fleet.gateway.haproxy.kill()
     killed_at = time.perf_counter()
@@ -334,14 +346,6 @@ async def _insist(client: Client) -> None:
         await asyncio.sleep(0.2)
 
 
-@contextmanager
-def _connections_of_their_own() -> Iterator[None]:
-    """By default, the clients of a process share one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calls, "_OPTIONS", (*calls._OPTIONS, ("grpc.use_local_subchannel_pool", 1)))
-        yield
-
-
 def _prove_engines() -> Figures:
     with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
         return {f"{key}_engines": value for key, value in asyncio.run(_measure_engines(Path(folder))).items()}
@@ -356,7 +360,7 @@ async def _measure_engines(folder: Path) -> Figures:
         url = f"http://{haproxy.settings['MIDTOKEN_ENGINES_PORT']}"
         async with _run_fleet(folder / "four", [EMBEDDED, f"--engine={url}"], 1) as fleet:
             calm = await play(scripts, fleet.stream)
-            await asyncio.sleep(_LOG_S)
+            await asyncio.sleep(_SETTLE_S)
             homes = defaultdict[object, Counter[object]](Counter)
             for line in _read_lines(haproxy):
                 homes[line["session"]][line["server"]] += 1

@@ -1,20 +1,20 @@
 """What many people at once get from one completion server: completed answers, waits, and a fair share for each.
 
-Simulated editors replay recorded typing (`benchmarks.corpora.typist`), each in a process and over a gRPC connection of
-its own, as language servers do. Each key is a request. Real language servers send fewer, because they answer text that
-was typed as suggested by themselves; that changes the rate, which is set here anyway.
+Simulated editors replay recorded typing (`benchmarks.corpora.typist`) at its own pace. Each key is a request. Real
+language servers send fewer, because they answer text that was typed as suggested by themselves; that changes the rate,
+which is set here anyway, by the number of editors.
 
 A request is *completed* if its last chunk arrives before the editor's next key. Then the next key cancels it as editors
 do, and it is *superseded*: it does not count, even if its first line was shown. It is *refused* if the server says that
 it is overloaded, *cut* if the server ends it at its deadline, and *failed* otherwise. Requests that are running when a
 phase ends are not counted.
 
-1. Capacity: editors in a closed loop. Each sends its next request when the last one is answered, and never cancels. The
-   completed answers a second of all editors are the capacity.
-2. Open loop at 1, 1.3 and 3 times the capacity: all editors type at recorded times, scaled to that rate together,
-   whatever the server does. `goodput_1`, `goodput_1_3` and `goodput_3` are the completed answers a second relative to
-   the capacity. `least_share` is the least editor's number of completed answers relative to the mean of all editors,
-   the lower one of 1.3 and 3 × capacity.
+1. Capacity: 16 editors in a closed loop. Each sends its next request when the last one is answered, and never cancels.
+   The completed answers a second of all editors are the capacity.
+2. Open loop at 1, 1.3 and 3 times the capacity: so many editors that their keys together come at that rate, each at
+   the recorded times, whatever the server does. `goodput_1`, `goodput_1_3` and `goodput_3` are the completed answers a
+   second relative to the capacity. `least_share` is the least editor's number of completed answers relative to the mean
+   of all editors, the lower one of 1.3 and 3 × capacity.
 3. Patient clients at 3 times the capacity. They name no document and cancel nothing, so that the queue of the server
    fills up. `refused_ms_p99` is how long it then takes to be refused.
 
@@ -41,8 +41,8 @@ from lsp_server.documents import Document
 from lsp_server.settings import Settings
 from midtoken.installed import find_default_model
 
-_NUM_EDITORS = 16
-_NUM_KEYS = 600  # recorded for each
+_NUM_EDITORS = 128
+_NUM_KEYS = 150  # recorded for each, what it types in a phase
 _MIN_FILE_TOKENS = 3_000
 _CLOSED_S, _OPEN_S, _PATIENT_S = 20.0, 40.0, 10.0
 

@@ -63,7 +63,6 @@ class Scene:
     num_servers: int
     routing: Routing = Routing.HOME
     needs_server: float = 1.0  # the share of the keys that a language server does not answer itself
-    speed: float = 1.0  # of the typing
     duration_s: float = 60.0
     downs: Sequence[tuple[float, float, int]] = ()  # from when to when which server is away; it forgets everything
 
@@ -141,7 +140,7 @@ def _type(scene: Scene, typist: int) -> Iterator[tuple[float, float, int, _Asked
     last: tuple[float, _Asked] | None = None
     while at < scene.duration_s:
         key = keys[number % len(keys)]
-        at, number = at + key.gap_s / scene.speed, number + 1
+        at, number = at + key.gap_s, number + 1
         if rng.random() < scene.needs_server:
             if last is not None:
                 yield last[0], at, typist, last[1]
@@ -223,9 +222,9 @@ def find_most_typists(times: ServiceTimes, needs_server: float) -> int:
 
 
 def _check(times: ServiceTimes, load: float) -> float:
-    """The goodput of the load benchmark: 16 editors, each key a request, all texts read."""
-    speed = load * _find_mean_gap_s() / (16 * times.mean_s)
-    found = forecast(Scene(16, 1, speed=speed, duration_s=40.0), replace(times, cold_s=0.0, moved_s=0.0))
+    """The goodput of the load benchmark: each key is a request, and all texts are read."""
+    num_editors = max(1, round(load * _find_mean_gap_s() / times.mean_s))
+    found = forecast(Scene(num_editors, 1, duration_s=40.0), replace(times, cold_s=0.0, moved_s=0.0))
     return found.find_completed() * len(found.waits) * times.mean_s / 40.0
 
 

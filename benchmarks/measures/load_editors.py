@@ -1,17 +1,18 @@
-"""Simulated editors of a load: each sends recorded requests over a connection of its own, and cancels as editors do.
+"""Simulated editors of a load: each sends recorded requests at a person's pace, and cancels as editors do.
 
-Each editor is a process, because clients in one process share a connection. All of them play the phases of a load
-together.
+A greater load is more editors, not faster ones: a key that follows after 40 ms leaves no server the time to complete
+anything. A process has several editors, each with a connection of its own.
 """
 
 import asyncio
 import contextlib
 import dataclasses
 import enum
+import math
 import multiprocessing
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from itertools import cycle
 from multiprocessing.connection import Connection
@@ -25,6 +26,8 @@ from inference.serving.client import Client
 _Stream = Callable[[CompletionRequest], AsyncGenerator[CompletionChunk, None]]
 
 _LEAD_S = 2.0  # until a phase begins, so that all editors begin at once, after the cancelled requests have ended
+_NUM_PER_PROCESS = 8
+_NUM_IN_CLOSED_LOOP = 16
 
 
 class Outcome(enum.StrEnum):
@@ -54,8 +57,9 @@ class TimedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What an editor does for some time. Times are those of `time.perf_counter`, the same in all processes."""
+    """What editors do for some time. Times are those of `time.perf_counter`, the same in all processes."""
 
+    num_editors: int  # of the process, the first ones; the others rest
     start_at: float
     duration_s: float
     gap_scale: float | None  # for the recorded gaps; None: a closed loop, the next request follows the answer
@@ -76,19 +80,23 @@ class Attempt:
             self.outcome, self.ended_at = outcome, time.perf_counter()
 
 
-def work(connection: Connection, server: str, requests: Sequence[TimedRequest]) -> None:
-    """The editor's process: sends [] when it is connected, then attempts for each phase, until it receives None."""
-    asyncio.run(_work(connection, server, requests))
+def work(connection: Connection, server: str, scripts: Sequence[Sequence[TimedRequest]]) -> None:
+    """A process of editors: sends [] when they are connected, then each one's attempts in each phase, until None."""
+    asyncio.run(_work(connection, server, scripts))
 
 
-async def _work(connection: Connection, server: str, requests: Sequence[TimedRequest]) -> None:
-    recorded = cycle(requests)  # a phase goes on where the one before ended
-    async with Client(server) as client:
-        async for _ in client.stream(next(recorded).request):
-            pass
+async def _work(connection: Connection, server: str, scripts: Sequence[Sequence[TimedRequest]]) -> None:
+    recorded = [cycle(script) for script in scripts]  # a phase goes on where the one before ended
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(Client(server)) for _ in scripts]
+        for client, requests in zip(clients, recorded, strict=True):
+            async for _ in client.stream(next(requests).request):
+                pass
         connection.send([])
         while (phase := await asyncio.to_thread(connection.recv)) is not None:
-            connection.send(await play(client.stream, recorded, phase))
+            pairs = [*zip(clients, recorded, strict=True)][: phase.num_editors]
+            attempts = await asyncio.gather(*(play(client.stream, requests, phase) for client, requests in pairs))
+            connection.send(attempts)
 
 
 async def play(stream: _Stream, requests: Iterator[TimedRequest], phase: Phase) -> list[Attempt]:
@@ -185,6 +193,7 @@ class PhaseResult:
             "requests": len(self.attempts),
             **{str(outcome): self.count(outcome) for outcome in Outcome},
             "completed/s": self.completed_per_s,
+            "keys/s of each": len(self.attempts) / len(self.by_editor) / self.duration_s,
             "refused ms, p99": find_percentile(self.refused_ms, 99),
             "least share": min(self.shares),
             "greatest": max(self.shares),
@@ -193,41 +202,53 @@ class PhaseResult:
 
 @dataclass(frozen=True, slots=True)
 class LoadEditors:
-    """Running editors, each in a process of its own. Use `run_editors`."""
+    """Running editors, several in each process. Use `run_editors`."""
 
     connections: Sequence[Connection]
+    num_editors: int
     mean_gap_s: float  # of the recorded keys
 
     async def play(
         self, name: str, duration_s: float, keys_per_s: float | None = None, is_patient: bool = False
     ) -> PhaseResult:
-        """All editors together send so many requests a second on average. Patient ones let all of them end.
+        """As many editors as together press so many keys a second. Patient ones let all their requests end.
 
-        Without a number, each sends its next request when the last one is answered.
+        If that are more than there are, all of them type faster. Without a number of keys, some editors send their next
+        request when the last one is answered.
         """
-        gap_scale = None if keys_per_s is None else len(self.connections) / (keys_per_s * self.mean_gap_s)
-        phase = Phase(time.perf_counter() + _LEAD_S, duration_s, gap_scale, is_patient)
-        for connection in self.connections:
-            connection.send(phase)
+        if keys_per_s is None:
+            return await self._play(name, min(_NUM_IN_CLOSED_LOOP, self.num_editors), duration_s, None, is_patient)
+        num = min(max(1, round(keys_per_s * self.mean_gap_s)), self.num_editors)
+        return await self._play(name, num, duration_s, num / (keys_per_s * self.mean_gap_s), is_patient)
+
+    async def _play(
+        self, name: str, num_editors: int, duration_s: float, gap_scale: float | None, is_patient: bool
+    ) -> PhaseResult:
+        start_at = time.perf_counter() + _LEAD_S
+        for index, connection in enumerate(self.connections):
+            num = len(range(index, num_editors, len(self.connections)))
+            connection.send(Phase(num, start_at, duration_s, gap_scale, is_patient))
         return PhaseResult(name, duration_s, await self.receive())
 
     async def receive(self) -> list[list[Attempt]]:
         """What each editor sends next."""
-        return [await asyncio.to_thread(connection.recv) for connection in self.connections]
+        return [each for connection in self.connections for each in await asyncio.to_thread(connection.recv)]
 
 
 @asynccontextmanager
 async def run_editors(server: str, scripts: Sequence[Sequence[TimedRequest]]) -> AsyncIterator[LoadEditors]:
     """Runs an editor for each script inside the block."""
     context = multiprocessing.get_context("spawn")
-    pairs = [context.Pipe() for _ in scripts]
+    num_processes = math.ceil(len(scripts) / _NUM_PER_PROCESS)
+    pairs = [context.Pipe() for _ in range(num_processes)]
     processes = [
-        context.Process(target=work, args=(theirs, server, script))
-        for (_, theirs), script in zip(pairs, scripts, strict=True)
+        context.Process(target=work, args=(theirs, server, scripts[index::num_processes]))
+        for index, (_, theirs) in enumerate(pairs)
     ]
     for process in processes:
         process.start()
-    editors = LoadEditors([ours for ours, _ in pairs], mean(each.gap_s for script in scripts for each in script))
+    gaps_s = [each.gap_s for script in scripts for each in script]
+    editors = LoadEditors([ours for ours, _ in pairs], len(scripts), mean(gaps_s))
     try:
         await editors.receive()
         yield editors

@@ -51,7 +51,7 @@ async def test_each_stream_is_finished_or_told_and_nothing_remains(
         async with Client(server.url) as client:
             streams = [_Stream() for _ in range(_NUM_STREAMS)]
             tasks = [asyncio.create_task(each.read(client, number)) for number, each in enumerate(streams)]
-            await asyncio.sleep(2.0)
+            await asyncio.sleep(1.0)
             assert not any(task.done() for task in tasks), "they were to run longer"
             regions, stopped_at = server.find_regions(), time.monotonic()
             server.process.send_signal(signal.SIGTERM)

@@ -76,11 +76,17 @@ class World:
         parts = {pid: next((part for part in Part if part in line), None) for pid, line in found.items()}
         return {pid: part for pid, part in parts.items() if part is not None and pid != self.editor.process.pid}
 
-    async def wait_until_calm(self) -> None:
-        """Waits until each part of the server runs once, and none that is ending."""
+    async def wait_until_calm(self) -> float:
+        """Types until each part of the server runs once, and none that is ending. Returns the longest wait for a text.
+
+        A server that is about to end may answer first.
+        """
+        longest_s = 0.0
         async with asyncio.timeout(_CALM_S):
             while sorted(self.find_parts().values()) != self.parts:
+                longest_s = max(longest_s, await self.editor.wait_until_back(_CALM_S) or 0.0)
                 await asyncio.sleep(0.1)
+        return longest_s
 
     def send(self, part: Part, number: signal.Signals) -> None:
         """Sends a signal to the processes of this part."""

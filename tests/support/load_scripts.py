@@ -1,5 +1,6 @@
 """What simulated editors send: `benchmarks.measures.load_editors` plays it in processes of their own."""
 
+import math
 import random
 from collections.abc import Iterator
 
@@ -7,7 +8,8 @@ from benchmarks.measures.load_editors import Outcome, PhaseResult, TimedRequest
 from inference.protocol.completion import Chunks, CompletionRequest
 from tests.support.chaos_editor import build_texts
 
-GAP_S = 0.2  # between two keys, on average
+GAP_S = 0.2  # between two keys, the median; the spread is that of `benchmarks.corpora.typist`
+_GAP_SPREAD = 0.45
 _NUM_KEYS = 200
 
 
@@ -23,7 +25,7 @@ def _build_script(name: str, seed: int, num_keys: int) -> Iterator[TimedRequest]
         request = CompletionRequest(
             before + rng.choice(texts), max_tokens=32, chunks=Chunks.LINES, tenant=name, document=name
         )
-        yield TimedRequest(rng.expovariate(1 / GAP_S), request)
+        yield TimedRequest(rng.lognormvariate(math.log(GAP_S), _GAP_SPREAD), request)
 
 
 def list_ms(phases: list[PhaseResult]) -> list[float]:

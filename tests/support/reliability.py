@@ -5,10 +5,13 @@ lost, but compares no time. The full form (`--reliability=full`) also writes its
 `benchmarks/results/reliability.json`, beside the targets.
 """
 
+import fcntl
 import json
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -100,15 +103,27 @@ class Reliability:
         """
         if not self.is_full:
             return
-        old = self._read()
-        merged = {**old["figures"], **figures}
-        details = {_name(row): row for row in (*old["rows"], *rows) if _FIGURE not in row}
-        table = [details[name] for name in sorted(details)]
-        write_report("reliability", [*table, *build_rows(targets, merged)], merged, folder=self.results_dir)
+        with _lock(self.results_dir):
+            old = self._read()
+            merged = {**old["figures"], **figures}
+            details = {_name(row): row for row in (*old["rows"], *rows) if _FIGURE not in row}
+            table = [details[name] for name in sorted(details)]
+            write_report("reliability", [*table, *build_rows(targets, merged)], merged, folder=self.results_dir)
 
     def _read(self) -> dict[str, Any]:
         path = self.results_dir / "reliability.json"
         return json.loads(path.read_text()) if path.exists() else {"figures": {}, "rows": []}
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Rows that run in several processes report one after the other."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _name(row: Row) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,8 +61,16 @@ class ServerWatch:
     server: RunningServer
     samples: list[Sample] = field(default_factory=list)
 
-    async def run(self) -> None:
-        """Takes samples until it is cancelled."""
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Takes samples inside the block."""
+        task = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _run(self) -> None:
         while True:
             self.samples.append(await asyncio.to_thread(take_sample, self.server))
             await asyncio.sleep(_SAMPLE_S)

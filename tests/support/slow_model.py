@@ -2,6 +2,7 @@
 
 The script is JSON in the model's folder, read again whenever it has changed. Its fields:
 - `pass_s`: how long each forward pass waits, without the interpreter's lock
+- `sequence_s`: how much longer it waits for each sequence in it, so that many take longer than few
 - `fault`: what passes do: `raise`, `nan`, or `hang` until the script changes
 - `after`: so many passes after the change are right
 - `plant`: what is done to a request's answer so that a detector has something to find: `leak` swallows each tenth last
@@ -64,7 +65,7 @@ class SlowModel:
         return getattr(self._model, name)
 
     def forward(self, parts: Sequence[Any]) -> list[list[Any]]:
-        time.sleep(self._script.read("pass_s") or 0.0)
+        time.sleep((self._script.read("pass_s") or 0.0) + (self._script.read("sequence_s") or 0.0) * len(parts))
         fault = self._script.read("fault")
         self._script.num_passes += 1
         is_due = self._script.num_passes > (self._script.read("after") or 0)
