@@ -44,6 +44,7 @@ from midtoken.installed import find_default_model
 _NUM_EDITORS = 128
 _NUM_KEYS = 150  # recorded for each, what it types in a phase
 _MIN_FILE_TOKENS = 3_000
+_MEMORY_MIB = 2_048  # for the prompts of all documents
 _CLOSED_S, _OPEN_S, _PATIENT_S = 20.0, 40.0, 10.0
 
 _TARGETS = (
@@ -87,7 +88,7 @@ def record_typing(editor: int, num_keys: int = _NUM_KEYS) -> Iterator[TimedReque
 
 async def _measure(scripts: Sequence[Sequence[TimedRequest]]) -> list[PhaseResult]:
     """A closed loop; open loops at 1, 1.3 and 3 times the capacity; and patient clients at 3 times the capacity."""
-    model = EngineConfig(find_default_model(), num_threads=1)
+    model = EngineConfig(find_default_model(), num_threads=1, memory_mib=_MEMORY_MIB)
     server_core, load_core, *_ = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {server_core})  # processes that are started have it, too
     async with run_triton(model) as url:

@@ -25,6 +25,24 @@ _TYPING = {
     "suggestions that are entirely correct": ("shown_right_share", ".0%"),
     "suggestions that changed although the keystroke agreed": ("flicker", ""),
 }
+_RUNTIMES = ("embedded", "triton")
+_RELIABILITY = {
+    "wrong texts while its parts die, hang, fail or lie": "{faults_wrong_texts_own_%s} of {faults_own_%s}",
+    "until completions are back, worst: a server of one's own; one behind a port": (
+        "{faults_back_s_max_own_%s:.1f} s; {faults_back_s_max_remote_%s:.1f} s"
+    ),
+    "until a keystroke is applied meanwhile, 99 of 100": "{faults_echo_ms_p99_own_%s:.0f} ms",
+    "cancelled requests, and those of them that were not released": "{cancels_%s:,}, {cancels_unreleased_%s}",
+    "completed at 1.3, 3 and 10 times the load that it can serve, relative to that": (
+        "{overload_completed_1_3_%s:.0%%}, {overload_completed_3_%s:.0%%}, {overload_completed_10_%s:.0%%}"
+    ),
+    "until an overloaded server refuses, 99 of 100": "{overload_refused_ms_p99_%s:.0f} ms",
+    "wait beside a user who sends 100 times as much, relative to a calm time, 99 of 100": (
+        "{fairness_p99_ratio_%s:.0f} times as long"
+    ),
+    "growth of its memory under constant use": "{soak_growth_mib_%s:.0f} MiB in {soak_s_%s:.0f} s",
+    "until the last of 50 streams is told of a shutdown": "{shutdown_s_%s:.1f} s",
+}
 _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
     "README.md": {
         "accuracy": (
@@ -47,6 +65,14 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
         "keystrokes": (
             "| [from a keystroke to new ghost text in Neovim, median](docs/measured.md#latency)"
             " | {neovim_key_to_ghost_ms_p50:.0f} ms | 150 ms between keystrokes |",
+        ),
+        "reliability": tuple(
+            " | ".join([f"| {name}", *(text.replace("%s", each).replace("%%", "%") for each in _RUNTIMES)]) + " |"
+            for name, text in _RELIABILITY.items()
+        ),
+        "fleet": (
+            "| behind the gateway: back after one of four servers was killed; requests lost in a rolling restart |"
+            " {failover_s_embedded:.1f} s; {lost_requests_embedded} | |",
         ),
     },
     "docs/measured.md": {

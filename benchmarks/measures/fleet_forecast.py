@@ -174,7 +174,7 @@ def plan() -> Figures:
     prefetched = typing["prefetched_share"]
     moved_s = cold_s * (1 - _read("fleet")["reuse_embedded"] / 100) / _find_share_of_first_keys()
     times = ServiceTimes(1 / load["capacity_per_s"], 0.0, spread, cold_s, moved_s, num_documents, prefetched)
-    kept = [replace(times, kept_s=each / 10_000) for each in range(0, 40, 2)]
+    kept = [replace(times, kept_s=each / 10_000) for each in range(0, 160, 5)]
     times = min(kept, key=lambda each: abs(_check(each, 3.0) - load["goodput_3"]))
     share = 1 - typing["typed_ahead_share"]
     figures: dict[str, Value] = {
