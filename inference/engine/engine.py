@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, MIN_PROMPT_TOKENS, EngineConfig
+from inference.engine.admission import Admission
 from inference.engine.executor import Executor
 from inference.engine.job import Job
 from inference.engine.metrics import EngineLoad
@@ -54,6 +55,7 @@ class Engine:
         self._prompts = prompts
         self._clock = clock
         self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, executor.cache_tokens, clock, executor.speed)
+        self._admission = Admission(config.max_sequences, config.max_waiting)
         self._heartbeat = Heartbeat(clock)
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # None only wakes the thread
         self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
@@ -90,9 +92,7 @@ class Engine:
                 raise OverloadedError("the engine is shutting down", "shutdown")
             if self._has_stopped:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
-            max_waiting, reason = (0, "prefetch") if request.is_prefetch else (self._config.max_waiting, "queue")
-            if self._inbox.qsize() + len(self._scheduler) >= max_waiting + self._config.max_sequences:
-                raise OverloadedError(f"{max_waiting} requests wait already; try again in a moment", reason)
+            self._admission.enter(request.tenant, request.is_prefetch)
             if request.is_prefetch:  # it reads what one text needs, whatever the texts after it are to be
                 request = replace(request, num_candidates=1, temperature=0.0, explain=False)
             self._inbox.put(Job(request, sink, submitted_at=self._clock()))
@@ -242,7 +242,9 @@ class Engine:
         elif self._try(job, partial(job.send_ready, now)) and job.is_finished:
             self._remove(job)
             if job.request.is_prefetch and not job.leaves_room and self._executor.reads_ahead:
-                self._scheduler.add(Job(job.request, WaitingSink(), now, leaves_room=True))
+                with suppress(OverloadedError):  # others are read first
+                    self._admission.enter(job.request.tenant, is_prefetch=True)
+                    self._scheduler.add(Job(job.request, WaitingSink(), now, leaves_room=True))
 
     def _try(self, job: Job, act: Callable[[], object]) -> bool:
         """Returns whether it succeeded. If not, the job has failed, and no other one."""
@@ -261,6 +263,7 @@ class Engine:
 
     def _remove(self, job: Job) -> None:
         self._scheduler.remove(job)
+        self._admission.leave(job.request.tenant)
         self._executor.end(job)
         job.failure = None  # its traceback refers to sequences
 
