@@ -15,7 +15,7 @@ from tests.support.chaos_editor import start_editor
 from tests.support.chaos_proxy import Mode, run_proxy
 from tests.support.reliability import find_growth
 from tests.support.server_watch import ServerWatch, Tally, ends, find_orphans, find_unreleased, take_sample
-from tests.support.servers import EMBEDDED, RunningServer, make_slow, run_server
+from tests.support.servers import EMBEDDED, RunningServer, make_slow, run_server, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -74,6 +74,7 @@ async def test_a_request_without_an_end_is_told_from_one_with_an_error(server: R
 async def test_a_process_that_outlives_its_server_is_an_orphan(server: RunningServer) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(server.state_dir)])
     try:
+        wait_until(lambda: child.pid in server.find_processes())  # its command line is the parent's at first
         found = find_orphans(server, [])
         assert sum(f"process {child.pid}" in line for line in found) == 1
         assert sum(line.startswith("file") for line in found) == 1  # its socket
