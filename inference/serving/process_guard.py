@@ -139,6 +139,7 @@ def _kill_stale_servers() -> None:
                 file = os.pidfd_open(int(process.name))  # type: ignore[attr-defined,unused-ignore]
                 os.kill(int(process.name), signal.SIGKILL)  # type: ignore[attr-defined,unused-ignore]
                 select.select([file], [], [])
+                os.close(file)
 
 
 def _remove_stale_regions() -> None:
