@@ -27,6 +27,7 @@ from inference.errors import (
     tell_failure,
     to_public_error,
 )
+from inference.protocol.admission import Admission
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.heartbeat import Heartbeat
 
@@ -90,6 +91,7 @@ class CharacterWorker:
         self._is_closed = False
         self._heartbeat = Heartbeat(clock)
         self._heartbeat.mark_idle()
+        self._admission = Admission(max_running=1, max_waiting=_MAX_WAITING)
         self._turns = threading.Condition()  # its lock protects what follows
         self._tasks: list[_Task] = []  # in the order of their arrival
         self._running: _Task | None = None  # whose turn it is
@@ -103,9 +105,9 @@ class CharacterWorker:
         deadline_ms = request.deadline_ms or _DEADLINE_MS
         task = _Task(request, sink, deadline_ms, self._clock() + deadline_ms / 1e3)
         task.thread = threading.Thread(target=self._answer, args=(task,), name="midtoken-characters", daemon=True)
-        waiting = f"{_MAX_WAITING} requests wait already; try again in a moment"
         with self._turns:
-            refuse(OverloadedError, {_CLOSED: self._is_closed, waiting: len(self._tasks) > _MAX_WAITING})
+            refuse(OverloadedError, {_CLOSED: self._is_closed})
+            self._admission.enter(request.tenant)
             self._tenant_turns.setdefault(request.tenant, min(self._tenant_turns.values(), default=0))
             self._tasks.append(task)
             task.thread.start()
@@ -151,6 +153,7 @@ class CharacterWorker:
         finally:
             with self._turns:
                 self._tasks.remove(task)
+                self._admission.leave(task.request.tenant)
                 self._begin_turn()
 
     def _wait_for_turn(self, task: _Task) -> None:

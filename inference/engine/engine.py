@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, MIN_PROMPT_TOKENS, EngineConfig
-from inference.engine.admission import Admission
 from inference.engine.executor import Executor
 from inference.engine.job import Job
 from inference.engine.metrics import EngineLoad
@@ -27,6 +26,7 @@ from inference.errors import (
     tell_failure,
     to_public_error,
 )
+from inference.protocol.admission import Admission
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.protocol.heartbeat import Heartbeat
 
@@ -173,8 +173,8 @@ class Engine:
         max_prefilled = _MAX_PREFILLS * self._executor.speed.find_max_rows()
         ordered = self._scheduler.sort()
         for job in ordered:
-            if job.request.is_prefetch and not ordered[0].request.is_prefetch:
-                break  # no person's step is longer for it
+            if selected and not self._scheduler.is_stepped_with(job, selected[0]):
+                break
             if not job.is_begun:
                 if is_full or not self._prepare(job):
                     continue

@@ -5,7 +5,8 @@ The aim is completed requests, not many started ones: a request is worth nothing
 1. a person who waits comes before a prefetch, and a request that can be in time before one that will be too late;
 2. one that much work was done for gives way to those with little;
 3. one that is being decoded goes on: it is nearest to its end;
-4. tenants that were served clearly less than the others come before them;
+4. tenants that were served clearly less than the others come before them; while a request of theirs is here, those
+   others who have several pause, and some of the room is kept for who has none that runs;
 5. a request with a long context to prefill comes after those that are nearly ready to decode: in the same time,
    several of them complete;
 6. the newest request comes first: its user has waited least, and will not type on so soon;
@@ -15,6 +16,7 @@ The aim is completed requests, not many started ones: a request is worth nothing
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
@@ -25,6 +27,7 @@ from inference.protocol.completion import CompletionRequest
 _WORK_LEVELS = (256.0, 1024.0)  # a request whose work exceeds one of them gives way to those below; a line never does
 _LONG_PREFILL = 64  # tokens
 _LONG_WAIT_S = 0.25  # most people who type on have done so by then
+_ROOM_OF_ONE = 0.75  # of all room: the most that tenants begin to use who use some already
 
 
 class Schedulable(Protocol):
@@ -71,6 +74,7 @@ class Scheduler(Generic[T]):
         self._clock = clock
         self._speed = speed or PrefillSpeed()
         self._shares = TenantShares(clock)
+        self._paused: set[str] = set()  # tenants
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -90,21 +94,32 @@ class Scheduler(Generic[T]):
         self._jobs.remove(job)
 
     def charge(self, job: T, work: float) -> None:
-        """Counts the work of a step. What nobody else waited for takes nothing from a tenant's share."""
+        """Counts the work of a step."""
         job.work += work
-        if any(other.request.tenant != job.request.tenant for other in self._jobs):
-            self._shares.charge(job.request.tenant, work)
+        self._shares.charge(job.request.tenant, work)
 
     def sort(self) -> list[T]:
         """All requests, those that should step first at the front."""
-        tenants, now = {job.request.tenant for job in self._jobs}, self._clock()
-        behind = self._shares.find_behind(tenants)
+        numbers, now = Counter(job.request.tenant for job in self._jobs if not job.request.is_prefetch), self._clock()
+        behind = self._shares.find_behind({job.request.tenant for job in self._jobs})
+        several = {tenant for tenant, number in numbers.items() if number > 1}
+        self._paused = several - behind if behind & numbers.keys() else set()
 
         def rank(pair: tuple[int, T]) -> tuple[bool | int, ...]:
             will_be_late = pair[1].is_late(now + self._speed.predict_s(pair[1].num_to_prefill))
-            return _rank(pair[1], pair[0], behind, will_be_late, now)
+            return (
+                pair[1].request.is_prefetch,
+                will_be_late,
+                pair[1].request.tenant in self._paused,
+                *_rank(pair[1], pair[0], behind, now),
+            )
 
         return [job for _, job in sorted(enumerate(self._jobs), key=rank)]
+
+    def is_stepped_with(self, job: T, first: T) -> bool:
+        """Whether the job is stepped together with the one that came first in the order: its step will be longer."""
+        is_before = not first.request.is_prefetch and job.request.is_prefetch
+        return not is_before and (job.request.tenant not in self._paused or first.request.tenant in self._paused)
 
     def check_size(self, job: T) -> None:
         """Raises OverloadedError if the job is too large to run at all."""
@@ -117,20 +132,20 @@ class Scheduler(Generic[T]):
 
     def has_room(self, job: T) -> bool:
         """True if the job, which is not begun, can begin beside those that are."""
-        together = [job, *(other for other in self._jobs if other.is_begun)]
-        num_sequences = sum(each.request.num_candidates for each in together)
-        num_tokens = sum(each.num_tokens for each in together)
-        return num_sequences <= self._max_sequences and num_tokens <= self._max_tokens
+        begun = [other for other in self._jobs if other.is_begun]
+        is_another = any(other.request.tenant == job.request.tenant for other in begun)
+        room = _ROOM_OF_ONE if is_another and self._shares.num_tenants > 1 else 1
+        num_sequences = sum(each.request.num_candidates for each in (job, *begun))
+        num_tokens = sum(each.num_tokens for each in (job, *begun))
+        return num_sequences <= room * self._max_sequences and num_tokens <= room * self._max_tokens
 
 
-def _rank(job: Schedulable, arrival: int, behind: set[str], will_be_late: bool, now: float) -> tuple[bool | int, ...]:
+def _rank(job: Schedulable, arrival: int, behind: set[str], now: float) -> tuple[bool | int, ...]:
     level = sum(job.work > limit for limit in _WORK_LEVELS)
     is_waited_for = not job.request.document or now - job.submitted_at >= _LONG_WAIT_S
     must_prefill = not is_waited_for and job.num_to_prefill > _LONG_PREFILL
     is_writing = job.is_begun and not must_prefill
     return (
-        job.request.is_prefetch,
-        will_be_late,
         level,
         not is_writing,
         job.request.tenant not in behind,
@@ -168,6 +183,11 @@ class TenantShares:
         if elapsed_s >= _FADE_S:
             self._fade(math.exp(-elapsed_s / _MEMORY_S))
         self._work[tenant] = self._work.get(tenant, 0.0) + work
+
+    @property
+    def num_tenants(self) -> int:
+        """How many are remembered."""
+        return len(self._work)
 
     def find_behind(self, tenants: set[str]) -> set[str]:
         """Those of the tenants that got clearly less than the others."""

@@ -3,6 +3,8 @@
 Its worker's thread loads the model at the first request, and sends the answers.
 """
 
+import os
+import sys
 from collections.abc import Callable
 
 from inference.characters.token_string import PassWatch
@@ -11,6 +13,8 @@ from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.protocol import characters
 from inference.protocol.adapter import Adapter
+
+_NICENESS = 10  # the processor is for completions first
 
 
 def _load(config: EngineConfig, watch: PassWatch) -> Answerer:
@@ -33,3 +37,9 @@ class TritonPythonModel(Adapter):
             characters.answer_to_arrays,
             lambda config: CharacterWorker(lambda watch: load(config, watch)),
         )
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """As every model, but with less of the processor: this process has no other model."""
+        if sys.platform != "win32":
+            os.nice(_NICENESS)
+        super().initialize(args)

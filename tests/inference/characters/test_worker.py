@@ -243,6 +243,15 @@ def test_turns_are_shared_by_tenants_and_few_questions_of_one_are_begun(
         each.cancelled = True
 
 
+def test_one_tenant_that_fills_the_queue_does_not_keep_others_out(worker: CharacterWorker, service: _Service) -> None:
+    sinks = [_submit_running(worker, service), *(_submit_for(worker, "") for _ in range(64))]
+    with pytest.raises(OverloadedError, match="wait already"):
+        _submit_for(worker, "")
+    other = _submit_for(worker, "another")
+    for each in (*sinks, other):
+        each.cancelled = True
+
+
 def test_a_question_that_names_no_deadline_has_one(
     worker: CharacterWorker, service: _Service, clock: SimpleNamespace
 ) -> None:

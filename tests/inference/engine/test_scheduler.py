@@ -105,15 +105,42 @@ def test_a_tenant_that_got_clearly_less_than_the_others_comes_first_but_one_that
     assert scheduler.sort() == [served, waiting]
 
 
-def test_work_that_nobody_else_waited_for_takes_nothing_from_a_share() -> None:
-    early = _Request("a", document="x")
-    scheduler = _fill(early)
-    scheduler.charge(early, 500.0)
-    late, newest = _Request("b", document="x"), _Request("a", document="y")
-    scheduler.add(late)
-    scheduler.add(newest)
+def test_who_sends_several_pauses_while_a_tenant_that_got_less_has_a_request() -> None:
+    first, second, other = _Request("a", is_begun=True), _Request("a", is_begun=True), _Request("b")
+    scheduler = _fill(first, second, other)
+    scheduler.charge(first, 130.0)
 
-    assert scheduler.sort() == [newest, late, early]
+    assert scheduler.sort() == [other, first, second]
+    assert not scheduler.is_stepped_with(first, other)
+    scheduler.remove(second)
+    assert scheduler.sort() == [first, other]
+    assert scheduler.is_stepped_with(other, first)
+
+
+def test_nobody_pauses_for_a_prefetch_or_for_a_tenant_that_had_its_share() -> None:
+    first, second, ahead = _Request("a"), _Request("a"), _Request("b", priority=Priority.PREFETCH)
+    scheduler = _fill(first, second, ahead)
+    scheduler.charge(first, 130.0)
+    scheduler.sort()
+    assert scheduler.is_stepped_with(second, first)
+    assert not scheduler.is_stepped_with(ahead, first)
+
+    other = _Request("b")
+    scheduler.add(other)
+    scheduler.charge(other, 130.0)
+    scheduler.sort()
+    assert scheduler.is_stepped_with(first, other)
+
+
+def test_a_part_of_the_room_is_kept_for_tenants_that_run_nothing() -> None:
+    own, others = [_Request("a", is_begun=True) for _ in range(3)], _Request("b")
+    scheduler = _fill(*own)
+    scheduler.charge(own[0], 1.0)
+    assert scheduler.has_room(_Request("a"))
+
+    scheduler.charge(others, 1.0)
+    assert not scheduler.has_room(_Request("a"))
+    assert scheduler.has_room(others)
 
 
 _AHEAD = _Request(document="x", priority=Priority.PREFETCH)

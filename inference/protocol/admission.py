@@ -1,4 +1,4 @@
-"""Which requests an engine takes. One user who sends a lot does not keep the others out."""
+"""Which requests a model takes. One user who sends a lot does not keep the others out."""
 
 import threading
 from collections import Counter
@@ -15,7 +15,7 @@ class Admission:
         self._numbers: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def enter(self, tenant: str, is_prefetch: bool) -> None:
+    def enter(self, tenant: str, is_prefetch: bool = False) -> None:
         """Takes a request. Raises OverloadedError if there are as many as can run and wait.
 
         But a tenant with fewer than an equal share of them may enter even then. A prefetch never waits.

@@ -3,8 +3,8 @@ from collections import Counter
 
 import pytest
 
-from inference.engine.admission import Admission
 from inference.errors import OverloadedError
+from inference.protocol.admission import Admission
 
 
 def _fill(admission: Admission, tenant: str, num: int) -> int:
