@@ -167,6 +167,7 @@ class ServerArguments:
             dtype=options.dtype,
             num_threads=options.threads,
             max_context_tokens=options.context,
+            memory_mib=options.cache_ram,
             cache_tokens=max(_DEFAULTS.cache_tokens, _NUM_CONTEXTS * (options.context or 0)),
             graph_dir=find_cache_dir(),
             fill_in_layout=os.environ.get("MIDTOKEN_FILL_IN_LAYOUT") or _DEFAULTS.fill_in_layout,
@@ -210,7 +211,7 @@ class ServerArguments:
             f"--entry={self.entry.folder}",  # also if the files of the code are just being replaced
             *(f"--model={self.model.model_dir}", f"--model-repository={self.model_repository}"),
             f"--runtime={self.runtime}",
-            *(f"--device={self.model.device}", f"--dtype={self.model.dtype}"),
+            *(f"--device={self.model.device}", f"--dtype={self.model.dtype}", f"--cache-ram={self.model.memory_mib}"),
             *(f"{name}={value}" for name, value in optional.items() if value),
         ]
 

@@ -98,6 +98,14 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         "or what the model's folder names (default: auto)",
     )
     parser.add_argument(
+        "--cache-ram",
+        type=number_from(0, 1_048_576),
+        default=_DEFAULTS.memory_mib,
+        metavar="MIB",
+        help="memory for texts that were read, which are then read no second time; a server for a team needs more "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
         "--runtime",
         choices=[*Runtime],
         default=Runtime.AUTO,

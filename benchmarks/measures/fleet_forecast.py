@@ -19,7 +19,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
-from pathlib import Path
 from statistics import mean, median
 
 from benchmarks.corpora.typist import draw_typing
@@ -162,7 +161,8 @@ def _draw_keys(seed: int) -> tuple[_Asked, ...]:
 
 
 _NUM_COLD, _CONTEXT_CHARS = 60, 2_000
-_PER_REQUEST_TOKENS = 560  # of the cache: 512 of the prompt, and the tree
+_MEMORY_BYTES = 2048 * 2**20  # `--cache-ram`, as in the load benchmark
+_DOCUMENT_BYTES = 560 * 6 * 2 * 2 * 64 * 4  # tokens of a prompt and its tree; layers, keys and values, heads, floats
 
 
 def plan() -> Figures:
@@ -170,7 +170,7 @@ def plan() -> Figures:
     load, typing, runtimes = (_read(name) for name in ("load", "keystrokes", "runtimes"))
     spread = math.log(runtimes["line_ms_p95_embedded"] / runtimes["line_ms_embedded"]) / 1.645
     cold_s = _measure_cold_s()
-    num_documents = EngineConfig(Path()).cache_tokens // _PER_REQUEST_TOKENS
+    num_documents = _MEMORY_BYTES // _DOCUMENT_BYTES
     prefetched = typing["prefetched_share"]
     moved_s = cold_s * (1 - _read("fleet")["reuse_embedded"] / 100) / _find_share_of_first_keys()
     times = ServiceTimes(1 / load["capacity_per_s"], 0.0, spread, cold_s, moved_s, num_documents, prefetched)

@@ -135,7 +135,7 @@ def model_dir(tmp_path: Path) -> Path:
 
 def test_the_shared_command_serves_the_same_model_with_the_same_settings(model_dir: Path, tmp_path: Path) -> None:
     given = ("--model", str(model_dir), "--dtype", "float64", "--threads", "3", "--state-dir", str(tmp_path / "state"))
-    arguments = _parse(*given, "--context", "2048")
+    arguments = _parse(*given, "--context", "2048", "--cache-ram", "0")
 
     [_, _, _, subcommand, no_ports, until_idle, entry, *others] = arguments.build_shared_command(900)
 
@@ -144,7 +144,7 @@ def test_the_shared_command_serves_the_same_model_with_the_same_settings(model_d
     assert _parse(*others) == arguments
 
 
-_OTHERS = ((), ("--threads", "2"), ("--dtype", "bfloat16"), ("--context", "2048"))
+_OTHERS = ((), ("--threads", "2"), ("--dtype", "bfloat16"), ("--context", "2048"), ("--cache-ram", "512"))
 
 
 def test_each_model_and_setting_has_an_entry_of_its_own(model_dir: Path, tmp_path: Path) -> None:
