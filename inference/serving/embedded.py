@@ -39,7 +39,6 @@ from inference.serving.private_files import make_private_folder, open_folder
 from inference.serving.process_keeper import HAS_KEEPER
 from inference.serving.triton_installation import GRPC
 
-_MAX_STREAMS = 32  # of one connection; more wait in the client, where they take none of this process's time
 _HAS_SOCKETS = sys.platform != "win32"  # in a folder, for gRPC
 
 
@@ -50,7 +49,7 @@ class EmbeddedServer:
         """Use `start`."""
         self.url = ""  # the `url` argument of Client
         self._options, self._adapters = options, adapters
-        self._grpc = grpc.aio.server(options=(LIMIT, ("grpc.max_concurrent_streams", _MAX_STREAMS)))
+        self._grpc = grpc.aio.server(options=(LIMIT,))
         self._resources = contextlib.ExitStack()
 
     @classmethod

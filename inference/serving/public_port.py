@@ -44,6 +44,7 @@ class Limits:
     """What clients can take at most."""
 
     num_streams: int = 64  # of one user at once
+    num_streams_of_connection: int = 32  # more wait in the client, where they cost this process nothing
     num_connections: int = 512  # of the 1,024 files that a process may usually open
     handshake_ms: int = 10_000
 
@@ -58,6 +59,7 @@ class PublicPort:
         self._metadata: Metadata = ()
         self._num_streams = Counter[str]()  # by tenant
         limited = (
+            ("grpc.max_concurrent_streams", limits.num_streams_of_connection),
             ("grpc.max_allowed_incoming_connections", limits.num_connections),
             ("grpc.server_handshake_timeout_ms", limits.handshake_ms),
         )

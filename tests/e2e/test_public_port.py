@@ -41,7 +41,7 @@ class _Team:
 
     @property
     def url(self) -> str:
-        return self.server.log.partition("--server grpcs://")[2].split()[0]
+        return self.server.public_url
 
     @asynccontextmanager
     async def connect(self, key: str) -> AsyncIterator[Client]:

@@ -1,7 +1,8 @@
 """One user sends a hundred times as much as each other one, of everything there is; the others hardly notice.
 
 The greedy user asks for completions and candidates, prefetches, closes streams in their middle, and asks the
-character-level model. The others type; calm times and greedy ones alternate.
+character-level model. The others type; calm times and greedy ones alternate. Each has a key, as in a team: without
+keys, all are one user.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from inference.errors import MidtokenError
 from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest, Priority
 from inference.serving.client import Client
+from tests.support.access import write_keys
 from tests.support.chaos_editor import build_texts
 from tests.support.load_scripts import GAP_S, build_scripts, list_ms
 from tests.support.reliability import Reliability
@@ -29,11 +31,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(0)]
 
 _GREED = 100  # requests for each one of another user
 _MAX_AT_ONCE = 400  # of the greedy user
-_TENANT = "greedy"
+_KEYS = [20 * letter for letter in "abc"]  # the last one is the greedy user's
 
 
 async def _ask(client: Client, rng: random.Random) -> None:
-    request = CompletionRequest(rng.choice(build_texts()), max_tokens=64, tenant=_TENANT)
+    request = CompletionRequest(rng.choice(build_texts()), max_tokens=64)
     kind = rng.choice(("complete", "candidates", "prefetch", "drop", "characters"))
     with suppress(MidtokenError, TimeoutError):
         if kind == "characters":
@@ -50,7 +52,7 @@ async def _ask(client: Client, rng: random.Random) -> None:
 
 async def _be_greedy(url: str, rate_per_s: float) -> None:
     rng, tasks = random.Random(0), set[asyncio.Task[None]]()
-    async with Client(url) as client:
+    async with Client(url, key=_KEYS[-1]) as client:
         while True:
             if len(tasks) < _MAX_AT_ONCE:
                 tasks.add(task := asyncio.ensure_future(_ask(client, rng)))
@@ -65,13 +67,15 @@ def _run_greedy(url: str, rate_per_s: float) -> None:
 
 @pytest.mark.parametrize("runtime", [pytest.param(TRITON, marks=[needs_triton, pytest.mark.full]), EMBEDDED])
 async def test_others_are_answered_beside_a_greedy_user(runtime: str, tmp_path: Path, reliability: Reliability) -> None:
-    scripts, duration_s = build_scripts(reliability.choose(1, 2)), reliability.choose(3.0, 30.0)
+    num_others, duration_s = reliability.choose(1, 2), reliability.choose(3.0, 30.0)
+    scripts, file = build_scripts(num_others), write_keys(tmp_path, "".join(f"{key[0]} {key}\n" for key in _KEYS))
     context, calm, greedy = multiprocessing.get_context("spawn"), [], []
-    with run_server(make_slow(tmp_path), tmp_path / "state", runtime=runtime) as server:
-        async with run_editors(server.url, scripts) as editors:
+    arguments = ("--listen=0", f"--keys={file}")
+    with run_server(make_slow(tmp_path), tmp_path / "state", *arguments, runtime=runtime) as server:
+        async with run_editors(server.public_url, scripts, _KEYS[:num_others]) as editors:
             for _ in range(reliability.choose(1, 3)):
                 calm.append(await editors.play("calm", duration_s, len(scripts) / GAP_S, is_patient=True))
-                aggressor = context.Process(target=_run_greedy, args=(server.url, _GREED / GAP_S), daemon=True)
+                aggressor = context.Process(target=_run_greedy, args=(server.public_url, _GREED / GAP_S), daemon=True)
                 aggressor.start()
                 greedy.append(await editors.play("greedy", duration_s, len(scripts) / GAP_S, is_patient=True))
                 aggressor.kill()

@@ -159,6 +159,11 @@ class RunningServer:
         return self.log.partition(" find it at ")[2].split()[0]
 
     @property
+    def public_url(self) -> str:
+        """The address of its port for midtoken's clients elsewhere, if it was started with `--listen`."""
+        return self.log.partition(" reach it with --server ")[2].split()[0].removeprefix("grpcs://")
+
+    @property
     def log(self) -> str:
         """What the server and its models have written so far."""
         return "".join(path.read_text(errors="replace") for path in self.state_dir.rglob("*.log"))

@@ -209,6 +209,19 @@ async def test_one_user_cannot_take_all_streams(keys: KeyFile) -> None:
                     await asyncio.sleep(0.01)
 
 
+async def test_more_streams_than_a_connection_may_have_wait_in_the_client(keys: KeyFile) -> None:
+    limits = Limits(num_streams=2, num_streams_of_connection=2)
+    async with _run(keys, _count_slowly, limits=limits) as (url, _), Client(url, key=ANN) as ann:
+        running = [ann.stream(CompletionRequest("a")) for _ in range(2)]
+        for each in running:
+            await anext(each)
+        waiting = asyncio.ensure_future(anext(ann.stream(CompletionRequest("a"))))
+        assert not (await asyncio.wait([waiting], timeout=0.2))[0]
+        for each in running:
+            await each.aclose()
+        await waiting
+
+
 async def test_while_the_server_behind_it_is_started_again_the_port_is_held_and_says_so(keys: KeyFile) -> None:
     async with PublicPort.open("127.0.0.1", 0, keys, None) as port:
         url = f"127.0.0.1:{port.number}"
