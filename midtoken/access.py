@@ -2,7 +2,7 @@
 
 import argparse
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -10,12 +10,6 @@ from typing import Self
 from inference.serving.key_file import KeyFile
 from inference.serving.loopback import ADDRESS
 from midtoken.server_arguments import UsageError
-
-_REPLACED: Mapping[str, str] = {  # how ports were protected that only --openai had
-    "openai_key": "--openai-key: write a line `NAME KEY` into a file and name it with --keys",
-    "openai_tls": "--openai-tls: its name is --tls",
-    "MIDTOKEN_OPENAI_KEY": "MIDTOKEN_OPENAI_KEY: write a line `NAME KEY` into a file and name it with --keys",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +28,8 @@ class Access:
     certificate: Certificate | None  # None: no TLS
 
     @classmethod
-    def from_options(
-        cls, options: argparse.Namespace, environment: Mapping[str, str], say: Callable[[str], object]
-    ) -> Self:
+    def from_options(cls, options: argparse.Namespace, say: Callable[[str], object]) -> Self:
         """Reads the files of `--keys` and `--tls`. Raises UsageError or LaunchError."""
-        for name, reason in _REPLACED.items():
-            if vars(options).get(name) or (options.openai is not None and environment.get(name)):
-                raise UsageError(f"there is no {reason}")
         keys = None if options.keys is None else KeyFile(options.keys, "--keys", say)
         return cls(keys, None if options.tls is None else _read_certificate(options.tls))
 

@@ -84,8 +84,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="use TLS for these ports, with the private key and certificates in this PEM file",
     )
-    for replaced in ("--openai-key", "--openai-tls"):
-        parser.add_argument(replaced, help=argparse.SUPPRESS)
     parser.add_argument(
         "--confidence",
         type=_read_share,
@@ -142,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _hold_ports(stack: ExitStack, options: argparse.Namespace) -> _HeldPorts:
     """Opens them. Raises UsageError or LaunchError."""
-    access = Access.from_options(options, os.environ, _say)
+    access = Access.from_options(options, _say)
     if options.listen is not None:
         access.find_place(options.listen, "--listen")
     front, operator = _open_front_endpoint(options, access), _open_operator_endpoint(options, access)

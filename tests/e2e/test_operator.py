@@ -74,6 +74,16 @@ def test_with_triton_a_model_that_hangs_is_not_ready(tmp_path: Path) -> None:
         wait_until(lambda: _is_ready(server))
 
 
+async def test_a_server_that_drains_is_not_ready_and_takes_what_still_comes(tmp_path: Path) -> None:
+    with run_server(make_scripted(tmp_path), tmp_path / "state", "--drain=2", runtime=EMBEDDED) as server:
+        assert _is_ready(server)
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not _is_ready(server))
+        async with Client(server.url) as client:
+            assert [chunk async for chunk in client.stream(CompletionRequest("abc"))]
+        assert server.process.wait(60) == 0
+
+
 @_RUNTIMES
 async def test_a_server_that_ends_is_first_not_ready_and_its_streams_go_on(tmp_path: Path, runtime: str) -> None:
     with run_server(make_scripted(tmp_path), tmp_path / "state", runtime=runtime) as server:
