@@ -72,6 +72,8 @@ async def test_others_are_answered_beside_a_greedy_user(runtime: str, tmp_path: 
     context, calm, greedy = multiprocessing.get_context("spawn"), [], []
     arguments = ("--listen=0", f"--keys={file}")
     with run_server(make_slow(tmp_path), tmp_path / "state", *arguments, runtime=runtime) as server:
+        async with Client(server.public_url, key=_KEYS[-1]) as client:
+            await client.ask(CharacterRequest(b"a"))  # loads the model, once in the life of a server
         async with run_editors(server.public_url, scripts, _KEYS[:num_others]) as editors:
             for _ in range(reliability.choose(1, 3)):
                 calm.append(await editors.play("calm", duration_s, len(scripts) / GAP_S, is_patient=True))
