@@ -5,8 +5,9 @@ The aim is completed requests, not many started ones: a request is worth nothing
 1. a person who waits comes before a prefetch, and a request that can be in time before one that will be too late;
 2. one that much work was done for gives way to those with little;
 3. one that is being decoded goes on: it is nearest to its end;
-4. tenants that were served clearly less than the others come before them; while a request of theirs is here, those
-   others who have several pause, and some of the room is kept for who has none that runs;
+4. tenants that were served clearly less than the others come first. While several tenants wait, each has one request
+   in a step, so that nobody gets more by sending more; and while one that was served less waits with a single request,
+   the others with several pause. A quarter of the room is kept for tenants that have no running request;
 5. a request with a long context to prefill comes after those that are nearly ready to decode: in the same time,
    several of them complete;
 6. the newest request comes first: its user has waited least, and will not type on so soon;
@@ -16,7 +17,7 @@ The aim is completed requests, not many started ones: a request is worth nothing
 """
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
@@ -27,7 +28,7 @@ from inference.protocol.completion import CompletionRequest
 _WORK_LEVELS = (256.0, 1024.0)  # a request whose work exceeds one of them gives way to those below; a line never does
 _LONG_PREFILL = 64  # tokens
 _LONG_WAIT_S = 0.25  # most people who type on have done so by then
-_ROOM_OF_ONE = 0.75  # of all room: the most that tenants begin to use who use some already
+_ROOM_FOR_MORE = 0.75  # of all room; the rest is for tenants that have no running request
 
 
 class Schedulable(Protocol):
@@ -74,7 +75,7 @@ class Scheduler(Generic[T]):
         self._clock = clock
         self._speed = speed or PrefillSpeed()
         self._shares = TenantShares(clock)
-        self._paused: set[str] = set()  # tenants
+        self._paused: set[int] = set()  # ids of requests
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -100,26 +101,21 @@ class Scheduler(Generic[T]):
 
     def sort(self) -> list[T]:
         """All requests, those that should step first at the front."""
-        numbers, now = Counter(job.request.tenant for job in self._jobs if not job.request.is_prefetch), self._clock()
+        now = self._clock()
         behind = self._shares.find_behind({job.request.tenant for job in self._jobs})
-        several = {tenant for tenant, number in numbers.items() if number > 1}
-        self._paused = several - behind if behind & numbers.keys() else set()
 
         def rank(pair: tuple[int, T]) -> tuple[bool | int, ...]:
             will_be_late = pair[1].is_late(now + self._speed.predict_s(pair[1].num_to_prefill))
-            return (
-                pair[1].request.is_prefetch,
-                will_be_late,
-                pair[1].request.tenant in self._paused,
-                *_rank(pair[1], pair[0], behind, now),
-            )
+            return _rank(pair[1], pair[0], behind, will_be_late, now)
 
-        return [job for _, job in sorted(enumerate(self._jobs), key=rank)]
+        ordered = [job for _, job in sorted(enumerate(self._jobs), key=rank)]
+        self._paused = {id(job) for job in _find_paused(ordered, behind)}
+        return sorted(ordered, key=lambda job: (job.request.is_prefetch, id(job) in self._paused))
 
     def is_stepped_with(self, job: T, first: T) -> bool:
         """Whether the job is stepped together with the one that came first in the order: its step will be longer."""
-        is_before = not first.request.is_prefetch and job.request.is_prefetch
-        return not is_before and (job.request.tenant not in self._paused or first.request.tenant in self._paused)
+        is_prefetch = job.request.is_prefetch and not first.request.is_prefetch
+        return not is_prefetch and (id(job) not in self._paused or id(first) in self._paused)
 
     def check_size(self, job: T) -> None:
         """Raises OverloadedError if the job is too large to run at all."""
@@ -134,18 +130,31 @@ class Scheduler(Generic[T]):
         """True if the job, which is not begun, can begin beside those that are."""
         begun = [other for other in self._jobs if other.is_begun]
         is_another = any(other.request.tenant == job.request.tenant for other in begun)
-        room = _ROOM_OF_ONE if is_another and self._shares.num_tenants > 1 else 1
+        room = _ROOM_FOR_MORE if is_another and self._shares.num_tenants > 1 else 1
         num_sequences = sum(each.request.num_candidates for each in (job, *begun))
         num_tokens = sum(each.num_tokens for each in (job, *begun))
         return num_sequences <= room * self._max_sequences and num_tokens <= room * self._max_tokens
 
 
-def _rank(job: Schedulable, arrival: int, behind: set[str], now: float) -> tuple[bool | int, ...]:
+def _find_paused(ordered: list[T], behind: set[str]) -> Iterator[T]:
+    """The requests of people that wait while others of theirs, or of other tenants, are stepped."""
+    by_tenant = defaultdict[str, list[T]](list)
+    for job in ordered:
+        if not job.request.is_prefetch:
+            by_tenant[job.request.tenant].append(job)
+    is_first = any(tenant in behind and len(jobs) == 1 for tenant, jobs in by_tenant.items())
+    for tenant, jobs in by_tenant.items() if len(by_tenant) > 1 else ():
+        yield from jobs if is_first and tenant not in behind and len(jobs) > 1 else jobs[1:]
+
+
+def _rank(job: Schedulable, arrival: int, behind: set[str], will_be_late: bool, now: float) -> tuple[bool | int, ...]:
     level = sum(job.work > limit for limit in _WORK_LEVELS)
     is_waited_for = not job.request.document or now - job.submitted_at >= _LONG_WAIT_S
     must_prefill = not is_waited_for and job.num_to_prefill > _LONG_PREFILL
     is_writing = job.is_begun and not must_prefill
     return (
+        job.request.is_prefetch,
+        will_be_late,
         level,
         not is_writing,
         job.request.tenant not in behind,

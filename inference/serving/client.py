@@ -253,7 +253,8 @@ class Client(AbstractAsyncContextManager["Client"]):
             with self._translate_errors():
                 await self._check_server(call)
                 await call.write(message)
-                await call.done_writing()
+                with suppress(grpc.aio.InternalError):  # it has ended meanwhile; reading says why
+                    await call.done_writing()
             self._unheard_since = min(self._unheard_since, monotonic())
             while not has_ended:
                 received = await self._receive(call, timeout_s)

@@ -105,7 +105,7 @@ def test_a_tenant_that_got_clearly_less_than_the_others_comes_first_but_one_that
     assert scheduler.sort() == [served, waiting]
 
 
-def test_who_sends_several_pauses_while_a_tenant_that_got_less_has_a_request() -> None:
+def test_who_sends_several_pauses_while_a_tenant_that_got_less_waits() -> None:
     first, second, other = _Request("a", is_begun=True), _Request("a", is_begun=True), _Request("b")
     scheduler = _fill(first, second, other)
     scheduler.charge(first, 130.0)
@@ -117,19 +117,25 @@ def test_who_sends_several_pauses_while_a_tenant_that_got_less_has_a_request() -
     assert scheduler.is_stepped_with(other, first)
 
 
-def test_nobody_pauses_for_a_prefetch_or_for_a_tenant_that_had_its_share() -> None:
-    first, second, ahead = _Request("a"), _Request("a"), _Request("b", priority=Priority.PREFETCH)
-    scheduler = _fill(first, second, ahead)
+def test_of_several_tenants_each_has_one_request_in_a_step() -> None:
+    first, second = _Request("a", is_begun=True), _Request("a", is_begun=True)
+    others = [_Request("b"), _Request("b")]  # who begins to send a lot has been served less, too
+    scheduler = _fill(first, second, *others)
     scheduler.charge(first, 130.0)
-    scheduler.sort()
+
+    ordered = scheduler.sort()
+    assert ordered == [first, others[0], second, others[1]]
+    assert [scheduler.is_stepped_with(each, first) for each in ordered] == [True, True, False, False]
+    assert scheduler.is_stepped_with(others[1], second)  # if neither of the first two can begin
+
+
+def test_nobody_pauses_for_a_prefetch() -> None:
+    first, second, ahead = _Request("a"), _Request("a"), _Request("b", priority=Priority.PREFETCH)
+    scheduler = _fill(ahead, first, second)
+    scheduler.charge(first, 130.0)
+    assert scheduler.sort() == [first, second, ahead]
     assert scheduler.is_stepped_with(second, first)
     assert not scheduler.is_stepped_with(ahead, first)
-
-    other = _Request("b")
-    scheduler.add(other)
-    scheduler.charge(other, 130.0)
-    scheduler.sort()
-    assert scheduler.is_stepped_with(first, other)
 
 
 def test_a_part_of_the_room_is_kept_for_tenants_that_run_nothing() -> None:

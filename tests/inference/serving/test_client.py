@@ -89,6 +89,18 @@ async def test_a_call_that_was_open_when_its_server_ended_is_unreachable() -> No
     await client.close()
 
 
+async def test_an_answer_is_read_even_if_closing_the_call_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = grpc.aio._call.StreamStreamCall.done_writing
+
+    async def fail(call: Any) -> None:  # as if the call had ended meanwhile
+        await close(call)
+        raise grpc.aio.InternalError("execute_batch")
+
+    monkeypatch.setattr("grpc.aio._call.StreamStreamCall.done_writing", fail)
+    async with run_fake_triton(_SAY_NODE) as server:
+        assert len(await _complete(server.url)) == 2
+
+
 async def test_a_system_that_does_not_say_whose_a_port_is_gets_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     async with run_fake_triton(_SAY_NODE) as server:
         monkeypatch.setattr(sys, "platform", "darwin")
