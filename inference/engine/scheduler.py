@@ -142,9 +142,9 @@ def _find_paused(ordered: list[T], behind: set[str]) -> Iterator[T]:
     for job in ordered:
         if not job.request.is_prefetch:
             by_tenant[job.request.tenant].append(job)
-    is_first = any(tenant in behind and len(jobs) == 1 for tenant, jobs in by_tenant.items())
+    has_priority = any(tenant in behind and len(jobs) == 1 for tenant, jobs in by_tenant.items())
     for tenant, jobs in by_tenant.items() if len(by_tenant) > 1 else ():
-        yield from jobs if is_first and tenant not in behind and len(jobs) > 1 else jobs[1:]
+        yield from jobs if has_priority and tenant not in behind and len(jobs) > 1 else jobs[1:]
 
 
 def _rank(job: Schedulable, arrival: int, behind: set[str], will_be_late: bool, now: float) -> tuple[bool | int, ...]:
