@@ -212,10 +212,10 @@ async def test_no_fault_shows_a_wrong_text_and_completions_come_back_by_themselv
 
 @pytest.mark.full
 @pytest.mark.skipif(FAKETIME is None, reason="needs the package libfaketime")
-@pytest.mark.parametrize("runtime", [pytest.param(TRITON, marks=needs_triton), EMBEDDED])
-async def test_nobody_notices_when_the_clock_jumps(runtime: str, tmp_path: Path, reliability: Reliability) -> None:
+async def test_nobody_notices_when_the_clock_jumps(tmp_path: Path, reliability: Reliability) -> None:
+    """Without Triton: libfaketime 0.9.10 breaks the sleep of tritonserver's guard."""
     courses = [Course(f"clock jumps {ahead}") for ahead in ("+1d", "-1d")]
-    async with open_world(tmp_path / "world", Kind.OWN, runtime, has_clock=True) as world:
+    async with open_world(tmp_path / "world", Kind.OWN, EMBEDDED, has_clock=True) as world:
         for course in courses * reliability.choose(1, 10):
             await course.run(world, partial(_change_clock, course.name.split()[-1]), 1.0)
         reliability.record({}, [course.build_row(world) for course in courses])
