@@ -23,7 +23,7 @@ from benchmarks.baselines.servers import LLAMA_SERVER
 from benchmarks.measures.report import Row, find_percentile
 from tests.support.chaos_editor import Seen
 from tests.support.chaos_proxy import Mode
-from tests.support.chaos_world import FAKETIME, PASS_S, Kind, Part, World, find_limits, open_world, uses_triton
+from tests.support.chaos_world import PASS_S, Kind, Part, World, find_limits, open_world, uses_triton
 from tests.support.reliability import Reliability, describe
 from tests.support.servers import EMBEDDED, TRITON, needs_triton
 
@@ -34,7 +34,6 @@ Fault = Callable[[World], AbstractAsyncContextManager[None]]
 _NUM_RUNS = 20  # of each fault, if there is time
 _LONGEST_S = 180.0  # for a world
 _BACK_WITHIN_S = 90.0  # a person has given up long before
-_CLOCK_S = 1.5  # until all have seen what the time is
 _MID_STREAM_S = 3 * PASS_S
 
 
@@ -98,16 +97,6 @@ def _limit_files(pid: int, most: int) -> Iterator[None]:
     finally:
         with suppress(ProcessLookupError):  # it has ended since
             resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
-
-
-@asynccontextmanager
-async def _change_clock(ahead: str, world: World) -> AsyncIterator[None]:
-    world.clock.write_text(ahead)
-    try:
-        await asyncio.sleep(_CLOCK_S)
-        yield
-    finally:
-        world.clock.write_text("+0")
 
 
 def _list_faults(world: World) -> Mapping[str, Fault]:
@@ -207,19 +196,6 @@ async def test_no_fault_shows_a_wrong_text_and_completions_come_back_by_themselv
                     assert world.is_alive
             _record(reliability, world, [*courses.values()])
     problems = [each for course in courses.values() for each in course.find_problems()]
-    assert not problems, describe(problems)
-
-
-@pytest.mark.full
-@pytest.mark.skipif(FAKETIME is None, reason="needs the package libfaketime")
-async def test_nobody_notices_when_the_clock_jumps(tmp_path: Path, reliability: Reliability) -> None:
-    """Without Triton: libfaketime 0.9.10 breaks the sleep of tritonserver's guard."""
-    courses = [Course(f"clock jumps {ahead}") for ahead in ("+1d", "-1d")]
-    async with open_world(tmp_path / "world", Kind.OWN, EMBEDDED, has_clock=True) as world:
-        for course in courses * reliability.choose(1, 10):
-            await course.run(world, partial(_change_clock, course.name.split()[-1]), 1.0)
-        reliability.record({}, [course.build_row(world) for course in courses])
-    problems = [each for course in courses for each in course.find_problems()]
     assert not problems, describe(problems)
 
 

@@ -25,8 +25,6 @@ from tests.support.servers import EMBEDDED, Served, end_servers, find_processes,
 
 _CALM_S = 60.0
 PASS_S = 0.02  # long enough for a fault in the middle of an answer
-FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
-_CLOCK = ("FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_CACHE_DURATION=1")
 _MOUNT = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && mount -t tmpfs -o size=32m tmpfs "$0" && exec "$@"'
 
 
@@ -58,7 +56,6 @@ class World:
     proxy: ChaosProxy | None
     parts: list[Part]  # those that run while nothing is wrong
     has_own_files: bool  # /dev/shm and the state folder, seen through `root`
-    clock: Path  # a file with what the time of day is ahead, if it can be changed
 
     @property
     def name(self) -> str:
@@ -104,11 +101,9 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(folder: Path, kind: Kind, runtime: str, has_clock: bool = False) -> AsyncIterator[World]:
-    """Runs one inside the block, in which the editor has learned what is right. `has_clock`: of its own."""
+async def open_world(folder: Path, kind: Kind, runtime: str) -> AsyncIterator[World]:
+    """Runs one inside the block, in which the editor has learned what is right."""
     folder.mkdir()
-    clock = folder / "clock"
-    clock.write_text("+0")
     served, state_dir = make_slow(folder, pass_s=PASS_S), folder / "state"
     state_dir.mkdir()
     async with AsyncExitStack() as stack:
@@ -126,11 +121,9 @@ async def open_world(folder: Path, kind: Kind, runtime: str, has_clock: bool = F
             wrapper += ["unshare", "--mount", "sh", "-c", _MOUNT, str(state_dir)]
         command = [sys.executable, "-m", "midtoken", "lsp", f"--state-dir={state_dir}", *arguments]
         command += [] if kind is Kind.REMOTE else [f"--model-repository={served.repository}"]
-        if has_clock:
-            wrapper += ["env", f"LD_PRELOAD={FAKETIME}", f"FAKETIME_TIMESTAMP_FILE={clock}", *_CLOCK]
         editor = await start_editor([*wrapper, *command])
         stack.push_async_callback(_end, editor, folder)
-        world = World(kind, runtime, served, folder, editor, proxy, [], has_own_files, clock)
+        world = World(kind, runtime, served, folder, editor, proxy, [], has_own_files)
         await editor.learn()
         world.parts = sorted(world.find_parts().values())
         yield world

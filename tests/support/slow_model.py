@@ -13,8 +13,8 @@ import dataclasses
 import json
 import math
 import os
-import select
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any  # the parts of the engine are passed on as they are
@@ -65,21 +65,16 @@ class SlowModel:
         return getattr(self._model, name)
 
     def forward(self, parts: Sequence[Any]) -> list[list[Any]]:
-        _sleep((self._script.read("pass_s") or 0.0) + (self._script.read("sequence_s") or 0.0) * len(parts))
+        time.sleep((self._script.read("pass_s") or 0.0) + (self._script.read("sequence_s") or 0.0) * len(parts))
         fault = self._script.read("fault")
         self._script.num_passes += 1
         is_due = self._script.num_passes > (self._script.read("after") or 0)
         if fault == "raise" and is_due:
             raise RuntimeError("a bug in the model")
         while fault == "hang" and is_due and self._script.read("fault") == "hang":
-            _sleep(_HANG_S)
+            time.sleep(_HANG_S)
         rows: list[list[Any]] = self._model.forward(parts)
         return [[_spoil(row) for row in each] for each in rows] if fault == "nan" and is_due else rows
-
-
-def _sleep(duration_s: float) -> None:
-    """As time.sleep, which fails under libfaketime 0.9.10."""
-    select.select([], [], [], duration_s)
 
 
 def _spoil(row: NumpyRow) -> NumpyRow:
