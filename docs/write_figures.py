@@ -32,7 +32,9 @@ _RELIABILITY = {
         "{faults_back_s_max_own_%s:.1f} s; {faults_back_s_max_remote_%s:.1f} s"
     ),
     "until a keystroke is applied meanwhile, 99 of 100": "{faults_echo_ms_p99_own_%s:.0f} ms",
-    "cancelled requests, and those of them that were not released": "{cancels_%s:,}, {cancels_unreleased_%s}",
+    "cancelled requests; those of them that were not released; others that were refused meanwhile": (
+        "{cancels_%s:,}; {cancels_unreleased_%s}; {cancels_refused_%s}"
+    ),
     "completed at 1.3, 3 and 10 times the load that it can serve, relative to that": (
         "{overload_completed_1_3_%s:.0%%}, {overload_completed_3_%s:.0%%}, {overload_completed_10_%s:.0%%}"
     ),
@@ -72,7 +74,8 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
         ),
         "fleet": (
             "| behind the gateway: back after one of four servers was killed; requests lost in a rolling restart |"
-            " {failover_s_embedded:.1f} s; {lost_requests_embedded} | |",
+            " {failover_s_embedded:.1f} s; {lost_requests_embedded}"
+            " | {failover_s_triton:.1f} s; {lost_requests_triton} |",
         ),
     },
     "docs/measured.md": {

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, Self, TypeVar  # JSON has no types
 
 from inference.errors import InvalidRequestError, quote
-from inference.protocol.completion import CompletionRequest, Extent, Priority, RelatedFile
+from inference.protocol.completion import MAX_NAME_BYTES, CompletionRequest, Extent, Priority, RelatedFile
 from lsp_server.context import clean
 
 _Kind = TypeVar("_Kind", bool, int, float, str, dict[str, Any], list[Any])
@@ -152,21 +152,25 @@ def until_end(num_tokens: int) -> int:
 
 
 def read_files(fields: Fields, name: str, path: str, text: str) -> list[RelatedFile]:
-    """Returns other files, a list of objects. Two fields of each have its path, of which the folder, which may have the
-    user's name, is left out, and its text. Raises InvalidRequestError.
+    """Returns other files, a list of objects. Two fields of each have its path and its text.
+
+    Raises InvalidRequestError.
     """
     files = []
     for each in fields.take(name, []):
         if not isinstance(each, dict):
             raise InvalidRequestError(f"{name} must be a list of objects, not of {quote(str(each))}")
         part = Fields({f"{name}.{key}": value for key, value in each.items()})
-        files.append(RelatedFile(strip_folder(part.take(f"{name}.{path}", "")), part.take(f"{name}.{text}", "")))
+        files.append(RelatedFile(read_file_name(part, f"{name}.{path}"), part.take(f"{name}.{text}", "")))
     return files
 
 
-def strip_folder(path: str) -> str:
-    """Returns the name of a file."""
-    return _FOLDER.sub("", path)
+def read_file_name(fields: Fields, name: str) -> str:
+    """Returns the path in a field without the folder, which may have the user's name. Raises InvalidRequestError."""
+    found = _FOLDER.sub("", fields.take(name, ""))
+    if len(found) > MAX_NAME_BYTES // 4:
+        raise InvalidRequestError(f"{name} has {len(found)} characters; at most {MAX_NAME_BYTES // 4} are taken")
+    return found
 
 
 def _read_confidence(fields: Fields) -> float:

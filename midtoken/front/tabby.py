@@ -8,8 +8,8 @@ from midtoken.front.parsed_request import (
     ParsedRequest,
     SplitPrompt,
     build_request,
+    read_file_name,
     read_files,
-    strip_folder,
 )
 
 _NUM_TOKENS = 64  # Tabby's default
@@ -26,8 +26,8 @@ def read_completion(fields: Fields) -> ParsedRequest:
     fields.refuse(_NOT_OFFERED)
     segments = Fields({f"segments.{name}": value for name, value in fields.take("segments", {}).items()})
     related = tuple([each for name in _OTHERS for each in read_files(segments, f"segments.{name}", "filepath", "body")])
-    before, after, path = (segments.take(f"segments.{name}", "") for name in ("prefix", "suffix", "filepath"))
-    prompt = SplitPrompt(before, after, related, strip_folder(path))
+    before, after = (segments.take(f"segments.{name}", "") for name in ("prefix", "suffix"))
+    prompt = SplitPrompt(before, after, related, read_file_name(segments, "segments.filepath"))
     return build_request(fields, [prompt], _NUM_TOKENS)
 
 

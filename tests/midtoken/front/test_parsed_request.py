@@ -45,6 +45,7 @@ _COMPLETION, _INFILL = "/v1/completions", "/infill"
         (_INFILL, {"id_slot": 10**2000}, "the session has 20"),
         (_INFILL, {"input_extra": ["a"]}, "input_extra must be a list of objects, not of 'a'"),
         (_INFILL, {"input_extra": [{"text": 1}]}, "input_extra.text must be a string, not '1'"),
+        (_INFILL, {"input_extra": [{"filename": "x" * 257}]}, "input_extra.filename has 257 characters"),
         (_INFILL, [], "the body must be an object, not '[]'"),
         (_COMPLETION, b"{", "the body is no JSON"),
         (_INFILL, b"[" * 100_000, "the body is no JSON"),
