@@ -5,6 +5,7 @@ model answers at once or after some steps.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
@@ -35,6 +36,7 @@ _NUM_OF_PROCESS_SHORT, _NUM_OF_PROCESS_FULL = 1000, 50_000
 _FRAMES_OF_SERVER = 1500
 _HANG_S = 1.0  # of the processor
 _PATIENCE_S = 60.0
+_ENDS_S = 20.0
 _URIS = ("untitled:1", "file:///project/a.py", "file:///project/b.py", "memory:/1#cell", "notebook:1")
 
 
@@ -196,7 +198,10 @@ async def _serve(num: int, random: Random, kind: type[BareLsp] = BareLsp) -> Fra
     except Exception as error:
         problems.append(f"the server ended with {type(error).__name__}")
     await lsp.server.close_all()
-    await asyncio.sleep(0.01)
+    with contextlib.suppress(TimeoutError):  # a request that is cancelled now is answered, too
+        async with asyncio.timeout(_ENDS_S):
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0.01)
     if status != int(not is_orderly):
         problems.append(f"the server ended with status {status}")
     if len(spent) < num:
