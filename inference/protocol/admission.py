@@ -25,7 +25,8 @@ class Admission:
         with self._lock:
             share = 0 if is_prefetch else limit // len({*self._numbers, tenant})
             if self._numbers.total() >= limit and self._numbers[tenant] >= share:
-                raise OverloadedError(f"{max_waiting} requests wait already; try again in a moment", reason)
+                problem = "a prefetch does not wait" if is_prefetch else f"{max_waiting} requests wait already"
+                raise OverloadedError(f"{problem}; try again in a moment", reason)
             self._numbers[tenant] += 1
 
     def leave(self, tenant: str) -> None:
