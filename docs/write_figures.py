@@ -73,9 +73,9 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             for name, text in _RELIABILITY.items()
         ),
         "fleet": (
-            "| behind the gateway: back after one of four servers was killed; requests lost in a rolling restart |"
-            " {failover_s_embedded:.1f} s; {lost_requests_embedded}"
-            " | {failover_s_triton:.1f} s; {lost_requests_triton} |",
+            "| behind the gateway: back after each of four servers was killed; requests lost in a rolling restart |"
+            " {failover_s_embedded:.1f} s ({killed_streams_embedded} streams failed); {lost_requests_embedded}"
+            " | {failover_s_triton:.1f} s ({killed_streams_triton} stream failed); {lost_requests_triton} |",
         ),
     },
     "docs/measured.md": {
