@@ -2,7 +2,7 @@
 
 import argparse
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -10,6 +10,8 @@ from typing import Self
 from inference.serving.key_file import KeyFile
 from inference.serving.loopback import ADDRESS
 from midtoken.server_arguments import UsageError
+
+_REPLACED = "MIDTOKEN_OPENAI_KEY"  # the key of --openai, before there were several
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,12 @@ class Access:
     certificate: Certificate | None  # None: no TLS
 
     @classmethod
-    def from_options(cls, options: argparse.Namespace, say: Callable[[str], object]) -> Self:
+    def from_options(
+        cls, options: argparse.Namespace, environment: Mapping[str, str], say: Callable[[str], object]
+    ) -> Self:
         """Reads the files of `--keys` and `--tls`. Raises UsageError or LaunchError."""
+        if options.openai is not None and environment.get(_REPLACED):  # the port would have no key, without a word
+            raise UsageError(f"there is no {_REPLACED}: write a line `NAME KEY` into a file and name it with --keys")
         keys = None if options.keys is None else KeyFile(options.keys, "--keys", say)
         return cls(keys, None if options.tls is None else _read_certificate(options.tls))
 

@@ -153,7 +153,6 @@ def _rank(job: Schedulable, arrival: int, behind: set[str], will_be_late: bool, 
     must_prefill = not is_waited_for and job.num_to_prefill > _LONG_PREFILL
     is_writing = job.is_begun and not must_prefill
     return (
-        job.request.is_prefetch,
         will_be_late,
         level,
         not is_writing,

@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _hold_ports(stack: ExitStack, options: argparse.Namespace) -> _HeldPorts:
     """Opens them. Raises UsageError or LaunchError."""
-    access = Access.from_options(options, _say)
+    access = Access.from_options(options, os.environ, _say)
     if options.listen is not None:
         access.find_place(options.listen, "--listen")
     front, operator = _open_front_endpoint(options, access), _open_operator_endpoint(options, access)

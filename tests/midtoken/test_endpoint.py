@@ -2,12 +2,14 @@
 
 import ssl
 import subprocess
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 import trustme
 
 from inference.errors import MidtokenError
+from midtoken.access import Access
 from midtoken.server_arguments import UsageError
 from tests.support.access import ANN, BOB, bearer, write_certificate, write_keys
 from tests.support.front import last_chunk, open_endpoint, run_front
@@ -49,6 +51,12 @@ def test_keys_that_protect_nothing_and_an_address_without_them_are_refused(
     places = {name: value if name == "openai" else tmp_path / value for name, value in options.items()}
     with pytest.raises(MidtokenError, match=reason):
         open_endpoint(**places)
+
+
+def test_a_key_in_the_environment_that_is_not_read_any_more_opens_no_port_without_one() -> None:
+    options = Namespace(openai="0", keys=None, tls=None)
+    with pytest.raises(UsageError, match=r"there is no MIDTOKEN_OPENAI_KEY: .*--keys"):
+        Access.from_options(options, {"MIDTOKEN_OPENAI_KEY": "s3cret"}, print)
 
 
 def test_a_private_key_with_a_password_is_refused_without_a_question(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def last_chunk(text: str, reason: FinishReason = FinishReason.END, candidate: in
 
 def open_endpoint(**options: Any) -> Endpoint:
     given = Namespace(**{"openai": "0", "keys": None, "tls": None, **options})
-    return Endpoint.open(given.openai, "--openai", Access.from_options(given, print))
+    return Endpoint.open(given.openai, "--openai", Access.from_options(given, {}, print))
 
 
 @asynccontextmanager
