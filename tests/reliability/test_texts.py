@@ -31,6 +31,7 @@ from tests.support.lsp_fakes import clear
 from tests.support.reliability import Reliability, describe, run_parts
 
 _NUM_SHORT, _NUM_FULL = 48, 20_000  # completions; for each, some 50 suggestions are compared
+_MAX_TOKENS = 700  # of a byte each: more than any text has
 _NUM_AT_ONCE = 16
 _LETTERS = "abcdefghkmnopqrstuvwxyzäößéñ中文字符日本語한😀🦊\u0301"
 _STOPS = ("END", "ß#", "\n\n", "##")
@@ -56,20 +57,22 @@ def _draw_case(number: int, random: Random) -> _Case:
     line = random.choice(("value = ", "re", "größe + ä", "", "use 中", "    a 🦊"))
     prefix = head + (("def f():" + ("" if opens else "\n    ")) if in_block else line)
     lines = [_draw_line(random) for _ in range(random.randint(2, 4) if in_block else 1)]
+    lines = [*dict.fromkeys(lines)]  # one that equals the line above is not suggested
     text = ("\n    " if in_block and opens else "") + "\n    ".join(lines)
     stops = tuple(random.sample(_STOPS, random.randint(1, 2))) if random.random() < 0.3 else ()
-    expected, wanted = text, text + random.choice(("\nnext = 1\nmore", "\nnext", "\n\nz = 1\n"))
+    expected, end, wanted = text, "", text + random.choice(("\nnext = 1\nmore", "\nnext", "\n\nz = 1\n"))
     if stops and random.random() < 0.8:
         at = random.randint(1, len(text))
-        expected, wanted = text[:at], text[:at] + random.choice(stops) + wanted[at:]
+        expected, end = text[:at], random.choice(stops)  # another one may begin in the text, and end in this one
+        wanted = expected + end + wanted[at:]
     written = wanted.encode()
     if random.random() < 0.15:  # bytes that are no text
         at = random.randint(1, len(expected))
-        expected = expected[:at]
+        expected, end = expected[:at], ""
         written = (
             expected.encode() + random.choice((b"\xff", b"\xe4\xb8 ", b"\xf0\x9f\x98", b"\x00", b"\x1b[")) + written
         )
-    return _Case(prefix, random.choice(("", "\n", "\nfoo = 1\n")), written, stops, _cut(expected, stops))
+    return _Case(prefix, random.choice(("", "\n", "\nfoo = 1\n")), written, stops, _cut(expected + end, stops))
 
 
 def _draw_line(random: Random) -> str:
@@ -88,7 +91,7 @@ class _Builder(RequestBuilder):
 
     async def build(self, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
         context = request.context
-        asked = CompletionRequest(context.prefix, context.suffix, 400, stop=self._stops, chunks=Chunks.LINES)
+        asked = CompletionRequest(context.prefix, context.suffix, _MAX_TOKENS, stop=self._stops, chunks=Chunks.LINES)
         return clear(adapt(asked, purpose, request.confidence))
 
 
