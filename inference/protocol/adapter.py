@@ -9,7 +9,6 @@ error; without it, its stream would never close. A heartbeat request is answered
 """
 
 import importlib
-import json
 import logging
 import os
 import sys
@@ -34,7 +33,6 @@ from inference.protocol.arrays import (
     Array,
     FieldTypes,
     asks_for,
-    check_known,
     error_to_response,
     heartbeat_to_arrays,
 )
@@ -221,15 +219,9 @@ class Sink:
 def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: FieldTypes) -> dict[str, Array]:
     """The arrays of a request that Triton passes to a model. `types`: the inputs that the model has.
 
-    `get_tensor` is Triton's `get_input_tensor_by_name`. Raises InvalidRequestError for a JSON field that is not an
-    input: Triton turns such fields of an HTTP request into parameters.
+    `get_tensor` is Triton's `get_input_tensor_by_name`. Raises InvalidRequestError if the request has parameters.
     """
-    try:
-        parameters: dict[str, Any] = json.loads(request.parameters() or "{}")
-    except ValueError:  # bytes that are not UTF-8, and the JSON that Triton writes for them
-        raise InvalidRequestError("the names and values of the request's fields must be UTF-8") from None
-    check_known(parameters, types)
-    if parameters:
-        raise InvalidRequestError(f"{next(iter(parameters))} is a parameter of the request; send it as an input")
+    if request.parameters() not in ("", "{}"):
+        raise InvalidRequestError("a request has no parameters, only inputs")
     tensors = {name: get_tensor(request, name) for name in types}
     return {name: tensor.as_numpy() for name, tensor in tensors.items() if tensor is not None}

@@ -62,7 +62,7 @@ CHUNK_TYPES: FieldTypes = {
     "explanation": ("BYTES", np.object_),  # Explanation as JSON
 }
 
-_PROBABILITIES = ("text_ends", "log_probs")
+PROBABILITIES = ("text_ends", "log_probs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
             values[name] = json.dumps(dataclasses.asdict(part))
     arrays = {name: to_array((value,), CHUNK_TYPES[name][1]) for name, value in values.items()}
     if chunk.text_ends:
-        arrays |= {name: to_array(getattr(chunk, name), CHUNK_TYPES[name][1]) for name in _PROBABILITIES}
+        arrays |= {name: to_array(getattr(chunk, name), CHUNK_TYPES[name][1]) for name in PROBABILITIES}
     return arrays
 
 
@@ -112,7 +112,7 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     """The chunk in the arrays of `chunk_to_arrays`. Raises ServerError if its probabilities are of another text."""
     texts = {name: to_text(name, array.reshape(-1)[0]) for name, array in arrays.items() if array.dtype == np.object_}
     reason = texts["finish_reason"]
-    ends, log_probs = (arrays[name].reshape(-1).tolist() if name in arrays else [] for name in _PROBABILITIES)
+    ends, log_probs = (arrays[name].reshape(-1).tolist() if name in arrays else [] for name in PROBABILITIES)
     if len(ends) != len(log_probs) or ends != sorted(set(ends) & {*range(1, len(texts["text"]) + 1)}):
         raise ServerError("the server's probabilities (text_ends, log_probs) do not belong to its text")
     return CompletionChunk(

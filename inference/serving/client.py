@@ -168,6 +168,19 @@ class Client(AbstractAsyncContextManager["Client"]):
         message = _build_request(CHARACTERS, characters.request_to_arrays(request))
         return await self._ask(message, characters.answer_from_arrays, self._answer_timeout_s)
 
+    def exchange(self, model_name: str, arrays: Mapping[str, Array]) -> AsyncGenerator[Mapping[str, Array], None]:
+        """Yields the arrays of each response to a request with these arrays.
+
+        Closing the generator or cancelling the task that reads it cancels the request on the server.
+        """
+        is_completion = model_name == COMPLETION
+        timeout_s = self._idle_timeout_s if is_completion else self._answer_timeout_s
+
+        def is_last(answer: Mapping[str, Array]) -> bool:
+            return not is_completion or "stats" in answer
+
+        return self._stream(_build_request(model_name, arrays), dict[str, Array], is_last, timeout_s)
+
     async def read_heartbeat_ms(
         self,
         model_name: str = COMPLETION,

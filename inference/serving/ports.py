@@ -1,13 +1,11 @@
 """The ports of a server that a person starts. What arrives there is passed on to the sockets of tritonserver.
 
 tritonserver has no ports itself. So nobody can take one while it is started again, and what would end it does not reach
-it: any user of the machine, and any web page in a browser, can send requests to a port on loopback.
+it over HTTP: any user of the machine, and any web page in a browser, can send requests to a port on loopback.
 """
 
 import asyncio
 import contextlib
-import io
-import re
 import ssl
 from asyncio import timeout
 from collections.abc import AsyncIterator, Sequence
@@ -19,6 +17,9 @@ from typing import Any  # a pair of streams is passed as two arguments
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.typedefs import Handler
 
+from inference.serving.calls import SOCKET_SCHEME
+from inference.serving.client import Client
+from inference.serving.generate import PATH, STARTING, generate, refuse
 from inference.serving.launcher import ServerOptions
 from inference.serving.loopback import find_stranger, listen, pass_on
 from inference.serving.private_files import make_private_folder, open_folder
@@ -30,8 +31,6 @@ LOG_TIME = "%Y-%m-%d %H:%M:%S"
 _MAX_CONNECTIONS = 512  # to one port, of the 1,024 files that a process may usually open
 _PATIENCE_S = 30.0  # with a client that sends a body, and with one that sends no whole head of a request
 _HANDSHAKE_S = 5.0  # of TLS, in which a connection is not counted yet
-_MAX_BRACKETS = 1000  # tritonserver 2.51 ends at a body that is nested too deep; a request has one, and one for `stop`
-_JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
 _JSON = "application/json"
 _END_S = 0.1  # for open requests, which are cancelled then; aiohttp would take 0 for no limit
 
@@ -47,10 +46,9 @@ async def open_ports(ports: Sequence[int], options: ServerOptions, readiness: Re
         folder = stack.enter_context(open_folder(options.state_dir))
         listeners = [stack.enter_context(listen(port)) for port in ports]
         paths = [folder / options.find_socket(name).name for name in (HTTP, GRPC)]
-        http, grpc = zip(listeners, paths, strict=True)
-        await stack.enter_async_context(_pass_on_http(*http, readiness))
+        await stack.enter_async_context(_serve_http(listeners[0], paths, readiness))
         room = asyncio.Semaphore(_MAX_CONNECTIONS)
-        server = await asyncio.start_server(partial(_pass_on, grpc[1], room), sock=grpc[0])
+        server = await asyncio.start_server(partial(_pass_on, paths[1], room), sock=listeners[1])
         stack.callback(server.close)
         yield [each.getsockname()[1] for each in listeners]
 
@@ -123,46 +121,36 @@ async def _pass_on(path: Path, room: asyncio.Semaphore, *client: Any) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _pass_on_http(listener: socket, path: Path, readiness: Readiness) -> AsyncIterator[None]:
-    async with ClientSession("http://localhost", connector=UnixConnector(str(path)), timeout=ClientTimeout()) as triton:
-        port = listener.getsockname()[1]
+async def _serve_http(listener: socket, paths: Sequence[Path], readiness: Readiness) -> AsyncIterator[None]:
+    """Completions go to tritonserver over gRPC. Of all other requests, those that only read go to its HTTP socket."""
+    http, grpc = paths
+    port = listener.getsockname()[1]
 
-        @web.middleware
-        async def refuse_strangers(request: web.Request, handler: Handler) -> web.StreamResponse:
-            stranger = find_stranger(request.headers, port)  # before anything of the body is read
-            return _refuse(403, stranger) if stranger else await handler(request)
+    @web.middleware
+    async def refuse_strangers(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if stranger := find_stranger(request.headers, port):  # before anything of the body is read
+            return refuse(403, stranger)
+        if request.method == "POST" and request.content_type != _JSON:
+            return refuse(415, f"Send JSON, with the header Content-Type: {_JSON}.")
+        return await handler(request)
 
+    async with (
+        ClientSession("http://localhost", connector=UnixConnector(str(http)), timeout=ClientTimeout()) as triton,
+        Client(f"{SOCKET_SCHEME}{grpc}") as client,
+    ):
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[refuse_strangers])
-        app.router.add_route("*", "/{path:.*}", partial(_answer, triton, readiness))
+        app.router.add_post(PATH, partial(generate, client))
+        app.router.add_get("/{path:.*}", partial(_forward, triton, readiness))
         async with serve_http(app, listener):
             yield
 
 
-async def _answer(triton: ClientSession, readiness: Readiness, request: web.Request) -> web.StreamResponse:
-    body = await request.read()
+async def _forward(triton: ClientSession, readiness: Readiness, request: web.Request) -> web.StreamResponse:
+    """Passes on the path, but no body and no headers: Triton 2.51 ends at some forms, for example."""
     if request.path.endswith("/ready") and (problem := await readiness.find_problem()):
-        return _refuse(503, problem)  # Triton says that it is ready also if a model's process has ended
-    if request.method == "POST" and request.content_type != _JSON:
-        return _refuse(415, f"Send JSON, with the header Content-Type: {_JSON}.")
-    if sum(map(_JSON_STRING.sub(b"", body).count, (b"[", b"{"))) > _MAX_BRACKETS:
-        return _refuse(400, f"The JSON text has more than {_MAX_BRACKETS} opening brackets.")
-    return await _forward(triton, request, body)
-
-
-async def _forward(triton: ClientSession, request: web.Request, body: bytes) -> web.StreamResponse:
-    """Passes on the method, the path and the body, but no headers: Triton 2.51 ends at some forms, for example."""
-    headers = {"Content-Type": _JSON, "Accept-Encoding": "identity"}
+        return refuse(503, problem)  # Triton says that it is ready also if a model's process has ended
     try:
-        answer = await triton.request(request.method, request.rel_url, data=io.BytesIO(body), headers=headers)
+        async with triton.get(request.rel_url, headers={"Accept-Encoding": "identity"}) as answer:
+            return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
     except ClientError:
-        return _refuse(503, "tritonserver does not answer; it may be starting.")
-    async with answer:
-        response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
-        await response.prepare(request)
-        async for part in answer.content.iter_any():
-            await response.write(part)
-        return response
-
-
-def _refuse(status: int, reason: str) -> web.Response:
-    return web.json_response({"error": reason}, status=status)
+        return refuse(503, STARTING)

@@ -20,6 +20,7 @@ from inference.serving.triton_installation import GRPC, HTTP
 from tests.support.fake_triton import build_last_chunk, run_fake_triton, say
 
 _JSON = {"Content-Type": "application/json"}
+_COMPLETE = "/v2/models/completion/generate_stream"
 _PATH = "/v2/models/a%2Fb/generate?x=%20y"
 
 
@@ -58,31 +59,34 @@ async def _ask(url: str, method: str, body: bytes, headers: dict[str, str]) -> t
         return answer.status, answer.content_type, await answer.text()
 
 
-@pytest.mark.parametrize("body", [b'{"prefix": "%s"}' % (b"[" * 10_000), b'{"prefix": "a\xff"}', b"prefix=a", b'"\\'])
-async def test_requests_and_answers_are_passed_on(triton: tuple[str, list[object]], body: bytes) -> None:
-    answer = await _ask(triton[0], "POST", body, {**_JSON, "X-Other": "1"})
+async def test_requests_that_only_read_and_their_answers_are_passed_on(triton: tuple[str, list[object]]) -> None:
+    answer = await _ask(triton[0], "GET", b"body", {**_JSON, "X-Other": "1"})
     assert answer == (418, "text/event-stream", "data: 1\n")
-    assert triton[1] == [("POST", _PATH, "application/json", body)]
+    assert triton[1] == [("GET", _PATH, "application/octet-stream", b"")]
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "headers"),
+    ("status", "path", "body", "headers"),
     [
-        (403, b"{}", {**_JSON, "Host": "evil.example"}),
-        (403, b"{}", {**_JSON, "Origin": "http://evil.example"}),
-        (415, b"{}", {"Content-Type": "text/plain"}),
-        (415, b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}),
-        (415, b"{}", {}),
-        (400, b"[" * 300_000, _JSON),
-        (400, b'{"prefix": "\\"", "x": ' + b'{"a":' * 300_000, _JSON),
-        (400, b'"' + b'\\"' * 300_000 + b'"' + b"[" * 300_000, _JSON),
-        (413, b" " * (MAX_BODY_BYTES + 1), _JSON),
+        (403, _COMPLETE, b"{}", {**_JSON, "Host": "evil.example"}),
+        (403, _COMPLETE, b"{}", {**_JSON, "Origin": "http://evil.example"}),
+        (415, _COMPLETE, b"{}", {"Content-Type": "text/plain"}),
+        (415, _COMPLETE, b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}),
+        (415, _COMPLETE, b"{}", {}),
+        (400, _COMPLETE, b"[" * 300_000, _JSON),
+        (400, _COMPLETE, b'{"prefix": "\\"", "x": ' + b'{"a":' * 300_000, _JSON),
+        (400, _COMPLETE, b'{"seed": ' + b"1" * 300_000 + b"}", _JSON),
+        (400, _COMPLETE, b'{"prefix": "", "max_tokens": 1e400}', _JSON),
+        (413, _COMPLETE, b" " * (MAX_BODY_BYTES + 1), _JSON),
+        (404, "/v2/models/other/generate", b"{}", _JSON),
+        (405, "/v2/models/completion/infer", b"{}", _JSON),
+        (405, "/v2/models/completion/versions/2/generate", b"{}", _JSON),
     ],
 )
 async def test_what_could_end_tritonserver_or_comes_from_elsewhere_does_not_reach_it(
-    triton: tuple[str, list[object]], status: int, body: bytes, headers: dict[str, str]
+    triton: tuple[str, list[object]], status: int, path: str, body: bytes, headers: dict[str, str]
 ) -> None:
-    assert (await _ask(triton[0], "POST", body, headers))[0] == status
+    assert (await _ask(triton[0].replace(_PATH, path), "POST", body, headers))[0] == status
     assert triton[1] == []
 
 
@@ -90,6 +94,8 @@ async def test_while_tritonserver_is_started_the_answer_says_so(options: ServerO
     async with open_ports([0, 0], options, Readiness()) as [http, _]:
         status, _, text = await _ask(f"http://127.0.0.1:{http}/", "GET", b"", {})
         assert (status, text) == (503, '{"error": "tritonserver does not answer; it may be starting."}')
+        answer = await _ask(f"http://127.0.0.1:{http}{_COMPLETE}", "POST", b'{"prefix": ""}', _JSON)
+        assert answer == (503, "application/json", text)
 
 
 @pytest.mark.parametrize("path", ["/v2/health/ready", "/v2/models/completion/ready"])
