@@ -27,7 +27,8 @@ from inference.serving.client import Client
 PATH = "/v2/models/{model}{version:(/versions/1)?}/{call:generate|generate_stream}"
 STARTING = "tritonserver does not answer; it may be starting."
 _TYPES = {COMPLETION: completion_arrays.REQUEST_TYPES, CHARACTERS: characters.REQUEST_TYPES}
-_LISTS = {*completion_arrays.PROBABILITIES, "probabilities", "surprisals", "generated_bytes"}  # also if of one item
+# Fields that may have any number of values. In a response, these are a list also if there is one.
+_LISTS = {"stop", "related", *completion_arrays.PROBABILITIES, "probabilities", "surprisals", "generated_bytes"}
 _STATUSES = {
     InvalidRequestError: 400,
     OverloadedError: 503,
@@ -91,6 +92,8 @@ def _read_request(body: bytes, types: FieldTypes) -> dict[str, Array]:
 
 def _read_field(name: str, value: Any, dtype: type) -> Array:
     items = value if isinstance(value, list) else [value]
+    if len(items) != 1 and name not in _LISTS:
+        raise InvalidRequestError(f"{name} takes one value, not {len(items)}")
     kind = np.dtype(dtype).kind
     kinds, described = _KINDS[kind]
     if any(type(item) not in kinds for item in items):

@@ -84,7 +84,7 @@ def _read_text(server: RunningServer, body: dict[str, Any]) -> str:
         (b'{"prefix": "a", "stop": [""]}', "stop takes up to 16 strings, none of them empty"),
         (b'{"prefix": "' + b"a" * (2 * 1024 * 1024 + 1) + b'"}', "prefix has 2097153 bytes; at most 2097152 are taken"),
         (b'{"prefix": "a", "max_tokens": "many"}', "invalid request: max_tokens must be a whole number"),
-        (b'{"prefix": ["a", "b"]}', "unexpected shape for input 'prefix' for model 'completion'. Expected [1]"),
+        (b'{"prefix": ["a", "b"]}', "invalid request: prefix takes one value, not 2"),
         (b'{"prefix": 5}', "invalid request: prefix must be a string"),
         (b'{"prefix": "a", "explain": null}', "invalid request: explain must be true or false"),
         (b'{"prefix": "a", "top_p": true}', "invalid request: top_p must be a number"),
