@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 _log = logging.getLogger(__name__)
+ORT_TELEMETRY = "ORT_DISABLE_TELEMETRY"  # a variable of onnxruntime
 _PACKAGES = ("inference", "lsp_server", "midtoken", "trie_cache")
 _MAX_QUOTED = 80
 _NUM_NAMED = 3
@@ -91,14 +92,17 @@ def refuse(error: type[MidtokenError], reasons: Mapping[str, object]) -> None:
             raise error(reason)
 
 
-def keep_text_out_of_logs() -> None:
-    """To be called where a process starts: no log of it has text of a request, or of another server.
+def silence_libraries() -> None:
+    """To be called where a process starts: no log has text of a request or of another server; no library calls home.
 
     What a library has to say is replaced by where it says it, and an exception that nobody caught by its description.
     pygls says nothing: the editor is told what has failed, by a reply or a message. gRPC says nothing either: it would
     have a line for each connection of a stranger that fails.
+
+    The environment is changed here, before there are threads: one that reads it meanwhile in C may crash.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    os.environ[ORT_TELEMETRY] = "1"
     logging.getLogger("pygls").setLevel(logging.CRITICAL + 1)
     if logging.lastResort is not None:  # the handler of all that have no other
         logging.lastResort.setFormatter(_Formatter())

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Sequence
 from importlib import import_module
 from typing import Any
 
-from inference.errors import MidtokenError, keep_text_out_of_logs
+from inference.errors import MidtokenError, silence_libraries
 
 # The help of each subcommand. Its module has the same name, with underscores.
 _SUMMARIES = {
@@ -32,7 +32,7 @@ _SUMMARIES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the subcommand and returns its exit status."""
-    keep_text_out_of_logs()
+    silence_libraries()
     try:
         options = build_parser().parse_args(arguments)  # imports the subcommand
         status: int = options.run(options)

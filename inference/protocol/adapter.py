@@ -24,7 +24,7 @@ from inference.errors import (
     InvalidRequestError,
     MidtokenError,
     describe_failure,
-    keep_text_out_of_logs,
+    silence_libraries,
     to_public_error,
 )
 from inference.protocol.arrays import (
@@ -75,7 +75,7 @@ class Adapter:
 
         `read` makes a request of its arrays, `write` arrays of a part of the answer.
         """
-        keep_text_out_of_logs()  # of the process that the server runs it in
+        silence_libraries()  # of the process that the server runs it in
         self.types = types | HEARTBEAT_TYPES
         self._name, self._read, self._write, self._load_engine = name, read, write, load_engine
         self.log_info: Callable[[str], object] = partial(print, file=sys.stderr, flush=True)

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 
@@ -52,7 +53,7 @@ def test_a_failure_in_a_deep_recursion_has_a_short_description() -> None:
 def test_what_libraries_log_and_what_nobody_catches_is_written_without_its_text(failure: str) -> None:
     program = f"""
 import asyncio, gc, logging, threading
-from inference.errors import keep_text_out_of_logs
+from inference.errors import silence_libraries
 async def lose(text):
     asyncio.ensure_future(asyncio.to_thread(int, text))
     await asyncio.sleep(0.1)
@@ -63,10 +64,28 @@ async def call(text):
 class Unraisable:
     def __del__(self):
         int(canary)
-keep_text_out_of_logs()
+silence_libraries()
 canary = "Kanari" + "7vogel"
 {failure}
 """
     command = [sys.executable, "-c", program]
     written = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stderr
     assert ("Error" in written, "Kanari7vogel" in written) == (True, False), written
+
+
+def test_no_thread_changes_the_environment_that_another_reads() -> None:
+    program = """
+import numpy, sys, threading
+from inference.errors import silence_libraries
+silence_libraries()
+sys.addaudithook(lambda event, _: event in ("os.putenv", "os.unsetenv") and print("changed"))
+def load():
+    import inference.model.onnx.session as session
+    print(session.VERSION)
+thread = threading.Thread(target=load)
+thread.start()
+thread.join()
+"""
+    command = [sys.executable, "-c", program]
+    written = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert re.fullmatch(r"[\d.]+\n", written)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from inference.errors import LaunchError, keep_text_out_of_logs
+from inference.errors import LaunchError, silence_libraries
 from lsp_server.backend import BackendFactory, CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
@@ -22,7 +22,7 @@ from tests.support.lsp_fakes import ScriptedBackend
 
 
 def main() -> NoReturn:
-    keep_text_out_of_logs()
+    silence_libraries()
     script = json.loads(Path(sys.argv[1]).read_text())
     usage = UsageFile(Path(script["usage"])) if "usage" in script else None
     serve_stdio(build_server(build_connect(script), policy=Policy(os.environ), usage=usage))

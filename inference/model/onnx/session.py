@@ -5,7 +5,10 @@ Switched off later, it has already written an id of this user to the cache folde
 
 import os
 
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+from inference.errors import ORT_TELEMETRY
+
+if os.environ.get(ORT_TELEMETRY) != "1":  # in a program that is not ours
+    os.environ[ORT_TELEMETRY] = "1"
 from onnxruntime import InferenceSession, SessionOptions
 from onnxruntime import __version__ as VERSION  # noqa: N812
 
