@@ -175,3 +175,9 @@ def test_an_edit_in_a_very_long_line_takes_as_long_as_a_few_copies_of_it(filling
     document, change = open_document(line + "\n"), edit(0, 800_000, 0, 0, "x")
     edit_s = min(timeit.repeat(lambda: document.apply(1, [change]), number=1))
     assert edit_s < 20 * min(timeit.repeat(lambda: line.encode("utf-16-le").decode("utf-16-le"), number=1))
+
+
+def test_the_server_cannot_tell_that_a_document_was_opened_before() -> None:
+    names = [open_document("the same text").random_id for _ in range(2)]
+    assert names[0] != names[1]
+    assert all(re.fullmatch("[0-9a-f]{32}", name) for name in names)

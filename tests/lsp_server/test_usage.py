@@ -52,6 +52,7 @@ async def test_it_is_written_after_a_while_and_not_for_each_count(
     while not path.exists():
         await asyncio.sleep(0.01)
     assert len(path.read_text().splitlines()) == 1
+    assert [each.stat().st_mode & 0o077 for each in (path, path.parent)] == [0, 0]
 
 
 async def test_what_cannot_be_written_is_kept_until_it_can(tmp_path: Path) -> None:
