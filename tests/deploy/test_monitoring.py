@@ -4,8 +4,12 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
 from inference.engine.metrics import EngineLoad, Metrics
@@ -51,6 +55,25 @@ def test_alerts_dashboard_and_page_name_metrics_that_there_are_with_labels_that_
     tabled = set(re.findall(r"`(midtoken_\w+)`", page))
     families = {re.sub("_(bucket|count|sum)$", "", name) for name in samples if "_process_" not in name}
     assert families <= tabled <= families | samples.keys()
+
+
+def test_grafana_knows_every_field_of_the_dashboard() -> None:
+    register_default_plugins()
+    written = json.loads(JSONEncoder().encode(Dashboard.from_json(_DASHBOARD)))
+    lost: list[str] = []
+
+    def compare(own: Any, read: Any, path: str) -> None:
+        if isinstance(own, dict) and isinstance(read, dict):
+            for name in own:
+                compare(own[name], read.get(name), f"{path}.{name}")
+        elif isinstance(own, list) and isinstance(read, list) and len(own) == len(read):
+            for number, pair in enumerate(zip(own, read, strict=True)):
+                compare(*pair, f"{path}.{number}")
+        elif own != read:
+            lost.append(f"{path} is {read}")
+
+    compare(_DASHBOARD, written, "dashboard")
+    assert lost == []
 
 
 def test_the_page_says_what_to_do_for_each_alert() -> None:
