@@ -253,6 +253,9 @@ def run_server(served: Served, state_dir: Path, *arguments: str, runtime: str = 
         wait_until(lambda: entry.find() is not None or process.poll() is not None)
         assert entry.find() is not None, f"midtoken serve ended while starting: {server.log}"
         yield server
+    except BaseException:
+        print(server.log)  # which pytest shows, and whose file it removes
+        raise
     finally:
         process.terminate()
         process.wait(60)
