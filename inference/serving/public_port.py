@@ -44,7 +44,7 @@ class Limits:
     """What clients can take at most."""
 
     num_streams: int = 64  # of one user at once
-    num_streams_of_connection: int = 32  # more wait in the client, where they cost this process nothing
+    num_streams_of_connection: int = 8  # more wait in the client, where they delay nobody
     num_connections: int = 512  # of the 1,024 files that a process may usually open
     handshake_ms: int = 10_000
 
