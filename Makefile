@@ -82,7 +82,7 @@ test-quick: $(READY)  ## run the tests that start no server and no editor, with 
 .PHONY: test-reliability
 RELIABILITY := $(BIN)/python -m pytest --timeout=3600 --reliability=full
 TIMED := $(patsubst %,tests/reliability/test_%.py,shutdown faults overload fairness cancellation)
-test-reliability: $(READY) $(LLAMA_SERVER)  ## break, overload and fuzz servers for an hour; writes benchmarks/results/reliability.json
+test-reliability: $(READY) $(LLAMA_SERVER)  ## break, overload and fuzz servers for 80 minutes; writes benchmarks/results/reliability.json
 	@$(RELIABILITY) -n 0 $(TIMED); status=$$?; \
 	$(RELIABILITY) -n 2 --dist loadfile $(filter-out $(TIMED),$(wildcard tests/reliability/test_*.py)) && exit $$status
 
