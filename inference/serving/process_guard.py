@@ -22,6 +22,7 @@ import ctypes
 import os
 import platform
 import re
+import resource
 import select
 import signal
 import struct
@@ -31,6 +32,7 @@ from pathlib import Path
 
 _SHARED_MEMORY = Path("/dev/shm")
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38  # linux/prctl.h
+_MAX_FILES = 2**16  # the usual limit is 1,024
 _SECCOMP_MODE_FILTER = 2
 _OTHERS = 0o077  # the permissions of the file's group and of other users
 _FCHMOD = {"x86_64": (0xC000003E, 91), "aarch64": (0xC00000B7, 52)}  # machine: its AUDIT_ARCH, the number of fchmod
@@ -43,6 +45,7 @@ def main(arguments: list[str]) -> int:
     _remove_stale_regions()
     _remove(Path(), socket_prefix)
     _keep_files_private()
+    _allow_files()
     prefix = f"{_region_prefix()}{os.getpid()}_"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server = subprocess.Popen(
@@ -59,6 +62,12 @@ def main(arguments: list[str]) -> int:
         _remove(_SHARED_MEMORY, prefix)
         _remove(Path(), socket_prefix)
     return server.returncode
+
+
+def _allow_files() -> None:
+    """tritonserver 2.51 never closes some of the connections on which a stream was cancelled just as it ended."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_MAX_FILES, most), most))
 
 
 def _wait_for_stop(server: "subprocess.Popen[bytes]") -> bool:

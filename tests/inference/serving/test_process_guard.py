@@ -1,4 +1,6 @@
 import os
+import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -48,6 +50,14 @@ def test_closing_the_pipe_drains_the_server_a_byte_kills_it_and_both_end_its_chi
     child = _read_child(running)
     assert running.communicate(sent)[0] == said
     wait_until(lambda: not _runs(child))
+
+
+def test_the_server_may_open_more_files_than_usual() -> None:
+    guard = shlex.join([sys.executable, "-I", "-S", process_guard.__file__, "5", "none-", "bash", "-c", "ulimit -n"])
+    command, most = ["bash", "-c", f"ulimit -Sn 100; exec {guard}"], resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) == min(most, 2**16) > 100
 
 
 def test_a_server_that_crashes_leaves_no_children(running: "subprocess.Popen[str]") -> None:
