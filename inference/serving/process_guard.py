@@ -22,7 +22,6 @@ import ctypes
 import os
 import platform
 import re
-import resource
 import select
 import signal
 import struct
@@ -66,8 +65,11 @@ def main(arguments: list[str]) -> int:
 
 def _allow_files() -> None:
     """tritonserver 2.51 never closes some of the connections on which a stream was cancelled just as it ended."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_MAX_FILES, most), most))
+    if sys.platform != "win32":  # where this module is imported, too
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(_MAX_FILES, most), most))
 
 
 def _wait_for_stop(server: "subprocess.Popen[bytes]") -> bool:
