@@ -65,6 +65,11 @@ class MidtokenProtocol(LanguageServerProtocol):
         """True if a request is done whose answer is written in the next step of the event loop."""
         return any(each.done() for each in self._running)
 
+    async def answer_all(self, within_s: float) -> None:
+        """Waits until each request is answered, or for so long."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=within_s)
+
     def receive(self, body: bytes) -> None:
         """Handles the message with this body, JSON as UTF-8. Never raises."""
         try:

@@ -19,6 +19,7 @@ from lsp_server.protocol import MidtokenProtocol
 from lsp_server.server import MidtokenServer
 
 _NUM_BYTES = 2**16  # read at once
+_ANSWERS_S = 0.5  # for the answers to what is cancelled at the end
 
 
 def open_descriptor(descriptor: int) -> asyncio.StreamReader:
@@ -111,6 +112,7 @@ async def _serve(server: MidtokenServer) -> NoReturn:
     await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
     watching.cancel()
     serving.cancel()
-    await server.close_all()
+    await server.close_all()  # which cancels what is open
+    await server.protocol.answer_all(_ANSWERS_S)
     status = serving.result() if serving.done() and not serving.cancelled() else 1
     os._exit(status)  # Python would take 0.2 s more to tear everything down, and editors kill a server that is slow

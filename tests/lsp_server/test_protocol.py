@@ -1,5 +1,6 @@
 """The changes to pygls's behaviour."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -25,6 +26,17 @@ async def test_edits_leave_no_copy_of_the_text_and_no_future_in_pygls(both: InPr
     await wait_for_text(both, "x" * 100)
     assert both.server.workspace.text_documents == {}
     assert len(both.server.protocol._request_futures) <= 1  # that of `initialized`
+
+
+async def test_what_is_open_at_the_end_is_answered(both: InProcess) -> None:
+    await both.start()
+    both.editor.open("x = ")
+    asking = asyncio.create_task(both.exchange("textDocument/inlineCompletion", _ASK))
+    await wait_for(lambda: bool(both.backend.streams))
+    await both.server.close_all()
+    await both.server.protocol.answer_all(within_s=20)
+    assert not both.server.protocol._running
+    assert "result" in await asking
 
 
 # Which messages are refused
