@@ -123,11 +123,9 @@ def _find_headers(command: list[str]) -> list[tuple[str, str]]:
 def _ask_http(endpoint: Endpoint, header: bytes) -> int | None:
     """Requests a closed API with this header line. Returns the status; None if the server closes the connection."""
     lines = [
-        b"POST /v2/repository/index HTTP/1.1",
+        b"GET /v2/logging HTTP/1.1",
         f"Host: {ADDRESS}:{endpoint.http_port}".encode(),
-        b"Content-Type: application/json",
         header,
-        b"Content-Length: 0",
     ]
     request = b"\r\n".join([*lines, b"", b""])
     reply = _exchange(endpoint.http_port, request, b"\r\n")
