@@ -53,7 +53,7 @@ async def generate(client: Client, request: web.Request) -> web.StreamResponse:
         arrays = _read_request(await request.read(), _TYPES[model])
         async with aclosing(client.exchange(model, arrays)) as answers:
             if request.match_info["call"] == "generate":
-                return _tell([_write_answer(model, each) async for each in answers])
+                return _write_only([_write_answer(model, each) async for each in answers])
             async for answer in answers:
                 if response is None:
                     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -73,7 +73,8 @@ def refuse(status: int, reason: str) -> web.Response:
     return web.json_response({"error": reason}, status=status)
 
 
-def _tell(answers: list[str]) -> web.Response:
+def _write_only(answers: list[str]) -> web.Response:
+    """The response of `generate`. Raises InvalidRequestError if there are several."""
     if len(answers) > 1:
         raise InvalidRequestError(f"generate returns one response, not {len(answers)}; use generate_stream")
     return web.json_response(text=answers[0])
