@@ -40,7 +40,7 @@ _RELIABILITY = {
     ),
     "until an overloaded server refuses, 99 of 100": "{overload_refused_ms_p99_%s:.0f} ms",
     "wait beside a user who sends 100 times as much, relative to a calm time, 99 of 100": (
-        "{fairness_p99_ratio_%s:.0f} times as long"
+        "{fairness_p99_ratio_%s:.1f} times as long"
     ),
     "growth of its memory under constant use": "{soak_growth_mib_%s:.0f} MiB in {soak_s_%s:.0f} s",
     "until the last of 50 streams is told of a shutdown": "{shutdown_s_%s:.1f} s",

@@ -131,7 +131,7 @@ class Engine:
         num_rows = self._executor.step(jobs, self._is_shared())
         now = self._clock()
         for job in jobs:
-            self._scheduler.charge(job, 1 + num_rows[job] * _WORK_PER_ROW)
+            self._scheduler.charge(job, max(len(job.candidates), 1) + num_rows[job] * _WORK_PER_ROW)
             self._deliver(job, now)
         self._heartbeat.beat()
 

@@ -3,14 +3,16 @@
 The aim is completed requests, not many started ones: a request is worth nothing once its user has typed on. So
 
 1. a person who waits comes before a prefetch, and a request that can be in time before one that will be too late;
-2. one that much work was done for gives way to those with little;
+2. one that much work was done for gives way to those with little, and a tenant that was served far more than the others
+   gives way to them;
 3. one that is being decoded goes on: it is nearest to its end;
 4. tenants that were served clearly less than the others come first. While several tenants wait, each has one request
    in a step, so that nobody gets more by sending more; and while one that was served less waits with a single request,
    the others with several pause. A quarter of the room is kept for tenants that have no running request;
 5. a request with a long context to prefill comes after those that are nearly ready to decode: in the same time,
    several of them complete;
-6. the newest request comes first: its user has waited least, and will not type on so soon;
+6. the newest request comes first: its user has waited least, and will not type on so soon. Were it the oldest, users
+   of a busy server would mostly type on while they are being answered;
 7. but if a request has waited for long, its user is waiting and does not type on; and a request without a document is
    never superseded. These come before the others, in the order of their arrival, whatever they have to prefill;
 8. a newer request for a document supersedes the older ones; but a prefetch supersedes prefetches only.
@@ -27,7 +29,7 @@ from inference.protocol.completion import CompletionRequest
 
 _WORK_LEVELS = (256.0, 1024.0)  # a request whose work exceeds one of them gives way to those below; a line never does
 _LONG_PREFILL = 64  # tokens
-_LONG_WAIT_S = 0.25  # most people who type on have done so by then
+_LONG_WAIT_S = 0.6  # 99 of 100 people who type on have done so by then; most of the others wait
 _ROOM_FOR_MORE = 0.75  # of all room; the rest is for tenants that have no running request
 
 
@@ -103,10 +105,11 @@ class Scheduler(Generic[T]):
         """All requests, those that should step first at the front."""
         now = self._clock()
         behind = self._shares.find_behind({job.request.tenant for job in self._jobs})
+        ahead = self._shares.find_ahead()
 
         def rank(pair: tuple[int, T]) -> tuple[bool | int, ...]:
             will_be_late = pair[1].is_late(now + self._speed.predict_s(pair[1].num_to_prefill))
-            return _rank(pair[1], pair[0], behind, will_be_late, now)
+            return _rank(pair[1], pair[0], behind, ahead, will_be_late, now)
 
         ordered = [job for _, job in sorted(enumerate(self._jobs), key=rank)]
         self._paused = {id(job) for job in _find_paused(ordered, behind)}
@@ -147,7 +150,9 @@ def _find_paused(ordered: list[T], behind: set[str]) -> Iterator[T]:
         yield from jobs if has_priority and tenant not in behind and len(jobs) > 1 else jobs[1:]
 
 
-def _rank(job: Schedulable, arrival: int, behind: set[str], will_be_late: bool, now: float) -> tuple[bool | int, ...]:
+def _rank(
+    job: Schedulable, arrival: int, behind: set[str], ahead: set[str], will_be_late: bool, now: float
+) -> tuple[bool | int, ...]:
     level = sum(job.work > limit for limit in _WORK_LEVELS)
     is_waited_for = not job.request.document or now - job.submitted_at >= _LONG_WAIT_S
     must_prefill = not is_waited_for and job.num_to_prefill > _LONG_PREFILL
@@ -155,6 +160,7 @@ def _rank(job: Schedulable, arrival: int, behind: set[str], will_be_late: bool, 
     return (
         will_be_late,
         level,
+        job.request.tenant in ahead,
         not is_writing,
         job.request.tenant not in behind,
         must_prefill,
@@ -174,6 +180,8 @@ def is_superseded(older: Schedulable, newer: Schedulable) -> bool:
 _MEMORY_S = 10.0  # work counts for about so long: after it, a third is left
 _FADE_S = 1.0  # between two times at which it is counted anew
 _BEHIND_FRACTION = 0.8  # of the mean of all tenants
+_AHEAD_FACTOR = 2.0  # of the mean of the others,
+_AHEAD_WORK = 32.0  # and so much more: about ten requests
 _MIN_WORK = 0.5  # less than that is forgotten
 
 
@@ -201,6 +209,15 @@ class TenantShares:
         """Those of the tenants that got clearly less than the others."""
         least = _BEHIND_FRACTION * sum(self._work.values()) / max(len(self._work), 1)
         return {tenant for tenant in tenants if self._work.get(tenant, 0.0) < least}
+
+    def find_ahead(self) -> set[str]:
+        """Those that got far more than the others."""
+        total, num_others = sum(self._work.values()), max(len(self._work) - 1, 1)
+        return {
+            tenant
+            for tenant, work in self._work.items()
+            if work > _AHEAD_WORK + _AHEAD_FACTOR * (total - work) / num_others
+        }
 
     def _fade(self, worth: float) -> None:
         """Writes what the work is worth now, and forgets tenants that got next to nothing."""

@@ -43,6 +43,7 @@ _log = logging.getLogger(__name__)
 # Between two times that tritonserver is asked whether one request was cancelled. This takes 0.05 ms of the model's
 # time: with sixty requests, a tenth of it. A request that was dropped meanwhile takes part in a step or two.
 _PAUSE_S = 0.03
+_SWITCH_S = 0.0005  # for which a thread that reads messages may hold up the engine's, each time that a pass has ended
 
 
 class Reply(Protocol):
@@ -84,6 +85,7 @@ class Adapter:
     def load(self, config: EngineConfig) -> None:
         """Makes the engine. Raises ModelError."""
         self.log_info(f"{self._name}: inference is {inference.__file__}")
+        sys.setswitchinterval(_SWITCH_S)
         self.engine = self._load_engine(config)
 
     def take(self, arrays: Mapping[str, Array], reply: Reply) -> None:

@@ -56,6 +56,17 @@ def test_of_two_long_texts_one_that_is_remembered_comes_first_else_the_newer(
 
 
 @single
+def test_each_candidate_counts_as_work_for_its_tenant(scripted: ScriptedBench) -> None:
+    for tenant, num in (("several", 4), ("one", 1)):
+        complete(
+            scripted.engine,
+            CompletionRequest("y", max_tokens=20, tenant=tenant, num_candidates=num, extent=UNBOUNDED),
+        )
+    waiting = {tenant: CompletionRequest("x", max_tokens=2, tenant=tenant) for tenant in ("several", "one")}
+    assert _find_order(scripted, waiting) == ["one", "several"]
+
+
+@single
 def test_one_that_cannot_be_read_in_time_comes_last(scripted: ScriptedBench) -> None:
     scripted.model.before_forward = lambda _: scripted.clock.advance(1.0)
     complete(scripted.engine, CompletionRequest(_LINES, max_tokens=1, tenant="c"))  # 300 tokens in a second

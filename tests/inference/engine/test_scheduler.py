@@ -41,7 +41,7 @@ def _fill(*requests: _Request) -> Scheduler[_Request]:
     return scheduler
 
 
-_LONG_WAIT = -0.3  # submitted then, it has waited for long
+_LONG_WAIT = -0.7  # submitted then, it has waited for long
 _PREFILLS = _Request(document="x", num_to_prefill=500)
 
 
@@ -99,16 +99,25 @@ def test_a_tenant_that_got_clearly_less_than_the_others_comes_first_but_one_that
     assert scheduler.sort() == [served, waiting]
 
     scheduler.charge(served, 130.0)
+    scheduler.charge(waiting, 70.0)
 
     assert scheduler.sort() == [waiting, served]
     served.is_begun = True
     assert scheduler.sort() == [served, waiting]
 
 
+def test_a_tenant_that_got_far_more_than_the_others_gives_way_even_while_it_writes() -> None:
+    served, waiting = _Request("a", is_begun=True), _Request("b")
+    scheduler = _fill(served, waiting)
+    scheduler.charge(served, 130.0)
+    assert scheduler.sort() == [waiting, served]
+
+
 def test_who_sends_several_pauses_while_a_tenant_that_got_less_waits() -> None:
     first, second, other = _Request("a", is_begun=True), _Request("a", is_begun=True), _Request("b")
     scheduler = _fill(first, second, other)
     scheduler.charge(first, 130.0)
+    scheduler.charge(other, 70.0)
 
     assert scheduler.sort() == [other, first, second]
     assert not scheduler.is_stepped_with(first, other)
@@ -122,6 +131,7 @@ def test_of_several_tenants_each_has_one_request_in_a_step() -> None:
     others = [_Request("b"), _Request("b")]  # who begins to send a lot has been served less, too
     scheduler = _fill(first, second, *others)
     scheduler.charge(first, 130.0)
+    scheduler.charge(others[0], 70.0)
 
     ordered = scheduler.sort()
     assert ordered == [first, others[0], second, others[1]]
