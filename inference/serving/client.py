@@ -265,9 +265,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         try:
             with self._translate_errors():
                 await self._check_server(call)
-                await call.write(message)
-                with suppress(grpc.aio.InternalError):  # it has ended meanwhile; reading says why
-                    await call.done_writing()
+                await self._write(call, message)
+                await _end_writing(call)
             self._unheard_since = min(self._unheard_since, monotonic())
             while not has_ended:
                 received = await self._receive(call, timeout_s)
@@ -283,6 +282,28 @@ class Client(AbstractAsyncContextManager["Client"]):
             # the model, and its shutdown then waits until the timeout.
             if not has_ended:
                 call.cancel()
+
+    async def _write(self, call: Any, message: Any) -> None:
+        """Sends the only message of a call. Raises RpcError."""
+        try:
+            with suppress(asyncio.InvalidStateError):  # it has ended already; reading says why
+                await call.write(message)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.INTERNAL:
+                await self._raise_reason()
+            raise
+
+    async def _raise_reason(self) -> None:
+        """Raises RpcError if calls are refused, for example without a key.
+
+        When a server has ended a call before its message, gRPC does not tell why. It does if there is no message.
+        """
+        call = self._server.ModelStreamInfer(metadata=self._metadata)
+        with suppress(TimeoutError):
+            async with timeout(self._silent_s):
+                await _end_writing(call)
+                await call.read()
+        call.cancel()
 
     async def _check_server(self, call: Any) -> None:
         """Raises ServerUnreachableError if the server does not know the secret, if there is one."""
@@ -337,6 +358,11 @@ def _describe_to_gateway(request: CompletionRequest) -> Metadata:
     name = blake2b(request.document.encode(), key=_SESSION_SALT, digest_size=16).hexdigest()
     session = (("x-session-id", name),) if request.document else ()
     return (*session, ("traceparent", request.traceparent)) if request.traceparent else session
+
+
+async def _end_writing(call: Any) -> None:
+    with suppress(grpc.aio.InternalError):  # it has ended meanwhile; reading says why
+        await call.done_writing()
 
 
 async def _read_end(call: Any, timeout_s: float) -> None:

@@ -112,8 +112,26 @@ async def test_no_form_of_a_request_brings_another_tenant_along(keys: KeyFile) -
     assert (sorted(fake.calls[-1].arrays), fake.has_parameters) == (["tenant", "text"], False)
 
 
+async def _fail_to_write(_call: Any, _message: Any) -> None:
+    """What gRPC does if the server has ended the call, and it is not known yet."""
+    nothing = grpc.aio.Metadata()
+    raise grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, "Internal error from Core")
+
+
+@pytest.mark.parametrize(
+    ("replaced", "by"),
+    [
+        (None, None),
+        ("inference.serving.client.Client._check_server", lambda _, call: call.code()),  # the call ends before
+        ("grpc.aio._call.StreamStreamCall.write", _fail_to_write),
+    ],
+)
 @pytest.mark.parametrize("key", ["", ANN[:-1], "ann", "sha256:0"])
-async def test_without_a_key_of_a_user_nothing_is_passed_on_and_nothing_is_told(keys: KeyFile, key: str) -> None:
+async def test_without_a_key_of_a_user_nothing_is_passed_on_and_nothing_is_told(
+    keys: KeyFile, key: str, replaced: str | None, by: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if replaced is not None:
+        monkeypatch.setattr(replaced, by)
     async with _run(keys) as (url, fake):
         with pytest.raises(
             ServerError, match=r"\(UNAUTHENTICATED\): the key is missing or wrong; .* --server-key"
