@@ -11,8 +11,7 @@ The aim is completed requests, not many started ones: a request is worth nothing
    the others with several pause. A quarter of the room is kept for tenants that have no running request;
 5. a request with a long context to prefill comes after those that are nearly ready to decode: in the same time,
    several of them complete;
-6. the newest request comes first: its user has waited least, and will not type on so soon. Were it the oldest, users
-   of a busy server would mostly type on while they are being answered;
+6. the newest request comes first: its user has waited least, and will not type on so soon;
 7. but if a request has waited for long, its user is waiting and does not type on; and a request without a document is
    never superseded. These come before the others, in the order of their arrival, whatever they have to prefill;
 8. a newer request for a document supersedes the older ones; but a prefetch supersedes prefetches only.
@@ -180,8 +179,8 @@ def is_superseded(older: Schedulable, newer: Schedulable) -> bool:
 _MEMORY_S = 10.0  # work counts for about so long: after it, a third is left
 _FADE_S = 1.0  # between two times at which it is counted anew
 _BEHIND_FRACTION = 0.8  # of the mean of all tenants
-_AHEAD_FACTOR = 2.0  # of the mean of the others,
-_AHEAD_WORK = 32.0  # and so much more: about ten requests
+_AHEAD_FACTOR = 2.0  # of the mean of the others
+_AHEAD_WORK = 32.0  # beyond that; about ten requests
 _MIN_WORK = 0.5  # less than that is forgotten
 
 

@@ -294,9 +294,9 @@ class Client(AbstractAsyncContextManager["Client"]):
             raise
 
     async def _raise_reason(self) -> None:
-        """Raises RpcError if calls are refused, for example without a key.
+        """Raises RpcError if the server refuses calls, for example because the key is wrong.
 
-        When a server has ended a call before its message, gRPC does not tell why. It does if there is no message.
+        If a server ends a call before the message is sent, gRPC does not say why. So this call sends no message.
         """
         call = self._server.ModelStreamInfer(metadata=self._metadata)
         with suppress(TimeoutError):

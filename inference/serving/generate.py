@@ -101,7 +101,7 @@ def _read_field(name: str, value: Any, dtype: type) -> Array:
         raise InvalidRequestError(f"{name} must be {described}")
     if kind in "if":
         limits: Any = np.iinfo(dtype) if kind == "i" else np.finfo(dtype)
-        # As Python's numbers: NumPy would convert `item` to its type first, and fails if that is too small.
+        # Python compares any numbers; NumPy 2 converts `item` to its own type first, and fails if it does not fit.
         lowest, highest = dtype(limits.min).item(), dtype(limits.max).item()
         if not all(lowest <= item <= highest for item in items):
             raise InvalidRequestError(f"{name} is out of the range of {limits.dtype}")
