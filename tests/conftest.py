@@ -14,8 +14,12 @@ from tests.support.installations import Installation, build_wheel, copy_sources,
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the tests'
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"  # its threads in a fork can end it early
-# Other Pythons are tested without these.
-_MISSING = {name for name in ("torch", "transformers", "tokenizers", "onnxruntime") if find_spec(name) is None}
+# Other Pythons are tested without most of these, and llama.cpp needs a compiler.
+_MISSING = {
+    name for name in ("torch", "transformers", "tokenizers", "onnxruntime", "llama_cpp") if find_spec(name) is None
+}
+_IMPORT = re.compile(r"^(?:from|import) ([\w.]+)(?: import ([\w, ]+))?", re.MULTILINE)
+_BY_NAME_ONLY = {"test_vllm.py": "make test-vllm, which gets 3.4 GB"}
 if "torch" not in _MISSING:
     import torch
 
@@ -34,17 +38,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--replay-seed", type=int, help="seed of the first replay (with --replay-steps: a new one)")
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leaves out the files that need what is missing."""
-    return True if _MISSING and collection_path.suffix == ".py" and _needs_missing(collection_path) else None
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out the files that need what is missing, and those that run only where the command line names them."""
+    return True if collection_path.suffix == ".py" and _why_left_out(collection_path, config) else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Names the files that were left out: unlike skipped tests, they are not collected."""
+    for path in sorted(Path(__file__).parent.rglob("test_*.py")):
+        if reason := _why_left_out(path, config):
+            terminalreporter.write_line(f"LEFT OUT {path.relative_to(config.rootpath)}: {reason}")
+
+
+def _why_left_out(path: Path, config: pytest.Config) -> str:
+    if path.name in _BY_NAME_ONLY and not any(path.name in each for each in config.args):
+        return _BY_NAME_ONLY[path.name]
+    missing = sorted(_find_missing(path))
+    return f"{', '.join(missing)} not installed" if missing else ""
 
 
 @cache
-def _needs_missing(path: Path) -> bool:
-    """Whether a file imports what is missing, or another file of ours that does."""
-    names = re.findall(r"^(?:from|import) ([\w.]+)", path.read_text(), re.MULTILINE)
+def _find_missing(path: Path) -> frozenset[str]:
+    """Returns what a file imports and is missing, directly or by way of another file of ours."""
+    if not _MISSING:
+        return frozenset()
+    names = set[str]()
+    for module, imported in _IMPORT.findall(path.read_text()):
+        names |= {module, *(f"{module}.{each.split()[0]}" for each in imported.split(",") if each)}
     files = (IMPORT_ROOT / f"{name.replace('.', '/')}.py" for name in names)
-    return not _MISSING.isdisjoint(names) or any(_needs_missing(each) for each in files if each.exists())
+    return frozenset(_MISSING & names).union(*(_find_missing(each) for each in files if each.exists()))
 
 
 @pytest.fixture(scope="session")

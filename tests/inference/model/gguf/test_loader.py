@@ -9,10 +9,12 @@ from shutil import copyfile
 from types import MappingProxyType
 from typing import Any
 
+import llama_cpp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from benchmarks.baselines.gguf_file import Precision, write_gguf, write_random_gguf
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
@@ -20,17 +22,13 @@ from inference.engine.sink import complete
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model import loader
+from inference.model.gguf.kv_cache import GgufSequenceCache
 from inference.model.language_model import LanguageModel, SequenceInput
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent
 from tests.support.decoder_folders import write_decoder
 from tests.support.runners import load_runner
 from tests.support.sinks import submit
-
-llama_cpp: Any = pytest.importorskip("llama_cpp", reason="make gguf installs it")
-
-from benchmarks.baselines.gguf_file import Precision, write_gguf, write_random_gguf  # noqa: E402  # only where it is
-from inference.model.gguf.kv_cache import GgufSequenceCache  # noqa: E402
 
 _DEFAULT = Path("models/default").absolute()
 _TEXT = Path("models/default/README.md").read_text(encoding="utf-8")

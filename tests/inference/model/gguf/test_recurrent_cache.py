@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.baselines.separate_texts import SeparateTexts
+from benchmarks.corpora.state_models import FAMILIES, write_state_model
+from benchmarks.measures.state_cuts import compare_with_separate_texts, draw_state_cuts
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
@@ -19,14 +22,8 @@ from inference.model.language_model import SequenceInput
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent, Priority
 from models.training.corpus import iter_held_out
-from tests.support.sinks import submit
-
-pytest.importorskip("llama_cpp", reason="make gguf installs it")
-
-from benchmarks.baselines.separate_texts import SeparateTexts  # only where it is
-from benchmarks.corpora.state_models import FAMILIES, write_state_model
-from benchmarks.measures.state_cuts import compare_with_separate_texts, draw_state_cuts
 from tests.support.runners import CheckedSequence
+from tests.support.sinks import submit
 from tests.support.state_models import load_states
 
 _TEXT = Path("models/default/README.md").read_text(encoding="utf-8")
