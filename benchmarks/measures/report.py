@@ -1,4 +1,8 @@
-"""Writes the results of a benchmark: a table on the screen, and `benchmarks/results/NAME.json`."""
+"""Runs the parts of a benchmark, prints what they found, and writes `benchmarks/results/NAME.json`.
+
+The file has each part with the commit, the time, the machine and the command that measured it, because a run may
+measure some parts only. It is written after each part, and after each step of a part that yields what it has so far.
+"""
 
 import argparse
 import json
@@ -7,12 +11,15 @@ import os
 import platform
 import subprocess
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
+from typing import Any, TypeVar  # Any: JSON
 
 import numpy as np
 from rich.console import Console
@@ -22,7 +29,12 @@ Value = str | float | bool | None
 Row = Mapping[str, Value]
 Figures = Mapping[str, Value]
 
-RESULTS_DIR = Path(__file__).parents[1] / "results"
+_Item = TypeVar("_Item")
+
+_ROOT = Path(__file__).parents[2]
+RESULTS_DIR = _ROOT / "benchmarks" / "results"
+SHORT_DIR = _ROOT / "build" / "short"
+_TRACK_S = 10.0
 
 
 class Outcome(StrEnum):
@@ -43,67 +55,175 @@ class Target:
     at_least: float = -math.inf
     at_most: float = math.inf
 
-    def build_row(self, figures: Figures) -> Row:
-        """The figure beside its limit."""
-        value, low, high = figures.get(self.figure), self.at_least, self.at_most
-        is_met = low <= value <= high if isinstance(value, int | float) else None
-        return {
-            "figure": self.meaning,
-            "target": f"≥ {_format(low)}" if math.isinf(high) else f"≤ {_format(high)}",
-            "measured": value,
-            "met": None if is_met is None else "yes" if is_met else "no",
-        }
+    def is_met(self, value: Value) -> bool | None:
+        """Whether the value is within the limits; None if it was not measured."""
+        return self.at_least <= value <= self.at_most if isinstance(value, int | float) else None
+
+    @property
+    def limit(self) -> str:
+        """The limit as people read it."""
+        return f"≥ {_format(self.at_least)}" if math.isinf(self.at_most) else f"≤ {_format(self.at_most)}"
 
 
-def run_parts(
-    name: str, parts: Mapping[str, Callable[[], Figures]], targets: Sequence[Target], device: str | None = None
-) -> None:
-    """Measures the parts that the command line names, or all, and writes the report after each.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a part has found: figures, which pages and targets name, and rows for its tables."""
 
-    Figures of other parts stay as they were, and so do those of a part that fails; then the exit status is 1.
+    figures: Figures
+    rows: Sequence[Row] = ()
+
+
+# A part is called with whether it is to be short: at most about a minute, to see that it runs. One that yields is
+# written after each step; each step has all that was found so far.
+Part = Callable[[bool], Figures | Measured | Iterator[Measured]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Which code was measured, when, and where."""
+
+    commit: str  # with `+` if a file other than a result differs; `unknown` in a copy without Git
+    date: str
+    load: float  # of the machine before the part began, to see who else used the cores
+    device: str
+    command: str
+
+    @classmethod
+    def take(cls, device: str | None = None) -> "Stamp":
+        """Returns the stamp of what begins now. `device`: what is measured, by default this machine's processor."""
+        return cls(
+            _find_commit(),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            round(os.getloadavg()[0], 2),
+            device or _find_processor(),
+            " ".join(["python", *sys.orig_argv[1:]]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The file of a benchmark. `parts` are all that its code can measure; others are dropped from the file."""
+
+    name: str
+    parts: Sequence[str]
+    targets: Sequence[Target] = ()
+    folder: Path = field(default=RESULTS_DIR)
+
+    def write(self, part: str, found: Measured, stamp: Stamp) -> None:
+        """Writes what a part has found. Other parts keep their figures and stamps."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        old = _read(self.folder / f"{self.name}.json")
+        stamped = {name: getattr(stamp, name) for name in Stamp.__slots__}
+        new = stamped | {"figures": dict(found.figures), "rows": [dict(row) for row in found.rows]}
+        parts = {name: new if name == part else old.get(name) for name in self.parts}
+        kept = {name: each for name, each in parts.items() if each is not None}
+        figures = _merge_figures(kept)
+        targets = [
+            {"figure": each.figure, "meaning": each.meaning, "limit": each.limit, "value": figures.get(each.figure),
+             "is_met": each.is_met(figures.get(each.figure))}
+            for each in self.targets
+        ]  # fmt: skip
+        text = json.dumps({"parts": kept, "targets": targets}, indent=1, ensure_ascii=False) + "\n"
+        new_path = self.folder / f".{self.name}.json"
+        new_path.write_text(text)
+        new_path.replace(self.folder / f"{self.name}.json")
+
+    def print(self, part: str, found: Measured) -> None:
+        """Prints the rows of a part, a table for those with the same columns, its targets, and its other figures."""
+        for columns, some in groupby(found.rows, tuple):
+            _print_rows(f"{self.name}: {part}", columns, [*some])
+        own = [each for each in self.targets if each.figure in found.figures]
+        rows: list[Row] = [
+            {"figure": each.meaning, "target": each.limit, "measured": value, "met": _MET[each.is_met(value)]}
+            for each in own
+            for value in [found.figures[each.figure]]
+        ]
+        if rows:
+            _print_rows(f"{self.name}: {part}", tuple(rows[0]), rows)
+        others = found.figures.keys() - {each.figure for each in own}
+        print(
+            "; ".join(f"{name} {_format(found.figures[name])}" for name in found.figures if name in others), flush=True
+        )
+
+
+_MET = {True: "yes", False: "no", None: None}
+
+
+def run_parts(name: str, parts: Mapping[str, Part], targets: Sequence[Target] = (), device: str | None = None) -> None:
+    """Measures the parts that the command line names, or all, writes each as it ends, and ends the process.
+
+    A part that fails keeps its old figures, with their stamp, and the exit status is 1. A short run compares with no
+    target, and writes into a folder of its own.
     """
     parser = argparse.ArgumentParser(description=f"Measures {name}.")
-    parser.add_argument("--output", type=Path, default=RESULTS_DIR, help="the report's folder (default: %(default)s)")
-    parser.add_argument("--only", nargs="+", default=[*parts], choices=parts)
+    parser.add_argument("--output", type=Path, help=f"the report's folder (default: {RESULTS_DIR}; short: {SHORT_DIR})")
+    parser.add_argument("--only", nargs="+", default=[*parts], choices=parts, metavar="PART", help=", ".join(parts))
+    parser.add_argument("--short", action="store_true", help="only see that it runs, in about a minute")
     options = parser.parse_args()
-    path, figures, failed = options.output / f"{name}.json", dict[str, Value](), False
-    if path.exists():
-        figures |= json.loads(path.read_text())["figures"]
+    folder = options.output or (SHORT_DIR if options.short else RESULTS_DIR)
+    if options.short and folder.resolve() == RESULTS_DIR.resolve():
+        parser.error("a short run measures nothing that belongs into benchmarks/results")
+    report = Report(name, [*parts], () if options.short else targets, folder)
+    failed = []
     for part in options.only:
+        print(f"{name}: {part}", flush=True)
+        stamp, started_at = Stamp.take(device), time.monotonic()
         try:
-            figures |= parts[part]()
+            for found in _iter_found(parts[part](options.short)):
+                report.write(part, found, stamp)
+                report.print(part, found)
         except Exception:  # whatever fails, the other parts are measured
             traceback.print_exc()
-            failed = True
-        write_report(name, build_rows(targets, figures), figures, device, options.output)
-    sys.exit(failed)
+            failed.append(part)
+        print(f"{name}: {part} took {time.monotonic() - started_at:.0f} s", flush=True)
+    sys.exit(f"{name}: failed: {', '.join(failed)}" if failed else 0)
 
 
-def build_rows(targets: Iterable[Target], figures: Figures) -> list[Row]:
-    """The figures beside their limits."""
-    return [target.build_row(figures) for target in targets]
+def _iter_found(result: Figures | Measured | Iterator[Measured]) -> Iterator[Measured]:
+    if isinstance(result, Mapping):
+        yield Measured(result)
+    elif isinstance(result, Measured):
+        yield result
+    else:
+        yield from result
 
 
-def write_report(
-    name: str, rows: Sequence[Row], figures: Figures, device: str | None = None, folder: Path = RESULTS_DIR
-) -> None:
-    """Prints the rows, a table for those with the same columns, and writes `NAME.json`.
+def read_parts(name: str, folder: Path = RESULTS_DIR) -> dict[str, dict[str, Any]]:
+    """Returns the parts of a benchmark's file: stamp, figures and rows of each; none if there is no file."""
+    return _read(folder / f"{name}.json")
 
-    `figures` are the numbers that are compared with targets; None means not measured. `device` is the device that was
-    measured, by default this machine's processor.
-    """
-    for columns, some in groupby(rows, tuple):
-        _print_rows(name, columns, [*some])
-    folder.mkdir(exist_ok=True)
-    report = {
-        "commit": _find_commit(),
-        "device": device or _find_processor(),
-        "load": round(os.getloadavg()[0], 2),  # of the machine, to see who else used the cores
-        "command": " ".join(["python", *sys.orig_argv[1:]]),
-        "figures": dict(figures),
-        "rows": [dict(row) for row in rows],
-    }
-    (folder / f"{name}.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+
+def read_figures(name: str, folder: Path = RESULTS_DIR) -> dict[str, Any]:
+    """Returns the figures of all parts."""
+    return _merge_figures(read_parts(name, folder))
+
+
+def read_rows(name: str, folder: Path = RESULTS_DIR) -> list[dict[str, Any]]:
+    """Returns the rows of all parts."""
+    return [*chain.from_iterable(part["rows"] for part in read_parts(name, folder).values())]
+
+
+def read_targets(name: str, folder: Path = RESULTS_DIR) -> list[dict[str, Any]]:
+    """Returns the targets of a benchmark, as they were when it was last measured."""
+    return [*json.loads((folder / f"{name}.json").read_text())["targets"]]
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    return dict(json.loads(path.read_text()).get("parts", {})) if path.exists() else {}
+
+
+def _merge_figures(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: value for part in parts.values() for name, value in part["figures"].items()}
+
+
+def track(items: Sequence[_Item], title: str) -> Iterator[_Item]:
+    """Yields the items, and prints every ten seconds how many are done, in a log file, too."""
+    printed_at = time.monotonic()
+    for number, item in enumerate(items):
+        if time.monotonic() - printed_at > _TRACK_S:
+            printed_at = time.monotonic()
+            print(f"{title}: {number} of {len(items)}", flush=True)
+        yield item
 
 
 def _print_rows(title: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
@@ -142,7 +262,7 @@ def _find_processor() -> str:
 
 def _find_commit() -> str:
     """Returns the measured commit, with `+` if a file other than a result differs; `unknown` in a copy without Git."""
-    if not (RESULTS_DIR.parents[1] / ".git").exists():
+    if not (_ROOT / ".git").exists():
         return "unknown"
     changed = _run_git("status", "--porcelain", "--", ":/", ":(exclude,top)benchmarks/results")
     return _run_git("rev-parse", "HEAD") + ("+" if changed else "")
@@ -150,7 +270,7 @@ def _find_commit() -> str:
 
 def _run_git(*arguments: str) -> str:
     command = ["git", *arguments]
-    return subprocess.run(command, cwd=RESULTS_DIR.parent, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def _format(value: Value) -> str:
@@ -158,3 +278,25 @@ def _format(value: Value) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
     return "–" if value is None else str(value)
+
+
+def build_rows(targets: Iterable[Target], figures: Figures) -> list[Row]:
+    """The figures beside their limits."""
+    return [
+        {"figure": each.meaning, "target": each.limit, "measured": value, "met": _MET[each.is_met(value)]}
+        for each in targets
+        for value in [figures.get(each.figure)]
+    ]
+
+
+def write_report(
+    name: str, rows: Sequence[Row], figures: Figures, device: str | None = None, folder: Path = RESULTS_DIR
+) -> None:
+    """Writes a report without parts. It goes when each benchmark has parts."""
+    for columns, some in groupby(rows, tuple):
+        _print_rows(name, columns, [*some])
+    folder.mkdir(exist_ok=True)
+    stamp = Stamp.take(device)
+    report = {each: getattr(stamp, each) for each in Stamp.__slots__}
+    report |= {"figures": dict(figures), "rows": [dict(row) for row in rows]}
+    (folder / f"{name}.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")

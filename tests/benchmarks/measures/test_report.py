@@ -1,0 +1,85 @@
+"""What a benchmark's file says of its parts."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from benchmarks.measures import report
+from benchmarks.measures.report import Measured, Part, Target, read_figures, read_parts, read_targets, run_parts
+
+_TARGETS = (Target("a", "the first", at_most=1), Target("b", "the second", at_least=1))
+
+
+def _run(folder: Path, parts: Mapping[str, Part], *arguments: str) -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["benchmark", f"--output={folder}", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            run_parts("some", parts, _TARGETS)
+    return ended.value.code
+
+
+def _fail(_is_short: bool) -> dict[str, float]:
+    raise ValueError("it fails")
+
+
+def _age(folder: Path) -> None:
+    """Makes the parts that the file has older than the commit that is measured."""
+    path = folder / "some.json"
+    content = json.loads(path.read_text())
+    for part in content["parts"].values():
+        part["commit"] = "old"
+    path.write_text(json.dumps(content))
+
+
+def test_a_part_that_did_not_run_keeps_its_stamp(tmp_path: Path) -> None:
+    parts: dict[str, Part] = {"one": lambda _: {"a": 1}, "two": lambda _: {"b": 2}}
+    _run(tmp_path, parts)
+    _age(tmp_path)
+    assert _run(tmp_path, parts, "--only", "two") == 0
+    assert read_parts("some", tmp_path)["one"]["commit"] == "old"
+    assert read_parts("some", tmp_path)["two"]["commit"] != "old"
+    assert read_figures("some", tmp_path) == {"a": 1, "b": 2}
+
+
+def test_a_part_that_fails_keeps_its_stamp_and_the_others_are_measured(tmp_path: Path) -> None:
+    _run(tmp_path, {"one": lambda _: {"a": 1}, "two": lambda _: {"b": 2}})
+    _age(tmp_path)
+    assert _run(tmp_path, {"one": _fail, "two": lambda _: {"b": 3}}) == "some: failed: one"
+    assert read_parts("some", tmp_path)["one"]["commit"] == "old"
+    assert read_figures("some", tmp_path) == {"a": 1, "b": 3}
+
+
+def test_figures_that_no_code_writes_disappear(tmp_path: Path) -> None:
+    _run(tmp_path, {"one": lambda _: {"a": 1, "old": 1}, "two": lambda _: {"b": 2}})
+    _run(tmp_path, {"one": lambda _: {"a": 1}, "three": lambda _: {"c": 3}})
+    assert read_figures("some", tmp_path) == {"a": 1, "c": 3}
+
+
+def test_what_was_found_before_a_fault_is_written(tmp_path: Path) -> None:
+    def measure(_is_short: bool) -> Iterator[Measured]:
+        yield Measured({"a": 1}, [{"key": "x", "ms": 1}])
+        raise OSError("the folder is not empty")
+
+    assert _run(tmp_path, {"one": measure}) == "some: failed: one"
+    assert read_figures("some", tmp_path) == {"a": 1}
+
+
+def test_the_file_says_which_targets_are_missed(tmp_path: Path) -> None:
+    _run(tmp_path, {"one": lambda _: {"a": 1, "b": 0.5}})
+    assert {each["figure"]: each["is_met"] for each in read_targets("some", tmp_path)} == {"a": True, "b": False}
+
+
+def test_parts_know_that_a_run_is_short_and_no_target_is_judged(tmp_path: Path) -> None:
+    seen = []
+    _run(tmp_path, {"one": lambda is_short: {"a": seen.append(is_short)}}, "--short")
+    assert seen == [True]
+    assert read_targets("some", tmp_path) == []
+
+
+def test_a_short_run_writes_beside_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "RESULTS_DIR", tmp_path)
+    assert _run(tmp_path, {"one": lambda _: {"a": 1}}, "--short") == 2
+    assert not [*tmp_path.iterdir()]
