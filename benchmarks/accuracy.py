@@ -15,14 +15,14 @@ from contextlib import closing
 
 import torch
 import transformers
-from rich.progress import track
 from tokenizers import Tokenizer
 
 from benchmarks.corpora.cuts import MAX_OFFSET, Cut, draw_cuts, draw_cuts_by_offset
-from benchmarks.measures.report import Row, Value, find_percent, write_report
+from benchmarks.measures.report import Figures, Measured, Row, find_percent, run_parts, track
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
-from inference.engine.sink import CompletionEngine, complete
+from inference.engine.engine import Engine
+from inference.engine.sink import complete
 from inference.protocol.completion import CompletionRequest, CompletionStats, Extent, Healing
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
@@ -30,6 +30,7 @@ from models.training.evaluation import measure_bits_per_byte
 from tests.support.sinks import submit
 
 _NUM_IDENTIFIERS, _NUM_OTHERS, _NUM_EACH_OFFSET = 500, 210, 150
+_NUM_SHORT = 20  # of each, and files
 _SEED = 1
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
 _OFFSET_HEALINGS = (Healing.NONE, Healing.GREEDY, Healing.EXACT)
@@ -39,46 +40,49 @@ _SUFFIX_CHARS = 100  # enough for the tokens around the cursor
 
 
 def main() -> None:
-    bits = _measure_bits()
-    with closing(load_engine(EngineConfig(find_default_model(), num_threads=1))) as engine:
-        rows, offset_rows = _measure(engine), _measure_by_offset(engine)
-    figures: dict[str, Value] = {"num_cuts": _NUM_IDENTIFIERS + _NUM_OTHERS, "bits_per_byte": bits}
-    figures |= {
-        f"{name}_{row['healing']}": row[name] for row in rows for name in ("identifier", "other", "forwards", "ms")
-    }
-    by_name = {row["cursors"]: row for row in offset_rows}
-    figures |= {f"{name}_{each}": by_name[name][each] for name in ("edge", "inside") for each in ("exact", "none")}
-    figures |= {f"all_{each}": by_name["all"][each] for each in ("exact", "greedy")}
-    write_report("accuracy", [*rows, *offset_rows], figures)
+    run_parts("accuracy", {"bits": _measure_bits, "kinds": _measure_kinds, "offsets": _measure_offsets})
 
 
-def _measure_bits() -> float:
+def _measure_bits(is_short: bool) -> Figures:
     folder = find_default_model()
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    return measure_bits_per_byte(model.eval(), tokenizer.backend_tokenizer)
+    files = [*iter_held_out()][: _NUM_SHORT if is_short else None]
+    return {"bits_per_byte": measure_bits_per_byte(model.eval(), tokenizer.backend_tokenizer, track(files, "reading"))}
 
 
-def _measure(engine: CompletionEngine) -> list[Row]:
+def _measure_kinds(is_short: bool) -> Measured:
     """A row for each strategy. All complete at a cursor before the next one is used."""
+    num_identifiers, num_others = (_NUM_SHORT, _NUM_SHORT) if is_short else (_NUM_IDENTIFIERS, _NUM_OTHERS)
     solved: dict[tuple[Healing, bool], list[bool]] = defaultdict(list)  # by strategy, and whether in an identifier
     costs: dict[Healing, list[CompletionStats]] = defaultdict(list)
-    for cut in track(draw_cuts(iter_held_out(), _NUM_IDENTIFIERS, _NUM_OTHERS, _SEED), "completing"):
-        for healing in _HEALINGS:
-            text, stats = complete(engine, _build_request(cut, healing))
-            solved[healing, cut.kind == "identifier"].append(cut.is_solved_by(text))
-            costs[healing].append(stats)
-    return [
+    cuts = draw_cuts(iter_held_out(), num_identifiers, num_others, _SEED)
+    with closing(_load_engine()) as engine:
+        for cut in track(cuts, "completing"):
+            for healing in _HEALINGS:
+                text, stats = complete(engine, _build_request(cut, healing))
+                solved[healing, cut.kind == "identifier"].append(cut.is_solved_by(text))
+                costs[healing].append(stats)
+    rows: list[Row] = [
         {
             "healing": str(healing),
             "identifier": find_percent(solved[healing, True]),
-            "± (95 %)": 196 * math.sqrt(0.25 / _NUM_IDENTIFIERS),
+            "± (95 %)": 196 * math.sqrt(0.25 / num_identifiers),
             "other": find_percent(solved[healing, False]),
             "forwards": statistics.mean(stats.num_healing_forwards or 1 for stats in costs[healing]),
             "ms": statistics.median(stats.total_ms for stats in costs[healing]),
         }
         for healing in _HEALINGS
     ]
+    names = ("identifier", "other", "forwards", "ms")
+    figures = {f"{name}_{row['healing']}": row[name] for row in rows for name in names}
+    return Measured(
+        {"num_cuts": len(cuts), "num_identifiers": num_identifiers, "num_others": num_others} | figures, rows
+    )
+
+
+def _load_engine() -> Engine:
+    return load_engine(EngineConfig(find_default_model(), num_threads=1))
 
 
 def _build_request(cut: Cut, healing: Healing) -> CompletionRequest:
@@ -87,20 +91,22 @@ def _build_request(cut: Cut, healing: Healing) -> CompletionRequest:
     return CompletionRequest(prefix, max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE)
 
 
-def _measure_by_offset(engine: CompletionEngine) -> list[Row]:
+def _measure_offsets(is_short: bool) -> Measured:
     """The right completions of each strategy: at all cursors, on and off token edges, and by the characters typed."""
     tokenizer = Tokenizer.from_file(str(find_default_model() / "tokenizer.json"))
     solved: dict[tuple[str, Healing], list[bool]] = defaultdict(list)
-    cuts = draw_cuts_by_offset(iter_held_out(), _NUM_EACH_OFFSET, _SEED)
-    for place, cut in enumerate(track(cuts, "completing by offset")):  # by all strategies, since nothing is timed here
-        groups = ("all", "edge" if _is_on_edge(tokenizer, cut) else "inside", f"after {place // _NUM_EACH_OFFSET + 1}")
-        sinks = {healing: submit(engine, _build_request(cut, healing)) for healing in _OFFSET_HEALINGS}
-        for healing, sink in sinks.items():
-            for name in groups:
-                solved[name, healing].append(cut.is_solved_by(sink.wait().text))
+    num_each = _NUM_SHORT if is_short else _NUM_EACH_OFFSET
+    cuts = draw_cuts_by_offset(iter_held_out(), num_each, _SEED)
+    with closing(_load_engine()) as engine:
+        for place, cut in enumerate(track(cuts, "completing")):  # by all strategies, since nothing is timed here
+            groups = ("all", "edge" if _is_on_edge(tokenizer, cut) else "inside", f"after {place // num_each + 1}")
+            sinks = {healing: submit(engine, _build_request(cut, healing)) for healing in _OFFSET_HEALINGS}
+            for healing, sink in sinks.items():
+                for name in groups:
+                    solved[name, healing].append(cut.is_solved_by(sink.wait().text))
     names = ("all", "edge", "inside", *(f"after {offset}" for offset in range(1, MAX_OFFSET + 1)))
     counts = {name: len(solved[name, Healing.EXACT]) for name in names}
-    return [
+    rows: list[Row] = [
         {
             "cursors": name,
             "number": number,
@@ -110,6 +116,8 @@ def _measure_by_offset(engine: CompletionEngine) -> list[Row]:
         }
         for name, number in counts.items()
     ]
+    figures = {f"{row['cursors']}_{each}": row[each] for row in rows[:3] for each in ("share", *_OFFSET_HEALINGS)}
+    return Measured({"num_offset_cuts": len(cuts), **figures}, rows)
 
 
 def _is_on_edge(tokenizer: Tokenizer, cut: Cut) -> bool:

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llguidance import LLInterpreter, LLTokenizer
-from rich.progress import track
 from tokenizers import Tokenizer
 
 from benchmarks.corpora.awkward_text import make_awkward_text
 from benchmarks.corpora.languages import load_sources
 from benchmarks.corpora.large_tokenizer import build_large_folder
-from benchmarks.measures.report import Row, Value, find_mean, find_percent, write_report
+from benchmarks.measures.report import Measured, Row, Value, find_mean, find_percent, run_parts, track
 from inference.healing.covering import build_covering
 from inference.healing.heal_point import encode_text, find_heal_point
 from inference.healing.loaded_tokenizer import build_text_encoder
@@ -32,7 +31,9 @@ from trie_cache.trie import Trie
 
 _OURS = "midtoken"
 _LLGUIDANCE = "llguidance"
-_NUM_CUTS = 100_000  # with each tokenizer
+_ONE_BACK, _TWO_BACK = "one token back", "two tokens back"
+_FIGURES = {_OURS: "", _LLGUIDANCE: "_llguidance", _ONE_BACK: "_one_back", _TWO_BACK: "_two_back"}
+_NUM_CUTS, _NUM_SHORT_CUTS = 100_000, 2_000  # with each tokenizer
 _SEED = 0
 _MAX_CHARS = 800  # the length of a plain text
 _CUTS_PER_TEXT = 10
@@ -75,8 +76,8 @@ class Rules:
         point = find_heal_point(self.encoder, typed)
         return {
             "none": ids,
-            "one token back": ids[:-1],
-            "two tokens back": ids[:-2],
+            _ONE_BACK: ids[:-1],
+            _TWO_BACK: ids[:-2],
             _LLGUIDANCE: tuple(self.llguidance.deep_copy().process_prompt(list(ids))),
             _OURS: point.kept_ids + build_covering(self.encoder, self.trie, point).common_ids,
         }
@@ -86,7 +87,12 @@ ByRule = dict[str, list[tuple[bool, int]]]  # for each cut, whether it is recove
 
 
 def main() -> None:
-    rng, num_texts = random.Random(_SEED), _NUM_CUTS // _CUTS_PER_TEXT
+    run_parts("boundary", {"cuts": _measure_cuts})
+
+
+def _measure_cuts(is_short: bool) -> Measured:
+    rng, num_texts = random.Random(_SEED), (_NUM_SHORT_CUTS if is_short else _NUM_CUTS) // _CUTS_PER_TEXT
+    print("looking for source code", flush=True)
     plain = list(_draw_plain_texts(load_sources(_SEED), num_texts, rng))
     awkward = [make_awkward_text(rng) for _ in range(int(num_texts * _AWKWARD_SHARE))]
     rows: list[Row] = []
@@ -95,16 +101,13 @@ def main() -> None:
         measured = {"plain": _measure(rules, plain), "adversarial": _measure(rules, awkward)}
         for rule in measured["plain"]:
             rows.append(_build_row(rule, rules.name, {kind: by_rule[rule] for kind, by_rule in measured.items()}))
-    ours, theirs = ([row for row in rows if row["rule"] == rule] for rule in (_OURS, _LLGUIDANCE))
-    figures: dict[str, Value] = {  # of the worse tokenizer
-        "num_cuts": ours[0]["plain cuts"],
-        "recovered_plain": min(row["plain recovered %"] for row in ours),  # type: ignore[type-var]  # they are numbers
-        "recovered_adversarial": min(row["adversarial recovered %"] for row in ours),  # type: ignore[type-var]
-        "mean_bytes": max(row["plain bytes"] for row in ours),  # type: ignore[type-var]
-        "llguidance_recovered": min(row["plain recovered %"] for row in theirs),  # type: ignore[type-var]
-        "llguidance_mean_bytes": max(row["plain bytes"] for row in theirs),  # type: ignore[type-var]
-    }
-    write_report("boundary", rows, figures)
+    figures: dict[str, float] = {"num_cuts": num_texts * _CUTS_PER_TEXT}
+    for rule, name in _FIGURES.items():  # of the worse tokenizer
+        own = [row for row in rows if row["rule"] == rule]
+        for kind in ("plain", "adversarial"):
+            figures[f"recovered_{kind}{name}"] = min(float(row[f"{kind} recovered %"] or 0) for row in own)
+        figures[f"mean_bytes{name}"] = max(float(row["plain bytes"] or 0) for row in own)
+    return Measured(figures, rows)
 
 
 def _draw_plain_texts(sources: Sequence[Sequence[str]], num_texts: int, rng: random.Random) -> Iterator[str]:

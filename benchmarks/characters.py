@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.measures.report import Row, Value, write_report
+from benchmarks.measures.report import Measured, Row, Value, run_parts
 from inference.characters.assembly import load_character_model
 from inference.characters.model import CoveringSettings
 from inference.characters.model_reader import ModelReader
@@ -42,9 +42,9 @@ from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 
 _WIDTH = 8
-_REFERENCE_WIDTH = 128
+_REFERENCE_WIDTH, _SHORT_REFERENCE_WIDTH = 128, 16
 _NUM_REPEATS = 3
-_NUM_BYTES = 4000
+_NUM_BYTES, _NUM_SHORT_BYTES = 4000, 150
 
 _READY = Path("build/genlm/.ready")
 _SCRIPT = Path(__file__).parent / "baselines" / "genlm_environment" / "genlm_bytes.py"
@@ -66,11 +66,16 @@ class Walk:
 
 
 def main() -> None:
+    run_parts("characters", {"coverings": _measure})
+
+
+def _measure(is_short: bool) -> Iterator[Measured]:
     model_dir = find_default_model()
     texts = (file.text for file in iter_held_out() if file.text.isascii() and len(file.text) >= _NUM_BYTES)
-    text = next(texts)[:_NUM_BYTES].encode()
+    text = next(texts)[: _NUM_SHORT_BYTES if is_short else _NUM_BYTES].encode()
+    reference_width = _SHORT_REFERENCE_WIDTH if is_short else _REFERENCE_WIDTH
     config = EngineConfig(model_dir, dtype="float32", max_context_tokens=2048)
-    reference = _walk_genlm(model_dir, text, _REFERENCE_WIDTH, _find_stored(model_dir, text))
+    reference = _walk_genlm(model_dir, text, reference_width, _find_stored(model_dir, text, reference_width))
     beam = CoveringSettings(CoveringKind.BEAM, _WIDTH)
     kinds: dict[str, tuple[int, Callable[[], Walk]]] = {  # how often it is repeated
         "canonical": (_NUM_REPEATS, partial(_walk, config, text, CoveringSettings())),
@@ -78,12 +83,12 @@ def main() -> None:
         f"beam{_WIDTH}": (1, partial(_walk, config, text, beam)),
         f"genlm{_WIDTH}": (1, partial(_walk_genlm, model_dir, text, _WIDTH)),
     }
-    rows, figures = list[Row](), dict[str, Value]()
+    rows, figures = list[Row](), dict[str, Value]({"bits_per_byte_tokens": _measure_bits_of_tokens(config, text)})
     for name, (num_repeats, walk) in kinds.items():
         found = _find_figures([walk() for _ in range(num_repeats)], text, reference)
         rows.append({"covering": name, **found})
         figures |= {f"{figure}_{name}": found[figure] for figure in ("bits_per_byte", "jsd", "bytes_per_cpu_s")}
-    write_report("characters", rows, {**figures, "bits_per_byte_tokens": _measure_bits_of_tokens(config, text)})
+        yield Measured({**figures}, [*rows])
 
 
 def _walk(config: EngineConfig, text: bytes, settings: CoveringSettings, is_known: bool = True) -> Walk:
@@ -135,15 +140,12 @@ def _walk_genlm(model_dir: Path, text: bytes, width: int, stored: Path | None = 
             return Walk(read["rows"], float(read["cpu_s"]))
 
 
-def _find_stored(model_dir: Path, text: bytes) -> Path:
+def _find_stored(model_dir: Path, text: bytes, width: int) -> Path:
     """Where the distributions of the wide beam are kept, which takes an hour: by model, text and code."""
     sources = (*sorted(_SCRIPT.parent.glob("*.py")), _SCRIPT.with_name("requirements.txt"))
     contents = [path.read_bytes() for path in (model_dir / "model.safetensors", *sources)]
     _STORED_WALKS.mkdir(parents=True, exist_ok=True)
-    return (
-        _STORED_WALKS
-        / f"{hashlib.sha256(b''.join([str(_REFERENCE_WIDTH).encode(), text, *contents])).hexdigest()[:16]}.npz"
-    )
+    return _STORED_WALKS / f"{hashlib.sha256(b''.join([str(width).encode(), text, *contents])).hexdigest()[:16]}.npz"
 
 
 def _find_figures(repeats: Sequence[Walk], text: bytes, reference: Walk) -> dict[str, Value]:

@@ -18,22 +18,21 @@ what each contestant is.
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.progress import track
-
 from benchmarks.baselines.contestants.line_protocol import Answer, Contestant, Request
 from benchmarks.corpora.cuts import Visit, draw_visits
-from benchmarks.measures.report import Row, Value, find_percent, write_report
+from benchmarks.measures.report import Measured, Row, Value, find_percent, run_parts, track
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 
 _FOLDER = Path("build/contestants")
 _PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
 _NUM_CURSORS, _NUM_REPEATS, _NUM_THREADS = 100, 3, 1
+_NUM_SHORT = 4  # cursors
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +76,19 @@ _TIMES: dict[str, Callable[[Outcome], float]] = {
 
 
 def main() -> None:
+    run_parts("contestants", {"lines": _measure})
+
+
+def _measure(is_short: bool) -> Iterator[Measured]:
     entries = _build_entries(find_default_model())
-    visits = draw_visits(iter_held_out(), _NUM_CURSORS, seed=1)
+    visits = draw_visits(iter_held_out(), _NUM_SHORT if is_short else _NUM_CURSORS, seed=1)
     runs: dict[str, Runs] = {entry.name: [] for entry in entries}
-    for repeat in range(_NUM_REPEATS):
+    for repeat in range(1 if is_short else _NUM_REPEATS):
         for entry, outcomes in _run(entries, visits, f"{repeat + 1}").items():
             runs[entry.name].append(outcomes)
         rows = [build_row(name, own) for name, own in runs.items()]
         figures = {f"{name}_{row['contestant']}": row[name] for row in rows for name in (*_TIMES, "right")}
-        write_report("contestants", rows, figures)
+        yield Measured({"num_cursors": len(visits), **figures}, rows)
 
 
 def _build_entries(model_dir: Path) -> list[Entry]:
@@ -125,7 +128,7 @@ def _run(entries: Sequence[Entry], visits: Sequence[Visit], title: str) -> dict[
     outcomes: dict[Entry, list[Outcome]] = {entry: [] for entry in entries}
     with ExitStack() as stack:
         contestants = [(entry, stack.enter_context(entry.start())) for entry in entries]
-        for index, visit in track(list(enumerate(visits)), f"repeat {title}"):
+        for index, visit in track([*enumerate(visits)], f"repeat {title}"):
             first = index % len(contestants)
             for entry, contestant in contestants[first:] + contestants[:first]:
                 outcomes[entry].append(_visit(contestant, visit))

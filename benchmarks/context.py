@@ -7,17 +7,14 @@
 - index: processor time and memory of the process that reads 10,000 files, and the time until one that has changed is
   read.
 - typing: what it costs somebody who types to have the project told: see `benchmarks.measures.told_typing`.
-- secrets: known secrets and excluded text in neighbour files, and the bytes of them in what is told.
 
     python -m benchmarks.context [--output FOLDER] [--only PART ...]
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from benchmarks.measures.index_cost import measure_index
-from benchmarks.measures.planted_secrets import measure_secrets
-from benchmarks.measures.report import Figures, Target, run_parts
+from benchmarks.measures.report import Part, Target, run_parts
 from benchmarks.measures.teller import tell
 from benchmarks.measures.told_names import measure_told
 from benchmarks.measures.told_typing import measure_typing
@@ -41,18 +38,14 @@ _TARGETS = (
     Target("context_reads_le_1_share", "keys that read ≤ 1 context token, while the project is told", at_least=0.97),
     Target("prefetched_share", "first keys at a place that find their context read, the same", at_least=0.9),
     Target("ghost_ratio", "key to ghost text, median, to that where nothing is told", at_most=1.03),
-    Target("planted_secrets", "secrets planted in neighbour files", at_least=500),
-    Target("secret_bytes_told", "bytes of them in what is told", at_most=0),
-    Target("excluded_bytes_told", "bytes of excluded files in what is told", at_most=0),
 )
 
 
 def main() -> None:
-    parts: dict[str, Callable[[], Figures]] = {
+    parts: dict[str, Part] = {
         "told": partial(measure_told, tell, _SEED),
         "index": measure_index,
         "typing": partial(measure_typing, _SEED),
-        "secrets": partial(measure_secrets, tell),
     }
     run_parts("context", parts, _TARGETS)
 

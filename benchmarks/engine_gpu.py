@@ -11,7 +11,7 @@ has: two cores and the default model.
 - `tree_…`: a step with a healing tree beside one without. `choice_…`: mask and choice alone.
 - `scale_64_…`: 64 sequences beside one. `prefill_…`: reading a text.
 
-A test runs the parts on the CPU with tiny shapes.
+`--short` runs the parts on the CPU with tiny shapes.
 """
 
 import time
@@ -27,13 +27,15 @@ from benchmarks.corpora.cuts import draw_cuts
 from benchmarks.corpora.grown_model import Shape
 from benchmarks.measures.gpu_engine import (
     DEFAULT_MODEL,
+    SHAPES,
+    TINY,
     Document,
     RandomEngine,
     Setting,
     prepare_tokenizer,
     random_engine,
 )
-from benchmarks.measures.report import Figures, Target, Value, find_mean, find_percentile, run_parts
+from benchmarks.measures.report import Figures, Part, Target, Value, find_mean, find_percentile, run_parts
 from benchmarks.measures.right_choices import compare_engines
 from inference.config import EngineConfig
 from inference.engine.prompt import PromptBuilder
@@ -76,22 +78,23 @@ _PREFILL_INDEX = 1000  # other texts than those of the documents
 
 
 def main() -> None:
-    if not torch.cuda.is_available():
-        raise SystemExit("benchmarks.engine_gpu needs a GPU, and torch finds none here")
-    has_large = (_LARGE_TOKENIZER / "tokenizer.json").exists()
-    setting = Setting("cuda", _LARGE_TOKENIZER if has_large else DEFAULT_MODEL)
     versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    run_parts("engine_gpu", build_parts(setting), TARGETS, f"{torch.cuda.get_device_name()}; {versions}")
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "the CPU"
+    run_parts("engine_gpu", PARTS, TARGETS, f"{device}; {versions}")
 
 
-def build_parts(setting: Setting) -> dict[str, Callable[[], Figures]]:
-    """The parts by name. What is right is measured first."""
-    by_shape = {shape: partial(_measure_shape, setting, shape) for shape in setting.shapes}
-    return {"right": partial(_measure_right, setting), "choice": partial(measure_choice, setting), **by_shape}
+def _find_setting(is_short: bool) -> Setting:
+    if is_short:
+        return TINY
+    if not torch.cuda.is_available():
+        raise SystemExit("benchmarks.engine_gpu needs a GPU, and torch finds none here; --short needs none")
+    has_large = (_LARGE_TOKENIZER / "tokenizer.json").exists()
+    return Setting("cuda", _LARGE_TOKENIZER if has_large else DEFAULT_MODEL)
 
 
-def _measure_right(setting: Setting) -> Figures:
+def _measure_right(is_short: bool) -> Figures:
     """`right_…` for each type of numbers."""
+    setting = _find_setting(is_short)
     reference = EngineConfig(DEFAULT_MODEL, dtype="float32")
     cuts = draw_cuts(iter_held_out(), setting.num_right_cuts // 2, setting.num_right_cuts // 2, seed=5)
     figures: dict[str, Value] = {"right_cuts": len(cuts)}
@@ -102,7 +105,8 @@ def _measure_right(setting: Setting) -> Figures:
     return figures
 
 
-def _measure_shape(setting: Setting, shape: str) -> Figures:
+def _measure_shape(shape: str, is_short: bool) -> Figures:
+    setting = _find_setting(is_short)
     figures: dict[str, Value] = {"has_large_tokenizer": setting.tokenizer == _LARGE_TOKENIZER}
     with random_engine(setting, shape) as engine:
         for measure in (measure_warm, measure_tree, measure_prefill, measure_scale):
@@ -277,6 +281,14 @@ def measure_scale(engine: RandomEngine) -> Figures:
     one = find_percentile((measure([document]) for document in documents[:4]), 50) or 0.0
     many = find_percentile((measure(documents) for _ in range(3)), 50) or 0.0
     return {f"scale_64_{name}": many / one, f"tokens_per_s_1_{name}": one, f"tokens_per_s_64_{name}": many}
+
+
+# What is right is measured first.
+PARTS: dict[str, Part] = {
+    "right": _measure_right,
+    "choice": lambda is_short: measure_choice(_find_setting(is_short)),
+    **{shape: partial(_measure_shape, shape) for shape in SHAPES},
+}
 
 
 if __name__ == "__main__":

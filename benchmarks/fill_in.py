@@ -15,10 +15,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
-from rich.progress import track
-
 from benchmarks.corpora.cuts import Gap, GapKind, draw_gaps
-from benchmarks.measures.report import Row, find_percent, write_report
+from benchmarks.measures.report import Measured, Row, Value, find_percent, run_parts, track
 from inference.config import EngineConfig
 from inference.engine.assembly import choose_fill_in, start_engine
 from inference.engine.engine import Engine
@@ -31,9 +29,16 @@ from models.training.corpus import iter_held_out
 from tests.support.sinks import submit
 
 _COUNTS = {GapKind.IDENTIFIER: 1000, GapKind.LINE: 300, GapKind.BLOCK: 150}
+_SHORT_COUNTS = {GapKind.IDENTIFIER: 48, GapKind.LINE: 12, GapKind.BLOCK: 6}
 _PREFIX_CHARS, _SUFFIX_CHARS = 1500, 700
 _MAX_TOKENS = {GapKind.IDENTIFIER: 16, GapKind.LINE: 32, GapKind.BLOCK: 48}
 _BATCH_SIZE = 24
+_FIGURES = {
+    "right": "identifier",
+    "difference": "to no suffix",
+    "spread": "± (95 %)",
+    "line": "line",
+}  # columns of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +51,29 @@ class Filled:
 
 
 def main() -> None:
-    gaps = [_cut_context(gap) for gap in draw_gaps(iter_held_out(), _COUNTS, seed=1)]
+    run_parts("fill_in", {"layouts": _measure})
+
+
+def _measure(is_short: bool) -> Measured:
+    counts = _SHORT_COUNTS if is_short else _COUNTS
+    gaps = [_cut_context(gap) for gap in draw_gaps(iter_held_out(), counts, seed=1)]
     filled: dict[Layout, list[Filled]] = {layout: [] for layout in Layout}
     with _load_engines() as (default, engines):
         for start in track(range(0, len(gaps), _BATCH_SIZE), "completing"):
             batch = gaps[start : start + _BATCH_SIZE]
             for layout, engine in engines.items():
                 filled[layout] += _fill(engine, batch)
-    without = filled[Layout.NONE]
-    rows = [_build_row(layout, filled[layout], without, layout is default) for layout in Layout]
-    figures: dict[str, float | bool | None] = {
-        "num_cuts": _COUNTS[GapKind.IDENTIFIER],
-        "right_without_suffix": _percent_right(without),
-        "right_default": _percent_right(filled[default]),
-        "right_psm": _percent_right(filled[Layout.PSM]),
-        "right_spm": _percent_right(filled[Layout.SPM]),
-        "right_line_start": _percent_right(filled[Layout.PSM_LINE]),
+    rows = [_build_row(layout, filled[layout], filled[Layout.NONE], layout is default) for layout in Layout]
+    figures: dict[str, Value] = {f"num_{kind}": number for kind, number in counts.items()}
+    figures |= {
+        "num_gaps": len(gaps),
+        "num_cut": sum(each.finish_reason is FinishReason.SUFFIX for each in filled[default]),
         "suffix_repeats": sum(each.gap.is_repeated_by(each.text) for each in filled[default]),
-        "suffix_repeats_all_layouts": sum(
-            each.gap.is_repeated_by(each.text) for some in filled.values() for each in some
-        ),
     }
-    write_report("fill_in", rows, figures)
+    for row, layout in zip(rows, Layout, strict=True):
+        figures |= {f"{figure}_{layout}": row[name] for figure, name in _FIGURES.items()}
+    figures["right_default"] = figures[f"right_{default}"]
+    return Measured(figures, rows)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ healed bytes begin. `…_alone` is the same without drafts. Medians over keys, a
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +37,7 @@ from benchmarks.baselines.plain_loop import PlainLoop
 from benchmarks.corpora.cuts import Visit, draw_cuts, draw_visits
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
 from benchmarks.corpora.state_models import write_large_model, write_state_model
-from benchmarks.measures.report import Figures, Target, Value, run_parts
+from benchmarks.measures.report import Figures, Part, Target, Value, run_parts, track
 from benchmarks.measures.right_choices import compare_engines
 from benchmarks.measures.state_cuts import compare_with_separate_texts, draw_state_cuts
 from inference.characters.assembly import load_character_model
@@ -49,10 +49,10 @@ from models.training.corpus import iter_held_out
 
 _DEFAULT = Path("models/default").absolute()
 _FOLDER = Path("build/gguf").absolute()
-_LARGE = Path("build/real-size/0_5b").absolute()
+_LARGE, _SHORT_LARGE = (Path("build/real-size", shape).absolute() for shape in ("0_5b", "short"))
 _NUM_THREADS = 2
 _GAP = 0.02  # nats
-_NUM_CUTS = 540
+_NUM_CUTS, _NUM_SHORT_CUTS = 540, 10
 _NUM_BYTES = 200
 _NUM_KEYS = 4  # of a visit; the first one is not counted
 _NUM_VISITS = {"default": 40, "large": 15, "states": 3}
@@ -90,13 +90,14 @@ _TARGETS = (
 
 
 def main() -> None:
-    first: dict[str, Callable[[], Figures]] = {"right": _measure_right, "state_cuts": _measure_state_cuts}
+    first: dict[str, Part] = {"right": _measure_right, "state_cuts": _measure_state_cuts}
     run_parts("gguf", first | {part: partial(_measure_part, part) for part in _FILES}, _TARGETS)
 
 
-def _measure_right() -> Figures:
-    ours, theirs = EngineConfig(_build_folder("default", "f32")), EngineConfig(_DEFAULT, dtype="float32")
-    cuts = draw_cuts(iter_held_out(), _NUM_CUTS // 2, _NUM_CUTS // 2, seed=5)
+def _measure_right(is_short: bool) -> Figures:
+    ours, theirs = EngineConfig(_build_folder("default", "f32", is_short)), EngineConfig(_DEFAULT, dtype="float32")
+    num_cuts = _NUM_SHORT_CUTS if is_short else _NUM_CUTS
+    cuts = draw_cuts(iter_held_out(), num_cuts // 2, num_cuts // 2, seed=5)
     found = compare_engines(ours, theirs, cuts, _GAP)
     text = cuts[0].find_context(_CONTEXT_CHARS).encode()
     return {
@@ -109,10 +110,10 @@ def _measure_right() -> Figures:
     }
 
 
-def _measure_state_cuts() -> Figures:
+def _measure_state_cuts(is_short: bool) -> Figures:
     figures: dict[str, Value] = {}
-    cuts = draw_state_cuts(list(iter_held_out()), _NUM_STATE_CUTS)
-    for family in _STATE_KINDS:
+    cuts = draw_state_cuts(list(iter_held_out()), _NUM_SHORT_CUTS if is_short else _NUM_STATE_CUTS)
+    for family in track([*_STATE_KINDS], "families"):
         found = compare_with_separate_texts(write_state_model(_FOLDER / family, family), cuts)
         figures |= {
             f"wrong_choices_{family}": len(found.wrong),
@@ -132,46 +133,48 @@ def _count_wrong_bytes(ours: EngineConfig, theirs: EngineConfig, context: bytes,
     return num_wrong
 
 
-def _build_folder(part: str, precision: str) -> Path:
-    """A folder that is served, with a GGUF file of the default model or of the large one."""
-    source = _DEFAULT if part == "default" else _LARGE
-    folder = _FOLDER / f"{part}-{precision}"
-    if part == "states" and not (folder / "model.gguf").exists():
-        write_large_model(folder)
+def _build_folder(part: str, precision: str, is_short: bool) -> Path:
+    """A folder that is served, with a GGUF file of the default model or of a larger one."""
+    source = _DEFAULT if part == "default" else _SHORT_LARGE if is_short else _LARGE
+    folder = _FOLDER / (f"short-{part}-{precision}" if is_short and part != "default" else f"{part}-{precision}")
     if part == "states":
+        if not (folder / "model.gguf").exists():
+            print("building the model", flush=True)
+            _ = write_state_model(folder, "qwen35") if is_short else write_large_model(folder)
         return folder
     if not source.exists():
+        print("building the model", flush=True)
         write_grown_model(source, SHAPES[source.name])
     if not (folder / "model.gguf").exists():
         folder.mkdir(parents=True, exist_ok=True)
         for path in source.glob("*.json"):
             copyfile(path, folder / path.name)
-        _write_file(source, folder / "model.gguf", precision)
+        _write_file(source, folder / "model.gguf", precision, is_short)
     return folder
 
 
-def _write_file(source: Path, path: Path, precision: str) -> None:
+def _write_file(source: Path, path: Path, precision: str, is_short: bool) -> None:
     if precision != "q4_k_m":
         write_gguf(source, path, Precision(precision))
         return
     options = llama_cpp.llama_model_quantize_default_params()
     options.ftype, options.allow_requantize = llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M, True
-    before = _build_folder("large", "q8_0") / "model.gguf"
+    before = _build_folder("large", "q8_0", is_short) / "model.gguf"
     if llama_cpp.llama_model_quantize(str(before).encode(), str(path).encode(), options):
         raise RuntimeError("llama.cpp cannot write Q4_K_M")
 
 
-def _measure_part(part: str) -> Figures:
+def _measure_part(part: str, is_short: bool) -> Figures:
     figures: dict[str, Value] = {}
-    visits = draw_visits(iter_held_out(), _NUM_VISITS[part], seed=2)
+    visits = draw_visits(iter_held_out(), 1 if is_short else _NUM_VISITS[part], seed=2)
     for precision in _FILES[part]:
-        folder = _build_folder(part, precision)
+        folder = _build_folder(part, precision, is_short)
         keys: list[_Key] = []
         lines: dict[bool, list[_Key]] = {True: [], False: []}
         for drafts, kept in lines.items():
             config = EngineConfig(folder, num_threads=_NUM_THREADS, drafts=drafts, graph_dir=_FOLDER)
             with closing(load_engine(config)) as engine, closing(PlainLoop(folder, _NUM_THREADS)) as loop:
-                for visit in visits:
+                for visit in track(visits, f"{part}, {precision}, {'with' if drafts else 'without'} drafts"):
                     found = list(_visit(engine, loop, visit))
                     keys += found
                     kept.append(found[-1])

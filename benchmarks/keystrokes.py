@@ -38,19 +38,19 @@ from benchmarks.measures.recorded_lsp import RequestRecord, read_records
 from benchmarks.measures.replay_editor import PressedKey, Workspace, replay
 from benchmarks.measures.report import (
     Figures,
+    Measured,
     Row,
     Target,
-    build_rows,
     find_mean,
     find_percent,
     find_percentile,
-    write_report,
+    run_parts,
 )
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from midtoken.installed import find_default_model
 
-_NUM_KEYS = 5_500  # at least
+_NUM_KEYS, _NUM_SHORT_KEYS = 5_500, 150  # at least
 
 _TARGETS = (
     Target("ghost_ms_p50", "key to ghost text, median, ms", at_most=12),
@@ -100,13 +100,15 @@ class Played:
 
 
 def main() -> None:
-    session = draw_typing(_NUM_KEYS, seed=1)
-    times = asyncio.run(_measure(session))
-    figures = {**find_figures(times), **asyncio.run(measure_typing())}
-    write_report("keystrokes", [*_iter_rows(times), *build_rows(_TARGETS, figures)], figures)
+    run_parts("keystrokes", {"replay": _measure_replay, "neovim": measure_typing}, _TARGETS)
 
 
-async def _measure(session: Session) -> Sequence[KeyTime]:
+def _measure_replay(is_short: bool) -> Measured:
+    times = asyncio.run(_play_once(draw_typing(_NUM_SHORT_KEYS if is_short else _NUM_KEYS, seed=1)))
+    return Measured(find_figures(times), [*_iter_rows(times)])
+
+
+async def _play_once(session: Session) -> Sequence[KeyTime]:
     async with run_triton(EngineConfig(find_default_model(), num_threads=1)) as url:
         return (await play(url, session)).times
 

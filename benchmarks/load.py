@@ -32,7 +32,7 @@ from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocument
 from benchmarks.corpora.typist import draw_typing
 from benchmarks.measures.load_editors import LoadEditors, Outcome, PhaseResult, TimedRequest, run_editors
 from benchmarks.measures.lsp_client import find_place
-from benchmarks.measures.report import Figures, Target, build_rows, find_percentile, write_report
+from benchmarks.measures.report import Figures, Measured, Target, find_percentile, run_parts, track
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.protocol.completion import Chunks, CompletionRequest
@@ -41,11 +41,11 @@ from lsp_server.documents import Document
 from lsp_server.settings import Settings
 from midtoken.installed import find_default_model
 
-_NUM_EDITORS = 128
+_NUM_EDITORS, _NUM_SHORT_EDITORS = 128, 24
 _NUM_KEYS = 150  # recorded for each, what it types in a phase
 _MIN_FILE_TOKENS = 3_000
 _MEMORY_MIB = 2_048  # for the prompts of all documents
-_CLOSED_S, _OPEN_S, _PATIENT_S = 20.0, 40.0, 10.0
+_SECONDS, _SHORT_SECONDS = (20.0, 40.0, 10.0), (3.0, 4.0, 3.0)  # of the closed loop, each open one, the patient one
 
 _TARGETS = (
     Target("goodput_1_3", "completed at 1.3 × capacity, relative to the capacity", at_least=0.85),
@@ -56,9 +56,14 @@ _TARGETS = (
 
 
 def main() -> None:
-    phases = asyncio.run(_measure([list(record_typing(editor)) for editor in range(_NUM_EDITORS)]))
-    figures = find_figures(phases)
-    write_report("load", [*(phase.build_row() for phase in phases), *build_rows(_TARGETS, figures)], figures)
+    run_parts("load", {"phases": _measure}, _TARGETS)
+
+
+def _measure(is_short: bool) -> Measured:
+    editors = range(_NUM_SHORT_EDITORS if is_short else _NUM_EDITORS)
+    scripts = [[*record_typing(editor)] for editor in track(editors, "recording")]
+    phases = asyncio.run(_play(scripts, _SHORT_SECONDS if is_short else _SECONDS))
+    return Measured(find_figures(phases), [phase.build_row() for phase in phases])
 
 
 def record_typing(editor: int, num_keys: int = _NUM_KEYS) -> Iterator[TimedRequest]:
@@ -86,7 +91,7 @@ def record_typing(editor: int, num_keys: int = _NUM_KEYS) -> Iterator[TimedReque
         yield TimedRequest(key.gap_s, request)
 
 
-async def _measure(scripts: Sequence[Sequence[TimedRequest]]) -> list[PhaseResult]:
+async def _play(scripts: Sequence[Sequence[TimedRequest]], seconds: Sequence[float]) -> list[PhaseResult]:
     """A closed loop; open loops at 1, 1.3 and 3 times the capacity; and patient clients at 3 times the capacity."""
     model = EngineConfig(find_default_model(), num_threads=1, memory_mib=_MEMORY_MIB)
     server_core, load_core, *_ = sorted(os.sched_getaffinity(0))
@@ -94,14 +99,14 @@ async def _measure(scripts: Sequence[Sequence[TimedRequest]]) -> list[PhaseResul
     async with run_triton(model) as url:
         os.sched_setaffinity(0, {load_core})
         async with run_editors(url, scripts) as editors:
-            return await _play_all(editors)
+            return await _play_all(editors, *seconds)
 
 
-async def _play_all(editors: LoadEditors) -> list[PhaseResult]:
-    closed = await editors.play("closed loop", _CLOSED_S)
+async def _play_all(editors: LoadEditors, closed_s: float, open_s: float, patient_s: float) -> list[PhaseResult]:
+    closed = await editors.play("closed loop", closed_s)
     capacity_per_s = closed.completed_per_s
-    opened = [await editors.play(f"{load:g} × capacity", _OPEN_S, load * capacity_per_s) for load in (1.0, 1.3, 3.0)]
-    patient = await editors.play("3 ×, patient", _PATIENT_S, 3 * capacity_per_s, is_patient=True)
+    opened = [await editors.play(f"{load:g} × capacity", open_s, load * capacity_per_s) for load in (1.0, 1.3, 3.0)]
+    patient = await editors.play("3 ×, patient", patient_s, 3 * capacity_per_s, is_patient=True)
     return [closed, *opened, patient]
 
 
@@ -110,11 +115,15 @@ def find_figures(phases: Sequence[PhaseResult]) -> Figures:
     closed, at_capacity, above, far_above, _ = phases
     refused_ms = [each for phase in phases[1:] for each in phase.refused_ms]
     return {
+        "num_editors_3": len(far_above.by_editor),
         "capacity_per_s": closed.completed_per_s,
         "goodput_1": at_capacity.completed_per_s / closed.completed_per_s,
         "goodput_1_3": above.completed_per_s / closed.completed_per_s,
         "goodput_3": far_above.completed_per_s / closed.completed_per_s,
         "least_share": min(*above.shares, *far_above.shares),
+        "least_share_1": min(at_capacity.shares),
+        "least_share_1_3": min(above.shares),
+        "least_share_3": min(far_above.shares),
         "num_refused": len(refused_ms),
         "refused_ms_p99": find_percentile(refused_ms, 99),
         "num_failed": sum(phase.count(Outcome.FAILED) for phase in phases),

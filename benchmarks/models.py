@@ -6,7 +6,7 @@ each sequence alone. Some sixty tokenizers are compared with the `tokenizers` li
 
 Writes `docs/models.md` and `benchmarks/results/models.json`, and exits with 1 if anything is neither right nor refused.
 
-    python -m benchmarks.models [--families llama qwen2]
+    python -m benchmarks.models [--families llama qwen2] [--short]
 """
 
 import argparse
@@ -43,12 +43,13 @@ from benchmarks.measures.family_check import (
     describe,
     load_reference,
 )
-from benchmarks.measures.report import Outcome, Row, Value, write_report
+from benchmarks.measures.report import SHORT_DIR, Measured, Outcome, Report, Row, Stamp, Value
 from benchmarks.measures.tokenizer_check import TokenizerRow, check_tokenizers
 from inference.model.onnx.decoder_config import FAMILIES as OWN_FAMILIES
 from inference.model.pytorch.loader import load_torch_model
 
 _NUM_WORKERS = 2
+_SHORT_FAMILIES, _NUM_SHORT_TOKENIZERS = ("llama", "qwen2"), 3
 _PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 
 _INTRODUCTION = """\
@@ -164,11 +165,14 @@ Run it again with `make test-models`. It ends with an error if anything is neith
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", nargs="*", metavar="FAMILY", choices=FAMILIES, help="these only; writes nothing")
-    options = parser.parse_args()
-    rows = _check([model for family in options.families or FAMILIES for model in list_tiny_models(family)])
+    parser.add_argument("--short", action="store_true", help="two families and three tokenizers; writes no page")
+    options, stamp = parser.parse_args(), Stamp.take()
+    families = options.families or (_SHORT_FAMILIES if options.short else FAMILIES)
+    rows = _check([model for family in families for model in list_tiny_models(family)])
     if options.families:
         sys.exit(_count(rows, Outcome.WRONG) > 0)
-    others, tokenizers = _check(list_other_folders()), check_tokenizers(_NUM_WORKERS)
+    others = _check(list_other_folders()[:1] if options.short else list_other_folders())
+    tokenizers = check_tokenizers(_NUM_WORKERS, _NUM_SHORT_TOKENIZERS if options.short else None)
     figures: dict[str, Value] = {
         "num_families": len(rows),
         "num_right": _count(rows, Outcome.RIGHT),
@@ -180,9 +184,12 @@ def main() -> None:
         "num_tokenizers": len(tokenizers),
         "num_tokenizers_wrong": _count(tokenizers, Outcome.WRONG),
     }
-    write_report("models", [*map(_to_report, [*rows, *others]), *map(dataclasses.asdict, tokenizers)], figures)
-    _PAGE.write_text(_build_page(rows, others, tokenizers))
-    print(", ".join(f"{name} {value}" for name, value in figures.items()))
+    found = Measured(figures, [*map(_to_report, [*rows, *others]), *map(dataclasses.asdict, tokenizers)])
+    report = Report("models", ["all"], folder=SHORT_DIR) if options.short else Report("models", ["all"])
+    report.write("all", found, stamp)
+    report.print("all", found)
+    if not options.short:
+        _PAGE.write_text(_build_page(rows, others, tokenizers))
     sys.exit(any(value for name, value in figures.items() if name.endswith("_wrong")))
 
 

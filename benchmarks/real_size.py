@@ -20,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,7 @@ from benchmarks.baselines.contestants.line_protocol import Contestant, Request
 from benchmarks.contestants import find_python
 from benchmarks.corpora.cuts import Visit, draw_visits
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
-from benchmarks.measures.report import Figures, Target, run_parts
+from benchmarks.measures.report import Figures, Part, Target, run_parts, track
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest, Extent
@@ -39,7 +39,6 @@ from inference.serving.server_memory import measure_memory
 from models.training.corpus import iter_held_out
 
 _FOLDER = Path("build/real-size").absolute()
-_MODEL = _FOLDER / "0_5b"
 _NUM_REPEATS = 5
 _MAIN_THREADS = 2
 _PAIRS = {"q8": ("int8", "q8_0"), "q4": ("int4", "q4_0")}
@@ -64,47 +63,53 @@ _TARGETS = (
 
 
 def main() -> None:
-    _prepare()
-    parts: dict[str, Callable[[], Figures]] = {
+    parts: dict[str, Part] = {
         "passes": partial(_measure_passes, _MAIN_THREADS, 1000),
         "one_thread": partial(_measure_passes, 1, 500),
         "line": _measure_lines,
-        "server": lambda: asyncio.run(_measure_server()),
+        "server": lambda is_short: asyncio.run(_measure_server(Subject(is_short))),
     }
     run_parts("real_size", parts, _TARGETS)
 
 
-def _prepare() -> None:
-    from benchmarks.baselines.gguf_file import Precision, write_gguf  # here, because only benchmarks have gguf
+class Subject:
+    """The model that is measured, with llama.cpp's files of it."""
 
-    if not _MODEL.exists():
-        write_grown_model(_MODEL, SHAPES[_MODEL.name])
-    for _, precision in _PAIRS.values():
-        if not _find_gguf(precision).exists():
-            write_gguf(_MODEL, _find_gguf(precision), Precision(precision))
+    def __init__(self, is_short: bool) -> None:
+        """`is_short`: a small one, and few repeats."""
+        from benchmarks.baselines.gguf_file import Precision, write_gguf  # here, because only benchmarks have gguf
+
+        shape = "short" if is_short else "0_5b"
+        self.model, self.num_repeats = _FOLDER / shape, 1 if is_short else _NUM_REPEATS
+        if not self.model.exists():
+            print("building the model", flush=True)
+            write_grown_model(self.model, SHAPES[shape])
+        for _, precision in _PAIRS.values():
+            if not self._find_gguf(precision).exists():
+                write_gguf(self.model, self._find_gguf(precision), Precision(precision))
+
+    def _find_gguf(self, precision: str) -> Path:
+        return _FOLDER / f"{self.model.name}-{precision}.gguf"
+
+    def start(self, name: str, num_threads: int, *options: str) -> Contestant:
+        """Starts the contestant for `name`, a type of our numbers or one of llama.cpp's."""
+        if self._find_gguf(name).exists():
+            python, module, model = find_python("llama_cpp"), "llama_cpp_python", self._find_gguf(name)
+        else:
+            python, module, model = Path(sys.executable), "midtoken", self.model
+            options = (*options, f"--dtype={name}", f"--graph-dir={_FOLDER / 'graphs'}")
+        module = f"benchmarks.baselines.contestants.{module}"
+        command = [str(python), "-m", module, str(model), f"--threads={num_threads}", *options]
+        return Contestant(name, command, {}, _FOLDER / "logs" / f"{name}.log")
 
 
-def _find_gguf(precision: str) -> Path:
-    return _FOLDER / f"{_MODEL.name}-{precision}.gguf"
-
-
-def _start(name: str, num_threads: int, *options: str) -> Contestant:
-    """Starts the contestant for `name`, a type of our numbers or one of llama.cpp's."""
-    if _find_gguf(name).exists():
-        python, module, model = find_python("llama_cpp"), "llama_cpp_python", _find_gguf(name)
-    else:
-        python, module, model = Path(sys.executable), "midtoken", _MODEL
-        options = (*options, f"--dtype={name}", f"--graph-dir={_FOLDER / 'graphs'}")
-    command = [str(python), "-m", f"benchmarks.baselines.contestants.{module}", str(model), f"--threads={num_threads}"]
-    return Contestant(name, [*command, *options], {}, _FOLDER / "logs" / f"{name}.log")
-
-
-def _measure_passes(num_threads: int, num_tokens: int) -> Figures:
+def _measure_passes(num_threads: int, num_tokens: int, is_short: bool) -> Figures:
+    subject = Subject(is_short)
     names = [name for pair in _PAIRS.values() for name in pair]
     times: dict[tuple[str, str], list[float]] = {}
     with ExitStack() as stack:
-        contestants = [stack.enter_context(_start(name, num_threads, "--passes")) for name in names]
-        for repeat in range(_NUM_REPEATS):
+        contestants = [stack.enter_context(subject.start(name, num_threads, "--passes")) for name in names]
+        for repeat in track(range(subject.num_repeats), "repeat"):
             for message in ({"read": num_tokens, "keep": 500}, {"rows": 1}, {"rows": 5}):
                 for each in contestants[repeat % 4 :] + contestants[: repeat % 4]:
                     work = "read" if "read" in message else f"rows {message['rows']}"
@@ -124,11 +129,12 @@ def _measure_passes(num_threads: int, num_tokens: int) -> Figures:
     return figures
 
 
-def _measure_lines() -> Figures:
-    visits = draw_visits(iter_held_out(), _NUM_VISITS, seed=1)
+def _measure_lines(is_short: bool) -> Figures:
+    subject = Subject(is_short)
+    visits = draw_visits(iter_held_out(), 2 if is_short else _NUM_VISITS, seed=1)
     return {
-        "line_ratio": _compare_lines(visits),
-        "line_ratio_again": _compare_lines([_repeat_lines(visit) for visit in visits]),
+        "line_ratio": _compare_lines(subject, visits),
+        "line_ratio_again": _compare_lines(subject, [_repeat_lines(visit) for visit in visits]),
     }
 
 
@@ -138,14 +144,14 @@ def _repeat_lines(visit: Visit) -> Visit:
     return replace(visit, text=f"{lines}{visit.cut.run_end}{visit.suffix.partition(chr(10))[0]}\n\n\n{lines}")
 
 
-def _compare_lines(visits: Sequence[Visit]) -> float:
+def _compare_lines(subject: Subject, visits: Sequence[Visit]) -> float:
     ratios = []
     with ExitStack() as stack:
-        pair = [stack.enter_context(_start(name, _MAIN_THREADS)) for name in _PAIRS["q8"]]
-        for repeat in range(_NUM_REPEATS):
+        pair = [stack.enter_context(subject.start(name, _MAIN_THREADS)) for name in _PAIRS["q8"]]
+        for repeat in track(range(subject.num_repeats), "repeat"):
             times = {each.name: 0.0 for each in pair}
             num_chars = {each.name: 0 for each in pair}
-            for index, visit in enumerate(visits[repeat::_NUM_REPEATS]):
+            for index, visit in enumerate(visits[repeat :: subject.num_repeats]):
                 for each in pair[index % 2 :] + pair[: index % 2]:
                     each.complete(Request(visit.earlier_text, max_tokens=1))  # so that nothing is known ahead
                     time.sleep(_PAUSE_S)
@@ -158,19 +164,19 @@ def _compare_lines(visits: Sequence[Visit]) -> float:
     return statistics.median(ratios)
 
 
-async def _measure_server() -> Figures:
+async def _measure_server(subject: Subject) -> Figures:
     text = next(file.text for file in iter_held_out() if len(file.text) > 2 * _CONTEXT_CHARS)
     ends = range(_CONTEXT_CHARS, _CONTEXT_CHARS + 100)  # of the text before the cursor, key after key
     with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
-        config = EngineConfig(_MODEL, dtype="int8", num_threads=_MAIN_THREADS, graph_dir=Path(folder))
+        config = EngineConfig(subject.model, dtype="int8", num_threads=_MAIN_THREADS, graph_dir=Path(folder))
         async with run_triton(config):
             pass  # converts the weights
         ready_s = []
-        for repeat in range(_NUM_REPEATS):
+        for repeat in range(subject.num_repeats):
             started_at = time.perf_counter()
             async with run_triton(config) as url:
                 ready_s.append(time.perf_counter() - started_at)
-                if repeat == _NUM_REPEATS - 1:
+                if repeat == subject.num_repeats - 1:
                     async with Client(url) as client:
                         found = [await _find_first_ms(client, text[:end]) for end in ends]
                     num_bytes = measure_memory(url)

@@ -25,7 +25,6 @@ import urllib.request
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, closing, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,7 +32,7 @@ from typing import Any
 from benchmarks.baselines.servers import VLLM_PYTHON, run_llama_server, run_vllm
 from benchmarks.corpora.cuts import Cut, draw_cuts
 from benchmarks.measures.remote_editors import measure_editors
-from benchmarks.measures.report import Figures, Target, run_parts
+from benchmarks.measures.report import Figures, Part, Target, UnavailableError, run_parts, track
 from benchmarks.measures.right_choices import Differences, Recorded, RecordingModel, find_log_prob
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
@@ -54,7 +53,7 @@ from tests.support.front_clients import EDITORS, ask_as_editors
 from trie_cache.vocabulary import Vocabulary
 
 _FOLDER = Path("models/default").absolute()
-_NUM_CUTS, _NUM_VLLM_CUTS = 540, 108
+_NUM_CUTS, _NUM_VLLM_CUTS, _NUM_SHORT_CUTS = 540, 108, 10
 _CONTEXT_CHARS, _SUFFIX_CHARS, _MAX_TOKENS = 800, 400, 8
 _GAP = 0.02  # nats
 
@@ -71,22 +70,38 @@ _TARGETS = (
 
 
 def main() -> None:
+    parts: dict[str, Part] = {
+        "right": _compare_llama_server,
+        "cost": _measure_cost,
+        "editors": _measure_editors,
+        "fronts": _ask_as_editors,
+        "vllm": _compare_vllm,
+    }
+    run_parts("remote", parts, _TARGETS)
+
+
+def _draw_cuts(is_short: bool) -> Sequence[Cut]:
+    num_cuts = _NUM_SHORT_CUTS if is_short else _NUM_CUTS
+    return draw_cuts(iter_held_out(), num_cuts // 2, num_cuts // 2, seed=7)
+
+
+@contextmanager
+def _run_llama_server() -> Iterator[tuple[str, Path]]:
+    """Its address, and a folder."""
     with TemporaryDirectory() as folder, run_llama_server(_FOLDER, Path(folder)) as url:
-        cuts = draw_cuts(iter_held_out(), _NUM_CUTS // 2, _NUM_CUTS // 2, seed=7)
-        parts = {
-            "right": partial(_compare, "llama_server", url, cuts),
-            "cost": partial(_measure, url, cuts),
-            "editors": partial(_measure_editors, url),
-            "fronts": partial(_ask_as_editors, url, Path(folder)),
-        }
-        if VLLM_PYTHON.exists():
-            parts["vllm"] = partial(_compare_vllm, cuts[:: _NUM_CUTS // _NUM_VLLM_CUTS], Path(folder))
-        run_parts("remote", parts, _TARGETS)
+        yield url, Path(folder)
 
 
-def _compare_vllm(cuts: Sequence[Cut], folder: Path) -> Figures:
-    with run_vllm(_FOLDER, folder) as url:
-        return _compare("vllm", url, cuts)
+def _compare_llama_server(is_short: bool) -> Figures:
+    with _run_llama_server() as (url, _):
+        return _compare("llama_server", url, _draw_cuts(is_short))
+
+
+def _compare_vllm(is_short: bool) -> Figures:
+    if is_short or not VLLM_PYTHON.exists():
+        raise UnavailableError("it takes minutes to start" if is_short else "`make test-vllm` installs vLLM")
+    with TemporaryDirectory() as folder, run_vllm(_FOLDER, Path(folder)) as url:
+        return _compare("vllm", url, _draw_cuts(is_short)[:: _NUM_CUTS // _NUM_VLLM_CUTS])
 
 
 def _compare(name: str, url: str, cuts: Sequence[Cut]) -> Figures:
@@ -99,6 +114,11 @@ def _compare(name: str, url: str, cuts: Sequence[Cut]) -> Figures:
     }
 
 
+def _measure_cost(is_short: bool) -> Figures:
+    with _run_llama_server() as (url, _):
+        return _measure(url, _draw_cuts(is_short))
+
+
 def _measure(url: str, cuts: Sequence[Cut]) -> Figures:
     tokenizer = load_tokenizer(_FOLDER)
     times_ms: dict[bool, list[float]] = {True: [], False: []}  # by whether it is healed
@@ -106,7 +126,7 @@ def _measure(url: str, cuts: Sequence[Cut]) -> Figures:
     cpu_ms: list[float] = []
     with open_recording(url, _FOLDER) as (remote, server):
         server.num_answers = 0
-        for number, cut in enumerate(cuts):
+        for number, cut in enumerate(track(cuts, "asking")):
             text = cut.find_context(_CONTEXT_CHARS)
             row = [*tokenizer.start_ids, *encode_text(tokenizer.encoder, text)]
             request = CompletionRequest(text, max_tokens=_MAX_TOKENS, extent=Extent.UNLIMITED)
@@ -130,18 +150,22 @@ def _measure(url: str, cuts: Sequence[Cut]) -> Figures:
     }
 
 
-def _measure_editors(url: str) -> Figures:
+def _measure_editors(is_short: bool) -> Figures:
     tokenizer = load_tokenizer(_FOLDER)
 
     def ask_server(request: CompletionRequest) -> None:
         _complete_plainly(url, [*tokenizer.start_ids, *encode_text(tokenizer.encoder, request.prefix)])
 
-    with closing(load_remote_engine(EngineConfig(_FOLDER, engine_url=url))) as engine:
-        return measure_editors(engine, ask_server, [each.text for each in iter_held_out()])
+    with (
+        _run_llama_server() as (url, _),
+        closing(load_remote_engine(EngineConfig(_FOLDER, engine_url=url))) as engine,
+    ):
+        return measure_editors(engine, ask_server, [each.text for each in iter_held_out()], is_short)
 
 
-def _ask_as_editors(url: str, folder: Path) -> Figures:
-    found = asyncio.run(ask_as_editors(url, folder))
+def _ask_as_editors(_is_short: bool) -> Figures:
+    with _run_llama_server() as (url, folder):
+        found = asyncio.run(ask_as_editors(url, folder))
     names = {name: ", ".join(editors) for name, editors in found.items()}
     return {"num_front_clients": len(found["front_clients"]), **names}
 
@@ -202,7 +226,7 @@ def compare_remote(url: str, folder: Path, cuts: Sequence[Cut]) -> Differences:
     model = RecordingModel(loaded.model)
     own = build_engine(config, replace(loaded, model=model))
     with closing(own), open_recording(url, folder) as (remote, server):
-        for number, cut in enumerate(cuts):
+        for number, cut in enumerate(track(cuts, "comparing")):
             suffix = (cut.run_end + cut.suffix)[:_SUFFIX_CHARS] if number % 2 else ""
             request = CompletionRequest(cut.find_context(_CONTEXT_CHARS), suffix, _MAX_TOKENS, extent=Extent.UNLIMITED)
             model.choices.clear()

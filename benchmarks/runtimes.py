@@ -13,19 +13,24 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.corpora.cuts import draw_cuts
-from benchmarks.measures.report import Value, find_percentile, write_report
+from benchmarks.measures.report import Measured, Value, find_percentile, run_parts
 from inference.protocol.completion import CompletionRequest, Extent
 from inference.serving.client import Client
 from models.training.corpus import iter_held_out
 from tests.support.servers import EMBEDDED, TRITON, RunningServer, find_real, run_server
 
 _RUNTIMES = {"embedded": EMBEDDED, "triton": TRITON}
-_NUM_CURSORS = 120
+_NUM_CURSORS, _NUM_SHORT = 120, 10
 _CONTEXT_CHARS = 1_500
 
 
 def main() -> None:
-    prefixes = [cut.prefix[-_CONTEXT_CHARS:] for cut in draw_cuts(iter_held_out(), _NUM_CURSORS, 0, seed=1)]
+    run_parts("runtimes", {"both": _measure})
+
+
+def _measure(is_short: bool) -> Measured:
+    cuts = draw_cuts(iter_held_out(), _NUM_SHORT if is_short else _NUM_CURSORS, 0, seed=1)
+    prefixes = [cut.prefix[-_CONTEXT_CHARS:] for cut in cuts]
     served = find_real()
     servers, ready_s = {}, {}
     with ExitStack() as stack:
@@ -49,7 +54,7 @@ def main() -> None:
             for name, server in servers.items()
         ]
     figures = {f"{key.replace(' ', '_')}_{row['runtime']}": row[key] for row in rows for key in list(row)[2:]}
-    write_report("runtimes", rows, {**figures, "equal_texts": num_equal, "num_texts": len(prefixes)})
+    return Measured({**figures, "equal_texts": num_equal, "num_texts": len(prefixes)}, rows)
 
 
 async def _ask_in_turn(

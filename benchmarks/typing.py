@@ -18,15 +18,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from aiohttp import ClientSession
-from rich.progress import Progress
 
 from benchmarks.baselines.servers import run_llama_server
-from benchmarks.measures.report import Figures, Target, run_parts
+from benchmarks.measures.report import Figures, Part, Target, run_parts
 from lsp_server.settings import Settings
 from midtoken.connection import Connection, open_connection
 from midtoken.server_arguments import add_connection_arguments
@@ -34,7 +34,8 @@ from midtoken.typing_trial import Cursors, Line, Trial, Typist, draw_lines, run_
 from models.training.corpus import iter_held_out
 from tests.support.front_clients import read_sent
 
-_NUM_LINES, _NUM_CURVE_LINES, _NUM_INFILL = 300, 100, 30
+_NUM_LINES, _NUM_CURVE_LINES, _NUM_INFILL, _NUM_SHORT = 300, 100, 30, 3
+_PRINT_EACH = 20  # lines
 _TYPED_SEED, _ASKED_SEED = 101, 102
 _DEFAULT = Settings().confidence
 _CURVE = (0.0, 0.2, 0.3, 0.4, 0.45, 0.5, 0.6)
@@ -60,14 +61,21 @@ def _build_targets(part: str) -> Sequence[Target]:
 
 
 def main() -> None:
-    texts = [file.text for file in iter_held_out()]
-    typed, asked = (draw_lines(texts, _NUM_LINES, seed) for seed in (_TYPED_SEED, _ASKED_SEED))
-    parts: dict[str, Callable[[], Figures]] = {
-        "below": partial(_run, partial(_measure, "below", typed, asked)),
-        "above": partial(_run, partial(_measure, "above", _cut_below(typed), _cut_below(asked))),
-        "curve": partial(_run, partial(_draw_curve, typed[:_NUM_CURVE_LINES])),
+    parts: dict[str, Part] = {
+        "below": lambda is_short: _run(partial(_measure, "below", _draw_lines(is_short))),
+        "above": lambda is_short: _run(
+            partial(_measure, "above", [_cut_below(some) for some in _draw_lines(is_short)])
+        ),
+        "curve": lambda is_short: _run(partial(_draw_curve, _draw_lines(is_short)[0][:_NUM_CURVE_LINES])),
     }
     run_parts("typing", parts, [*_build_targets("below"), *_build_targets("above")])
+
+
+def _draw_lines(is_short: bool) -> list[list[Line]]:
+    """The lines that are typed, and those in which is asked."""
+    texts = [file.text for file in iter_held_out()]
+    typed, asked = ([*draw_lines(texts, _NUM_LINES, seed)] for seed in (_TYPED_SEED, _ASKED_SEED))
+    return [typed[:_NUM_SHORT], asked[:_NUM_SHORT]] if is_short else [typed, asked]
 
 
 def _cut_below(lines: Sequence[Line]) -> list[Line]:
@@ -88,9 +96,8 @@ async def _connect(measure: Callable[..., Any], folder: Path) -> Any:
         return await measure(connection, folder)
 
 
-async def _measure(
-    part: str, typed: Sequence[Line], asked: Sequence[Line], connection: Connection, folder: Path
-) -> Figures:
+async def _measure(part: str, lines: Sequence[Sequence[Line]], connection: Connection, folder: Path) -> Figures:
+    typed, asked = lines
     trials = {
         name: Trial.build(connection, False, healing=healing, confidence=confidence)
         for (healing, confidence), name in _NAMES.items()
@@ -138,14 +145,14 @@ async def _draw_curve(typed: Sequence[Line], connection: Connection, _folder: Pa
 
 
 async def _run_trials(trials: Sequence[Trial], typed: Sequence[Line], asked: Sequence[Line]) -> None:
-    with Progress() as progress:
-        task = progress.add_task("typing", total=max(len(typed), len(asked)))
+    done = count(1)
 
-        def on_line() -> bool:
-            progress.advance(task)
-            return True
+    def on_line() -> bool:
+        if (number := next(done)) % _PRINT_EACH == 0:
+            print(f"typing: {number} of {max(len(typed), len(asked))}", flush=True)
+        return True
 
-        await run_trials(trials, typed, asked, _ASKED_SEED, on_line)
+    await run_trials(trials, typed, asked, _ASKED_SEED, on_line)
 
 
 class LlamaServer:

@@ -1,7 +1,7 @@
 """Plots of benchmarks/results in `docs/measured.md`: `python -m docs.draw_results`."""
 
-import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from benchmarks.measures.report import RESULTS_DIR, Row
+from benchmarks.measures.report import Row, read_figures, read_rows
 
 _PICTURES = Path(__file__).parent / "pictures"
 _BLUE, _GREY, _PALE = "#2b6cb0", "#909090", "#63a4e0"
@@ -33,16 +33,12 @@ def main() -> None:
         "font.family": "DejaVu Sans",
     }
     pictures = {
-        "accuracy": _draw_accuracy(_load("accuracy")["rows"]),
-        "keystrokes-saved": _draw_saved(_load("typing")["figures"]),
-        "latency": _draw_latency(_load("keystrokes")["rows"][0]),
+        "accuracy": _draw_accuracy(read_rows("accuracy")),
+        "keystrokes-saved": _draw_saved(read_figures("typing")),
+        "latency": _draw_latency(read_rows("keystrokes")[0]),
     }
     for name, figure in pictures.items():
         figure.savefig(_PICTURES / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
-
-
-def _load(name: str) -> dict:  # type: ignore[type-arg]  # a report, as JSON
-    return dict(json.loads((RESULTS_DIR / f"{name}.json").read_text()))
 
 
 def _start(axes: Axes, title: str, x_label: str) -> Axes:
@@ -52,7 +48,7 @@ def _start(axes: Axes, title: str, x_label: str) -> Axes:
     return axes
 
 
-def _draw_accuracy(rows: list[Row]) -> Figure:
+def _draw_accuracy(rows: Sequence[Row]) -> Figure:
     """A line for each strategy: identifiers right, by the characters typed."""
     by_offset = [row for row in rows if str(row.get("cursors", "")).startswith("after ")]
     offsets = [int(str(row["cursors"]).split()[1]) for row in by_offset]

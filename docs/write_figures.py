@@ -1,15 +1,22 @@
-"""Writes the figures of benchmarks/results into the tables of the docs: `python -m docs.write_figures`.
+"""Writes the figures of benchmarks/results into the pages: `python -m docs.write_figures`, and says which are old.
 
-A row of a table is found by its first cell, which no other row of the page has. Edit rows here, and the rest of a page
-in the page.
+A template that begins with `|` is a row of a table, which is found by its first cell; no other row of the page has the
+same. Edit rows here, and the rest of a page in the page. Any other template is a part of a sentence: the page has it
+with other figures, perhaps over two lines, and only the figures are written. If a benchmark has no file, its figures
+are dashes. The section on missed targets is written as a whole.
 """
 
-import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any  # Any: JSON
 
-from benchmarks.measures.report import RESULTS_DIR
+from benchmarks.measures.report import RESULTS_DIR, format_value, read_parts, read_targets
+from docs.figure_ages import describe_age
 
 _ROOT = Path(__file__).parents[1]
+_EDGE_COLUMNS = ("share", "exact", "greedy", "none")
 _LANGUAGES = ("python", "typescript", "go", "rust")
 _MODELS = ("default_f32", "default_q8_0", "large_q8_0", "large_q4_k_m", "states_q8_0")
 _GGUF = {
@@ -45,37 +52,25 @@ _RELIABILITY = {
     "growth of its memory under constant use": "{soak_growth_mib_%s:.0f} MiB in {soak_s_%s:.0f} s",
     "until the last of 50 streams is told of a shutdown": "{shutdown_s_%s:.1f} s",
 }
-_ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
+_TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
     "README.md": {
         "accuracy": (
-            "| [identifiers completed correctly](docs/measured.md#accuracy) | {all_exact:.1f}% | {rows[4][none]:.1f}%"
-            " without healing, {all_greedy:.1f}% with a token mask at each step |",
+            "| [identifiers completed correctly](docs/measured.md#accuracy), the cursor inside the name"
+            " | {all_exact:.1f}% | {all_none:.1f}% |",
         ),
         "typing": (
             "| [keystrokes saved](docs/measured.md#keystrokes-saved) with Tab; with accept-word, too |"
-            " {saved_below:.0%}; {saved_word_below:.0%} | whole lines shown {saved_all_below:.0%};"
-            " {saved_word_all_below:.0%}; also without healing {saved_none_all_below:.0%};"
-            " {saved_word_none_all_below:.0%}; llama-server {saved_llama_server_below:.0%};"
-            " {saved_word_llama_server_below:.0%} |",
-            "| ghost text that is entirely correct | {shown_right_share_below:.0%} | whole lines shown"
-            " {shown_right_share_all_below:.0%}; also without healing {shown_right_share_none_all_below:.0%};"
-            " llama-server {shown_right_share_llama_server_below:.0%} |",
-            "| wrong characters shown at a keystroke | {wrong_chars_per_key_below:.1f} | whole lines shown"
-            " {wrong_chars_per_key_all_below:.1f}; also without healing {wrong_chars_per_key_none_all_below:.1f};"
-            " llama-server {wrong_chars_per_key_llama_server_below:.1f} |",
+            " {saved_below:.0%}; {saved_word_below:.0%} | {saved_none_below:.0%}; {saved_word_none_below:.0%} |",
+            "| ghost text that is entirely correct | {shown_right_share_below:.0%}"
+            " | {shown_right_share_none_below:.0%} |",
+            "| wrong characters shown at a keystroke | {wrong_chars_per_key_below:.1f}"
+            " | {wrong_chars_per_key_none_below:.1f} |",
         ),
-        "keystrokes": (
-            "| [from a keystroke to new ghost text in Neovim, median](docs/measured.md#latency)"
-            " | {neovim_key_to_ghost_ms_p50:.0f} ms | 150 ms between keystrokes |",
-        ),
+    },
+    "docs/operating.md": {
         "reliability": tuple(
             " | ".join([f"| {name}", *(text.replace("%s", each).replace("%%", "%") for each in _RUNTIMES)]) + " |"
             for name, text in _RELIABILITY.items()
-        ),
-        "fleet": (
-            "| behind the gateway: back after each of four servers was killed; requests lost in a rolling restart |"
-            " {failover_s_embedded:.1f} s ({killed_streams_embedded} streams failed); {lost_requests_embedded}"
-            " | {failover_s_triton:.1f} s ({killed_streams_triton} stream failed); {lost_requests_triton} |",
         ),
     },
     "docs/measured.md": {
@@ -83,27 +78,41 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| `exact` (default) | {identifier_exact:.1f}% | {all_exact:.1f}% |",
             "| `greedy`: a token mask at each step | {identifier_greedy:.1f}% | {all_greedy:.1f}% |",
             "| `single`: one token removed | {identifier_single:.1f}% | |",
-            "| `none` | {identifier_none:.1f}% | {rows[4][none]:.1f}% |",
+            "| `none` | {identifier_none:.1f}% | {all_none:.1f}% |",
+            *(
+                f"| {name} | " + " | ".join(f"{{{key}_{each}:.1f}}%" for each in _EDGE_COLUMNS) + " |"
+                for key, name in (("all", "all"), ("edge", "on an edge"), ("inside", "inside a token"))
+            ),
         ),
         "boundary": (
             "| midtoken | {recovered_plain:.1f}% | {mean_bytes:.1f} |",
-            "| llguidance | {llguidance_recovered:.1f}% | {llguidance_mean_bytes:.1f} |",
-            "| two tokens removed | {rows[2][recovered %]:.1f}% | {rows[9][bytes]:.1f} |",
-            "| one token removed | {rows[1][recovered %]:.1f}% | {rows[8][bytes]:.1f} |",
+            "| llguidance | {recovered_plain_llguidance:.1f}% | {mean_bytes_llguidance:.1f} |",
+            "| two tokens removed | {recovered_plain_two_back:.1f}% | {mean_bytes_two_back:.1f} |",
+            "| one token removed | {recovered_plain_one_back:.1f}% | {mean_bytes_one_back:.1f} |",
         ),
         "fill_in": (
             "| text after the cursor, in the default layout | {right_default:.1f}% |",
-            "| text before the cursor only | {right_without_suffix:.1f}% |",
+            "| text before the cursor only | {right_none:.1f}% |",
+            "Of all {num_gaps:,} completions, {suffix_repeats} repeat the text after the cursor; the engine ended"
+            " {num_cut} where they reached it.",
         ),
-        "typing": tuple(
-            f"| {name} | " + " | ".join(f"{{{key}{typist}_below:{form}}}" for typist in _TYPISTS) + " |"
-            for name, (key, form) in _TYPING.items()
+        "typing": (
+            "midtoken saves {saved_to_none_below:.1f} times as many keystrokes as no healing at the same `confidence`,"
+            " and shows {wrong_chars_per_key_below:.1f} wrong characters, without healing"
+            " {wrong_chars_per_key_none_below:.1f}.",
+            *(
+                f"| {name} | " + " | ".join(f"{{{key}{typist}_below:{form}}}" for typist in _TYPISTS) + " |"
+                for name, (key, form) in _TYPING.items()
+            ),
         ),
         "keystrokes": (
             "| needs the server | {ghost_ms_p50:.1f} ms | {ghost_ms_p99:.0f} ms |",
             "| the first one after opening a file, a jump or an acceptance | {first_ms_p50:.1f} ms"
             " | {first_ms_p99:.0f} ms |",
             "| agrees with the ghost text | {typed_ahead_ms_p50:.1f} ms | {typed_ahead_ms_p99:.1f} ms |",
+            "{num_keys:,} replayed keystrokes",
+            "{typed_ahead_share:.0%} of the keystrokes agree with the ghost text",
+            "at {neovim_visible_share_150ms:.0%} of the {neovim_keys} keystrokes that have a suggestion",
             "| on the screen of a real Neovim, 150 ms between keystrokes | {neovim_key_to_ghost_ms_p50:.0f} ms"
             " | {neovim_key_to_ghost_ms_p99:.0f} ms |",
         ),
@@ -124,32 +133,11 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| Triton | {ready_s_triton:.1f} s | {memory_MB_triton} MB | {line_ms_triton:.1f} ms |",
         ),
         "load": (
-            "| as many as the server can answer | {goodput_1:.0%} | {rows[1][least share]:.2f} |",
-            "| 1.3 times as many | {goodput_1_3:.0%} | {rows[2][least share]:.2f} |",
-            "| 3 times as many | {goodput_3:.0%} | {rows[3][least share]:.2f} |",
-        ),
-        "editors": (
-            "| Neovim | {neovim_steps:,} | {neovim_mismatches} |",
-            "| VS Code | {vscode_steps:,} | {vscode_mismatches} |",
-            "| Helix | {helix_steps:,} | {helix_mismatches} |",
-            "| suggestions that repeat themselves | {situations} situations | {looping} |",
-            "| suggestions that leave a bracket or string of the line open or surplus | {situations} situations"
-            " | {unbalanced} |",
-            "| suggestions that are the rest of a word with code after it, and no more | {rest_of_line_cuts} cursors"
-            " | {rest_of_line_right:.1%} |",
-            "| real code that the filter for repetition would cut | 20,000 continuations | {real_code_cut_share:.2%} |",
-            "| declared only in another open file | {num_new_names} | {right_with_context:.1%}"
-            " | {right_without_context:.1%} |",
-            "| in the file already | {num_known_names} | {known_right_with_context:.1%}"
-            " | {known_right_without_context:.1%} |",
-            "| start | {start_s:.1f} s |",
-            "| memory | {memory_mb:.0f} MB |",
-            "| one keystroke in a file of 5 MB, 99th percentile | {key_ms_5mb_p99:.1f} ms |",
-            "| secrets of the forms that the rules were written for | {secret_forms_sent} sent |",
-            "| secrets of other forms | {secret_forms_unseen_replaced:.0%} of {secret_forms_unseen} replaced |",
-            "| keystrokes in ordinary code that are taken for a secret | {false_refusals} of {false_refusal_keys:,},"
-            " in {false_refusal_languages} languages |",
-            "| host names of other machines looked up | {lookups_of_foreign_hosts} |",
+            "| as many as the server can answer | {goodput_1:.0%} | {least_share_1:.2f} |",
+            "| 1.3 times as many | {goodput_1_3:.0%} | {least_share_1_3:.2f} |",
+            "| 3 times as many | {goodput_3:.0%} | {least_share_3:.2f} |",
+            "the server answers {capacity_per_s:.0f} requests a second",
+            "A request that the server refuses is refused within {refused_ms_p99:.0f} ms",
         ),
         "context": (
             *(
@@ -164,7 +152,8 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| keystrokes for which the model reads at most one token of context | {context_reads_le_1_share:.1%} |",
             "| first keystrokes at a place whose context is cached | {prefetched_share:.1%} |",
             "| time to ghost text, relative to telling nothing | {ghost_ratio:.2f} |",
-            "| secrets and excluded text told, of 500 planted secrets | {secret_bytes_told} bytes |",
+            "| names counted | " + " | ".join(f"{{num_names_{each}:,}}" for each in _LANGUAGES) + " |",
+            "Of names that other files of the project declare, {told_share_other:.0%} are told.",
         ),
         "real_size": (
             "| prefill of 1,000 tokens | {read_ratio_q8:.2f} | {read_ratio_q4:.2f} |",
@@ -173,16 +162,26 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| token tree of five | {tree_ratio:.2f} | {tree_ratio_q4:.2f} |",
             "| rest of a line after a keystroke | {line_ratio:.2f} | |",
             "| the same where code is typed again | {line_ratio_again:.2f} | |",
+            "the first text comes {first_text_ms:.0f} ms after a keystroke. The server is ready after"
+            " {ready_s:.1f} s at its second start, and uses {memory_mb:.0f} MB after a hundred completions.",
         ),
         "models": ("| model families | {num_right} of {num_families} | {num_refused} | {num_wrong} |",),
-        "gguf": tuple(
-            f"| {name} | " + " | ".join(f"{{{key}_{model}:.2f}}" for model in _MODELS) + " |"
-            for name, key in _GGUF.items()
+        "gguf": (
+            "Of {num_cuts} completions, {equal_choices} are those of onnxruntime and {tied_choices} are ties.",
+            *(
+                f"| {name} | " + " | ".join(f"{{{key}_{model}:.2f}}" for model in _MODELS) + " |"
+                for name, key in _GGUF.items()
+            ),
         ),
         "remote": (
             "| equal completions | {llama_server_equal} | {vllm_equal} |",
             "| ties: both completions equally likely | {llama_server_tied} | {vllm_tied} |",
             "| other completions | {wrong_texts} | {vllm_wrong_texts} |",
+            "llama-server, {llama_server_cuts} cuts | vLLM, {vllm_cuts} cuts",
+            "llama-server completes {right_healed:.1%} of the identifiers correctly, by itself {right_plain:.1%}."
+            " Healing takes {requests_per_choice:.1f} requests and {own_cpu_ms:.1f} ms of computation in midtoken, and adds"
+            " {added_ms_p50:.0f} ms (median) until 8 tokens are there. Ten editors at once wait"
+            " {ten_editors_ratio:.1f} times as long for a keystroke as one does, with two slots.",
         ),
         "characters": (
             "| `canonical` (default) | {bits_per_byte_canonical:.3f} | {jsd_canonical:.4f}"
@@ -190,33 +189,23 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| `beam`, width 8 | {bits_per_byte_beam8:.3f} | {jsd_beam8:.4f} | {bytes_per_cpu_s_beam8:.0f} |",
             "| genlm-bytes, width 8 | {bits_per_byte_genlm8:.3f} | {jsd_genlm8:.4f} | {bytes_per_cpu_s_genlm8:.0f} |",
             "| the text's own tokens | {bits_per_byte_tokens:.3f} | | |",
-        ),
-    },
-    "docs/token_edges.md": {
-        "accuracy": tuple(
-            f"| {name} | {{rows[{row}][share]:.1f}}% | {{rows[{row}][exact]:.1f}}% | {{rows[{row}][greedy]:.1f}}%"
-            f" | {{rows[{row}][none]:.1f}}% |"
-            for row, name in ((4, "all"), (5, "on an edge"), (6, "inside a token"))
+            "`canonical` reads {bytes_per_cpu_s_canonical_unseen:.0f} bytes per CPU second.",
         ),
     },
     "docs/fill_in.md": {
         "fill_in": (
-            "| no suffix | {rows[0][identifier]:.1f}% | | {rows[0][line]:.1f}% |",
+            "| no suffix | {right_none:.1f}% | | {line_none:.1f}% |",
             *(
-                f"| {name} | {{rows[{row}][identifier]:.1f}}% | {{rows[{row}][to no suffix]:+.1f}}"
-                f" ± {{rows[{row}][± (95 %)]:.1f}} | {{rows[{row}][line]:.1f}}% |"
-                for row, name in (
-                    (1, "in `psm`"),
-                    (2, "in `psm_line`"),
-                    (3, "in `spm` (default)"),
-                    (4, "in `spm_line`"),
-                )
+                f"| in `{key}`{note} | {{right_{key}:.1f}}% | {{difference_{key}:+.1f}} ± {{spread_{key}:.1f}}"
+                f" | {{line_{key}:.1f}}% |"
+                for key, note in (("psm", ""), ("psm_line", ""), ("spm", " (default)"), ("spm_line", ""))
             ),
+            "the engine ends the completions that reach the suffix: {num_cut} of the {num_gaps:,}.",
         ),
     },
     "models/default/README.md": {
         "accuracy": (
-            "| bits per byte | {bits_per_byte:.3f} (a 5-gram model with a prompt cache: 1.16) |",
+            "| bits per byte | {bits_per_byte:.3f} |",
             "| identifiers completed correctly, 500 cursors | {identifier_exact:.1f}% with exact healing,"
             " {identifier_none:.1f}% without |",
             "| operators, indentation and words of strings, 210 cursors | {other_exact:.1f}% with exact healing,"
@@ -224,39 +213,130 @@ _ROWS: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
         ),
         "fill_in": (
             "| identifiers completed correctly with the text after the cursor, 1,000 cursors | {right_default:.1f}%"
-            " in the layout `spm`, {right_without_suffix:.1f}% without that text |",
+            " in the layout `spm`, {right_none:.1f}% without that text |",
         ),
     },
 }
 
 
-PAGES = tuple(_ROWS)
+PAGES = tuple(_TEMPLATES)
+_MISSED = "## Targets that are missed\n"
+_MISSED_PAGE = "docs/measured.md"
 
 
 def main() -> None:
+    used: dict[tuple[str, str], list[str]] = defaultdict(list)
     for page in PAGES:
         path = _ROOT / page
-        path.write_text(write_figures(page, path.read_text()))
+        text, parts = write_figures(page, path.read_text())
+        path.write_text(text)
+        for each in parts:
+            used[each].append(page)
+    print(*_list_ages(used), sep="\n")
 
 
-def write_figures(page: str, text: str) -> str:
-    """The text of the page with the newest figures."""
-    lines = text.splitlines()
-    for benchmark, rows in _ROWS[page].items():
-        report = json.loads((RESULTS_DIR / f"{benchmark}.json").read_text())
-        for row in rows:
-            new = row.format(**report["figures"], rows=report["rows"])
-            lines[_find_row(lines, new)] = new
-    return "\n".join(lines) + "\n"
+def write_figures(page: str, text: str, results: Path = RESULTS_DIR) -> tuple[str, set[tuple[str, str]]]:
+    """Returns the text of the page with the newest figures, and the benchmarks and parts that they are of.
+
+    Raises ValueError if the page has no place for a template, or several, and KeyError if no part has a figure.
+    """
+    used = set()
+    for benchmark, templates in _TEMPLATES[page].items():
+        figures = PageFigures(read_parts(benchmark, results))
+        for template in templates:
+            write = write_row if template.startswith("|") else write_sentence
+            text = write(text, template, figures)
+        used |= {(benchmark, part) for part in figures.used}
+    if page == _MISSED_PAGE:
+        before, after = text.split(_MISSED)
+        _, *rest = after.split("\n## ")
+        text = "\n## ".join([f"{before}{_MISSED}{list_missed(results)}", *rest])
+    return text, used
 
 
-def _find_row(lines: list[str], row: str) -> int:
-    """The place of the row with the same first cell."""
+class PageFigures(Mapping[str, Any]):
+    """The figures of a benchmark, and which of its parts were asked for."""
+
+    def __init__(self, parts: Mapping[str, Mapping[str, Any]]) -> None:
+        self._parts = parts
+        self.used: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        """Returns a dash if nothing is measured."""
+        for part, content in self._parts.items():
+            if name in content["figures"]:
+                self.used.add(part)
+                return content["figures"][name]
+        if self._parts:
+            raise KeyError(f"no part has the figure {name}")
+        return _Dash()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+
+class _Dash:
+    """A figure that was not measured."""
+
+    def __format__(self, _form: str) -> str:
+        return "–"
+
+
+def write_row(text: str, template: str, figures: Mapping[str, Any]) -> str:
+    """The text with a new row in place of the one with the same first cell. Raises ValueError."""
+    row = template.format_map(figures)
     first = row.split(" | ")[0] + " |"
+    lines = text.split("\n")
     places = [place for place, line in enumerate(lines) if line.startswith(first)]
     if len(places) != 1:
         raise ValueError(f"{len(places)} rows of the page begin with {first!r}, not one")
-    return places[0]
+    lines[places[0]] = row
+    return "\n".join(lines)
+
+
+def write_sentence(text: str, template: str, figures: Mapping[str, Any]) -> str:
+    """The text with new figures in the only place that has the words of the template. Raises ValueError."""
+    pieces = re.split(r"(\{.*?\})", template)
+    pattern = "".join(r"(\S+?)" if piece.startswith("{") else _match_words(piece) for piece in pieces)
+    found = [*re.finditer(pattern, text)]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} places of the page have the words {template!r}, not one")
+    fields = [piece for piece in pieces if piece.startswith("{")]
+    for number, field in reversed([*enumerate(fields, 1)]):
+        start, end = found[0].span(number)
+        text = text[:start] + field.format_map(figures) + text[end:]
+    return text
+
+
+def _match_words(piece: str) -> str:
+    """A pattern for the words, in one line or several."""
+    return r"\s+".join(re.escape(words) for words in re.split(r"\s+", piece))
+
+
+def list_missed(results: Path) -> str:
+    """The section on the targets that the results miss."""
+    targets = [
+        (path.stem, each) for path in sorted(results.glob("*.json")) for each in read_targets(path.stem, results)
+    ]
+    missed = [(name, each) for name, each in targets if each["is_met"] is False]
+    rows = [
+        f"| `{name}` | {each['meaning']} | {each['limit']} | {format_value(each['value'])} |" for name, each in missed
+    ]
+    judged = sum(each["is_met"] is not None for _, each in targets)
+    intro = f"Of {judged} targets that were measured, {len(missed)} are missed:"
+    return "\n".join(["", intro, "", "| benchmark | figure | target | measured |", "|---|---|---|---|", *rows, ""])
+
+
+def _list_ages(used: Mapping[tuple[str, str], list[str]]) -> Iterator[str]:
+    """Yields a line for each part that is older than what it measures."""
+    for path in sorted(RESULTS_DIR.glob("*.json")):
+        for part, stamp in read_parts(path.stem).items():
+            if (age := describe_age(path.stem, stamp)) is not None:
+                pages = ", ".join(used.get((path.stem, part), ["on no page"]))
+                yield f"{path.stem}: {part}: {age} ({pages})"
 
 
 if __name__ == "__main__":

@@ -42,7 +42,10 @@ class Shape:
     tie_word_embeddings: bool = True  # the head is the table of embeddings
 
 
-SHAPES = {"0_5b": Shape(896, 24, 14, 2, 64, 4864, 151_643)}  # of Qwen2.5-Coder
+SHAPES = {
+    "0_5b": Shape(896, 24, 14, 2, 64, 4864, 151_643),  # of Qwen2.5-Coder
+    "short": Shape(512, 6, 8, 2, 64, 1024, 10_000),  # to see that benchmarks run
+}
 
 
 def write_grown_model(folder: Path, shape: Shape) -> None:

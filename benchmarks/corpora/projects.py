@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.measures.report import track
+
 _FOLDER = Path("build/projects")
 _ENDINGS = {"python": (".py",), "typescript": (".ts", ".tsx"), "go": (".go",), "rust": (".rs",)}
 _MANIFESTS = ("package.json", "tsconfig.json", "go.mod", "Cargo.toml")
@@ -164,11 +166,12 @@ PROJECTS: tuple[Project, ...] = (
 )
 
 
-def fetch_projects() -> tuple[Project, ...]:
-    """Returns all projects, on this machine."""
-    for project in PROJECTS:
+def fetch_projects(is_short: bool = False) -> tuple[Project, ...]:
+    """Returns all projects, or two, on this machine."""
+    projects = PROJECTS[:2] if is_short else PROJECTS
+    for project in track(projects, "fetching projects"):
         project.fetch()
-    return PROJECTS
+    return projects
 
 
 if __name__ == "__main__":

@@ -74,6 +74,26 @@ class Setting:
             torch.cuda.synchronize()
 
 
+# The rows are more than the default model's tokenizer has tokens, as in the real shapes.
+TINY = Setting(
+    "cpu",
+    DEFAULT_MODEL,
+    {
+        "1_5b": Shape(64, 3, 4, 2, 32, 128, 8_448),
+        "7b": Shape(96, 3, 6, 2, 32, 160, 8_448, tie_word_embeddings=False),
+    },
+    num_context=96,
+    num_tokens=6,
+    num_keys=6,
+    num_sequences=4,
+    num_batch_tokens=6,
+    num_repeats=3,
+    num_right_cuts=8,
+    num_copy_bytes=2**22,
+    vocab_rows=8_448,
+)
+
+
 @cache
 def _read_held_out() -> str:
     return "".join(file.text for file in iter_held_out())

@@ -18,16 +18,16 @@ from benchmarks.corpora.projects import fetch_projects
 from benchmarks.measures.report import Figures
 from lsp_server.project.indexer import Job
 
-_NUM_FILES = 10_000
+_NUM_FILES, _NUM_SHORT_FILES = 10_000, 200
 _NUM_CHANGES = 20
 _COMPOUND = re.compile(r"\b[a-z]+(?:[A-Z]|_[a-z])\w*")  # no keyword is one
 
 
-def measure_index() -> Figures:
+def measure_index(is_short: bool) -> Figures:
     """Copies the projects until there are enough files, with other names in each copy, and has all of them read."""
     with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
         folder = Path(name).resolve() / "folder"
-        paths = [*_write_files(folder)]
+        paths = [*_write_files(folder, is_short)]
         with _start(folder.parent / "index.db") as process:
             report = _read(process, Job(str(folder)))
             figures: dict[str, float] = {
@@ -40,15 +40,15 @@ def measure_index() -> Figures:
     return {**figures, "index_change_ms": statistics.median(times_ms)}
 
 
-def _write_files(folder: Path) -> Iterator[Path]:
-    for path, text in islice(_iter_copies(folder), _NUM_FILES):
+def _write_files(folder: Path, is_short: bool) -> Iterator[Path]:
+    for path, text in islice(_iter_copies(folder, is_short), _NUM_SHORT_FILES if is_short else _NUM_FILES):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         yield path
 
 
-def _iter_copies(folder: Path) -> Iterator[tuple[Path, str]]:
-    files = [(project, path) for project in fetch_projects() for path in project.list_files()]
+def _iter_copies(folder: Path, is_short: bool) -> Iterator[tuple[Path, str]]:
+    files = [(project, path) for project in fetch_projects(is_short) for path in project.list_files()]
     for number in count():
         for project, path in files:
             text = (project.root / path).read_text(errors="replace")

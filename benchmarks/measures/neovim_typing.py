@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TypedDict
 
 from benchmarks.measures.lsp_client import LANGUAGE_SERVER
-from benchmarks.measures.report import Figures, find_mean, find_percentile
+from benchmarks.measures.report import Figures, Measured, find_mean, find_percentile, track
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 from tests.support.neovim_editor import PLUGIN, Editor, open_file, run_neovim
 
-_NUM_LINES = 12
+_NUM_LINES, _NUM_SHORT_LINES = 12, 2
 _MIN_CHARS, _MAX_CHARS = 25, 60
 _KEY_S, _REST_S = 0.15, 1.0
 _SETTINGS = "syntax off | filetype on | set noswapfile shortmess+=I autoindent& hidden"
@@ -77,22 +77,35 @@ class _Line:
     others: Sequence[str]
 
 
-async def measure_typing() -> Figures:
+def measure_typing(is_short: bool) -> Iterator[Measured]:
     """Types lines of held-out files, with the default model behind tritonserver."""
+    num_lines = _NUM_SHORT_LINES if is_short else _NUM_LINES
+    with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
+        keys = asyncio.run(_type_before_triton(Path(folder), num_lines))
+        yield Measured(_find_figures(keys))  # before the folder is deleted
+
+
+async def _type_before_triton(folder: Path, num_lines: int) -> list[Sequence[_Key]]:
     async with run_triton(EngineConfig(find_default_model(), num_threads=1)) as url:
-        return await asyncio.to_thread(_type_lines, [*LANGUAGE_SERVER, "--server", url])
+        return await asyncio.to_thread(_type_lines, [*LANGUAGE_SERVER, "--server", url], folder, num_lines)
 
 
-def _type_lines(command: Sequence[str]) -> Figures:
-    with tempfile.TemporaryDirectory(prefix="midtoken-") as name:
-        folder = Path(name)
-        settings = folder / "init.vim"
-        settings.write_text(f"{_SETTINGS}\nset runtimepath+={PLUGIN}\n")
-        with run_neovim(folder, "-u", str(settings)) as editor:
-            editor.lua("require('midtoken').setup(...)", {"cmd": list(command)})
-            editor.lua(_RECORD)
-            lines = [_Line(0, "import os", []), *_draw_lines(random.Random(1))]  # the first starts everything
-            keys = [_type(editor, folder / f"{index}.py", line) for index, line in enumerate(lines)][1:]
+def _type_lines(command: Sequence[str], folder: Path, num_lines: int) -> list[Sequence[_Key]]:
+    settings = folder / "init.vim"
+    settings.write_text(f"{_SETTINGS}\nset runtimepath+={PLUGIN}\n")
+    with run_neovim(folder, "-u", str(settings)) as editor:
+        editor.lua("require('midtoken').setup(...)", {"cmd": list(command)})
+        editor.lua(_RECORD)
+        lines = [_Line(0, "import os", []), *_draw_lines(random.Random(1), num_lines)]  # the first starts everything
+        keys = [_type(editor, folder / f"{index}.py", line) for index, line in enumerate(track(lines, "typing lines"))]
+        editor.lua("vim.iter(vim.lsp.get_clients()):each(function(client) client:stop() end)")
+        editor.wait_for(
+            lambda: editor.lua("return #vim.lsp.get_clients()"), 0
+        )  # it writes into the folder when it ends
+        return keys[1:]
+
+
+def _find_figures(keys: Sequence[Sequence[_Key]]) -> Figures:
     counted = [key for each in keys for key in each[:-1] if not key.get("is_empty")]  # nothing follows the last
     new_ms = [key["ms"] for key in counted if "ms" in key and not key.get("agrees")]
     return {
@@ -103,9 +116,9 @@ def _type_lines(command: Sequence[str]) -> Figures:
     }
 
 
-def _draw_lines(rng: random.Random) -> Iterator[_Line]:
+def _draw_lines(rng: random.Random, num_lines: int) -> Iterator[_Line]:
     files = list(iter_held_out())
-    for file in rng.sample(files, len(files))[:_NUM_LINES]:
+    for file in rng.sample(files, len(files))[:num_lines]:
         lines = file.text.split("\n")
         fitting = [i for i, line in enumerate(lines) if line.isascii() and _MIN_CHARS <= len(line) <= _MAX_CHARS]
         number = rng.choice(fitting)

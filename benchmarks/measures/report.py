@@ -62,7 +62,7 @@ class Target:
     @property
     def limit(self) -> str:
         """The limit as people read it."""
-        return f"≥ {_format(self.at_least)}" if math.isinf(self.at_most) else f"≤ {_format(self.at_most)}"
+        return f"≥ {format_value(self.at_least)}" if math.isinf(self.at_most) else f"≤ {format_value(self.at_most)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,10 @@ class Measured:
 
     figures: Figures
     rows: Sequence[Row] = ()
+
+
+class UnavailableError(Exception):
+    """What a part needs is not on this machine. The part is left out, which is no failure."""
 
 
 # A part is called with whether it is to be short: at most about a minute, to see that it runs. One that yields is
@@ -142,7 +146,8 @@ class Report:
             _print_rows(f"{self.name}: {part}", tuple(rows[0]), rows)
         others = found.figures.keys() - {each.figure for each in own}
         print(
-            "; ".join(f"{name} {_format(found.figures[name])}" for name in found.figures if name in others), flush=True
+            "; ".join(f"{name} {format_value(found.figures[name])}" for name in found.figures if name in others),
+            flush=True,
         )
 
 
@@ -169,9 +174,11 @@ def run_parts(name: str, parts: Mapping[str, Part], targets: Sequence[Target] = 
         print(f"{name}: {part}", flush=True)
         stamp, started_at = Stamp.take(device), time.monotonic()
         try:
-            for found in _iter_found(parts[part](options.short)):
+            for found in iter_found(parts[part](options.short)):
                 report.write(part, found, stamp)
                 report.print(part, found)
+        except UnavailableError as error:
+            print(f"{name}: {part} is left out: {error}", flush=True)
         except Exception:  # whatever fails, the other parts are measured
             traceback.print_exc()
             failed.append(part)
@@ -179,7 +186,8 @@ def run_parts(name: str, parts: Mapping[str, Part], targets: Sequence[Target] = 
     sys.exit(f"{name}: failed: {', '.join(failed)}" if failed else 0)
 
 
-def _iter_found(result: Figures | Measured | Iterator[Measured]) -> Iterator[Measured]:
+def iter_found(result: Figures | Measured | Iterator[Measured]) -> Iterator[Measured]:
+    """Yields what a part has found, step by step."""
     if isinstance(result, Mapping):
         yield Measured(result)
     elif isinstance(result, Measured):
@@ -209,7 +217,7 @@ def read_targets(name: str, folder: Path = RESULTS_DIR) -> list[dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    return dict(json.loads(path.read_text()).get("parts", {})) if path.exists() else {}
+    return dict(json.loads(path.read_text())["parts"]) if path.exists() else {}
 
 
 def _merge_figures(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -232,7 +240,7 @@ def _print_rows(title: str, columns: Sequence[str], rows: Sequence[Row]) -> None
     for name in columns:
         table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*map(_format, row.values()))
+        table.add_row(*map(format_value, row.values()))
     Console(width=Console(width=1000).measure(table).maximum).print(table)  # only a terminal wraps wide tables
 
 
@@ -273,30 +281,8 @@ def _run_git(*arguments: str) -> str:
     return subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def _format(value: Value) -> str:
-    """Numbers with three digits below 100, as whole ones above."""
+def format_value(value: Value) -> str:
+    """Returns what people read: numbers with three digits below 100, as whole ones above."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
     return "–" if value is None else str(value)
-
-
-def build_rows(targets: Iterable[Target], figures: Figures) -> list[Row]:
-    """The figures beside their limits."""
-    return [
-        {"figure": each.meaning, "target": each.limit, "measured": value, "met": _MET[each.is_met(value)]}
-        for each in targets
-        for value in [figures.get(each.figure)]
-    ]
-
-
-def write_report(
-    name: str, rows: Sequence[Row], figures: Figures, device: str | None = None, folder: Path = RESULTS_DIR
-) -> None:
-    """Writes a report without parts. It goes when each benchmark has parts."""
-    for columns, some in groupby(rows, tuple):
-        _print_rows(name, columns, [*some])
-    folder.mkdir(exist_ok=True)
-    stamp = Stamp.take(device)
-    report = {each: getattr(stamp, each) for each in Stamp.__slots__}
-    report |= {"figures": dict(figures), "rows": [dict(row) for row in rows]}
-    (folder / f"{name}.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")

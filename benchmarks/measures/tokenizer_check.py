@@ -177,14 +177,15 @@ class TokenizerFolder:
     published: Path | None = None  # the folder of the tokenizer that it was made of
 
 
-def check_tokenizers(num_workers: int) -> list[TokenizerRow]:
-    """A row for every tokenizer that is built, and for every packaged one that has been downloaded."""
+def check_tokenizers(num_workers: int, num_folders: int | None = None) -> list[TokenizerRow]:
+    """A row for every tokenizer that is built, and for every packaged one that is here, or for the first."""
+    print("looking for source code", flush=True)
     texts = draw_texts(load_sources(seed=0), _NUM_CUTS // _CUTS_PER_TEXT + _NUM_SPARE_TEXTS, seed=0)
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(num_workers, context) as workers:
         check = partial(check_folder, texts=texts, num_cuts=_NUM_CUTS)
         rows = []
-        for row in workers.map(check, _iter_folders(Path(folder))):
+        for row in workers.map(check, islice(_iter_folders(Path(folder)), num_folders)):
             print(f"{row.name:32}{row.outcome:8} {row.reason}", flush=True)
             rows.append(row)
     return rows

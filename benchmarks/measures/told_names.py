@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rich.progress import track
-
 from benchmarks.corpora.projects import Project, fetch_projects
 from benchmarks.measures.python_names import read_python
-from benchmarks.measures.report import Figures, find_mean, find_percentile
+from benchmarks.measures.report import Figures, find_mean, find_percentile, track
 from benchmarks.measures.tree_names import read_trees
 from benchmarks.measures.used_names import FirstUse, NamedProject, Owner
 
@@ -44,9 +42,9 @@ class Asked:
 Tell = Callable[[Path, str, str], str]
 
 
-def measure_told(tell: Tell, seed: int) -> Figures:
+def measure_told(tell: Tell, seed: int, is_short: bool) -> Figures:
     """Asks at each name that the project declares, in some files of each project."""
-    asked = [each for project in track(fetch_projects(), "telling") for each in ask(project, tell, seed)]
+    asked = [each for project in track(fetch_projects(is_short), "telling") for each in ask(project, tell, seed)]
     figures: dict[str, float | None] = {"num_projects": len({each.project for each in asked})}
     for language in ("python", *_OTHERS):
         some = [each for each in asked if each.project.language == language]

@@ -23,7 +23,7 @@ from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from midtoken.installed import find_default_model
 
-_NUM_KEYS = 1_000  # at least, of one replay
+_NUM_KEYS, _NUM_SHORT_KEYS = 1_000, 60  # at least, of one replay
 _NUM_PAIRS = 3
 _NUM_PROJECTS = 5
 _SIZES = (1_000, 3_500, 10_000, 30_000, 60_000)  # in bytes
@@ -31,26 +31,27 @@ _CONTEXT_TOKENS = 1024
 _SHARED = ("context_reads_le_1_share", "prefetched_share", "ghost_ms_p50", "ghost_ms_p99", "first_ms_p50")
 
 
-def measure_typing(seed: int) -> Figures:
+def measure_typing(seed: int, is_short: bool) -> Figures:
     """Plays the pairs one after the other."""
     with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
-        return asyncio.run(_measure(Path(folder).resolve(), seed))
+        return asyncio.run(_measure(Path(folder).resolve(), seed, is_short))
 
 
-async def _measure(folder: Path, seed: int) -> Figures:
-    files = dict(_copy_files(folder))
-    session = draw_session([*files.values()], _NUM_KEYS, seed)
+async def _measure(folder: Path, seed: int, is_short: bool) -> Figures:
+    files = dict(_copy_files(folder, 2 if is_short else _NUM_PROJECTS))
+    session = draw_session([*files.values()], _NUM_SHORT_KEYS if is_short else _NUM_KEYS, seed)
+    num_pairs = 1 if is_short else _NUM_PAIRS
     told = Workspace(tuple(files), tuple(sorted(folder.iterdir())))
     untold = replace(told, folders=())
     config = EngineConfig(find_default_model(), num_threads=1, max_context_tokens=_CONTEXT_TOKENS)
     async with run_triton(config) as url:
-        pairs = [(await play(url, session, told), await play(url, session, untold)) for _ in range(_NUM_PAIRS)]
+        pairs = [(await play(url, session, told), await play(url, session, untold)) for _ in range(num_pairs)]
     return find_told_figures([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 
 
-def _copy_files(folder: Path) -> Iterator[tuple[Path, SizedFile]]:
+def _copy_files(folder: Path, num_projects: int) -> Iterator[tuple[Path, SizedFile]]:
     """Copies projects, and yields the files in each that are nearest to some sizes."""
-    projects = [each for each in PROJECTS if each.language == "python"][:_NUM_PROJECTS]
+    projects = [each for each in PROJECTS if each.language == "python"][:num_projects]
     for number, project in enumerate(projects):
         project.fetch()
         copy = shutil.copytree(project.root, folder / project.root.name)

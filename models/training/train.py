@@ -22,7 +22,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
 
-from models.training.corpus import SourceFile, iter_training
+from models.training.corpus import SourceFile, iter_held_out, iter_training
 from models.training.evaluation import measure_bits_per_byte
 from models.training.stream import SPECIAL_TOKENS, TrainingStream, build_encoder
 
@@ -88,7 +88,7 @@ def main() -> None:
     _save_checkpoint(checkpoint, model, optimizers, progress)
     if rank == 0:
         _export(model, tokenizer, options.out)
-        print(f"held-out bits per byte: {measure_bits_per_byte(model, tokenizer):.4f}")
+        print(f"held-out bits per byte: {measure_bits_per_byte(model, tokenizer, iter_held_out()):.4f}")
 
 
 def _parse_options() -> argparse.Namespace:

@@ -2,27 +2,20 @@
 
 import pytest
 
-from benchmarks.corpora.grown_model import Shape
 from benchmarks.engine_gpu import (
+    PARTS,
     TARGETS,
-    build_parts,
     count_completion_bytes,
     count_layer_weights,
     count_prefill_flops,
 )
-from benchmarks.measures.gpu_engine import DEFAULT_MODEL, SHAPES, Setting
-
-# The rows are more than the default model's tokenizer has tokens, as in the real shapes.
-_TINY = {
-    "1_5b": Shape(64, 3, 4, 2, 32, 128, 8_448),
-    "7b": Shape(96, 3, 6, 2, 32, 160, 8_448, tie_word_embeddings=False),
-}
+from benchmarks.measures.gpu_engine import SHAPES
+from benchmarks.measures.report import iter_found
 
 
 def test_the_whole_run_is_rehearsed_and_gives_all_figures() -> None:
-    setting = Setting("cpu", DEFAULT_MODEL, _TINY, 96, 6, 6, 4, 6, 3, 8, 2**22, 8_448)
-
-    figures = {name: value for measure in build_parts(setting).values() for name, value in measure().items()}
+    found = [each for measure in PARTS.values() for each in iter_found(measure(True))]
+    figures = {name: value for each in found for name, value in each.figures.items()}
 
     assert all(figures[target.figure] is not None for target in TARGETS)
     assert figures["right_wrong_float32"] == 0

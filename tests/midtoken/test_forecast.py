@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.baselines.gguf_file import write_tokenizer_gguf
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
+from benchmarks.measures.report import read_rows
 from inference.errors import ModelError
 from inference.model import forecast as model_forecast
 from midtoken.cli import main
@@ -159,6 +160,5 @@ def test_a_folder_here_is_judged_without_its_weights(tmp_path: Path) -> None:
 
 
 def test_the_recommended_models_are_of_families_that_are_right() -> None:
-    rows = json.loads(Path("benchmarks/results/models.json").read_text())["rows"]
-    right = {row.get("family", row.get("name")) for row in rows if row["outcome"] == "right"}
+    right = {row.get("family", row.get("name")) for row in read_rows("models") if row["outcome"] == "right"}
     assert {family for family, _ in RECOMMENDED.values()} <= right

@@ -89,6 +89,8 @@ async def test_cancelled_requests_are_released_and_others_answered(
         "cancels_stuck": tally.num_stuck,
         "cancels_refused": tally.num_refused,
     }
-    reliability.record({f"{name}_{server.runtime_name}": figures[name] for name in figures})
+    reliability.record(
+        f"cancels_{server.runtime_name}", {f"{name}_{server.runtime_name}": figures[name] for name in figures}
+    )
     assert (num_unreleased, tally.num_stuck, tally.num_refused) == (0, 0, 0)
     assert tally.num_cancelled > num / 2

@@ -88,5 +88,7 @@ async def test_others_are_answered_beside_a_greedy_user(runtime: str, tmp_path: 
         "fairness_p99_ratio": (find_percentile(list_ms(greedy), 99) or 0) / (find_percentile(list_ms(calm), 99) or 1),
         "fairness_refused": sum(phase.count(Outcome.REFUSED) for phase in greedy),
     }
-    reliability.record({f"{name}_{server.runtime_name}": figures[name] for name in figures})
+    reliability.record(
+        f"fairness_{server.runtime_name}", {f"{name}_{server.runtime_name}": figures[name] for name in figures}
+    )
     assert all(phase.count(Outcome.COMPLETED) for phase in greedy)

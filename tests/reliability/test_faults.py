@@ -209,4 +209,4 @@ def _record(reliability: Reliability, world: World, courses: list[Course]) -> No
         "faults_never_back": sum(course.num_never for course in courses),
     }
     rows = [course.build_row(world) for course in courses]
-    reliability.record({f"{name}_{world.name}": figures[name] for name in figures}, rows)
+    reliability.record(f"faults_{world.name}", {f"{name}_{world.name}": figures[name] for name in figures}, rows)

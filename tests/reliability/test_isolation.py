@@ -128,7 +128,7 @@ async def _ask_in_turn(service: DictatedService, user: int, num: int) -> list[_T
 def test_no_user_is_told_of_another(reliability: Reliability) -> None:
     num = reliability.choose(_NUM_ASKED_SHORT, _NUM_ASKED_FULL)
     problems = compare_users(reliability.choose(_NUM_USERS_SHORT, _NUM_USERS_FULL), num)
-    reliability.record({"isolation_requests": num * _NUM_USERS_FULL, "isolation_foreign": len(problems)})
+    reliability.record("isolation", {"isolation_requests": num * _NUM_USERS_FULL, "isolation_foreign": len(problems)})
     assert not problems, describe(problems)
 
 
@@ -167,7 +167,7 @@ async def test_real_servers_keep_users_apart(runtime: str, reliability: Reliabil
     problems += [f"the log or a metric has {word}" for word in {*_WORD.findall(told)}]
     name = "triton" if runtime == TRITON else "embedded"
     figures = {"requests": num, "foreign": len(problems), "time_p_value": p_value}
-    reliability.record({f"isolation_{name}_{each}": value for each, value in figures.items()})
+    reliability.record(f"isolation_{name}", {f"isolation_{name}_{each}": value for each, value in figures.items()})
     assert not problems, describe(problems)
     assert not reliability.is_full or p_value > 1e-4
 

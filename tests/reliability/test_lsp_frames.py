@@ -262,7 +262,7 @@ def test_each_request_among_frames_of_every_kind_has_one_answer(reliability: Rel
     num = reliability.choose(_NUM_SHORT, _NUM_FULL)
     parts = run_parts(feed_frames, num) if reliability.is_full else [feed_frames(num, 1)]
     problems, longest_s = [each for part in parts for each in part.problems], max(part.longest_s for part in parts)
-    reliability.record({"lsp_frames": num, "lsp_wrong": len(problems), "lsp_longest_s": longest_s})
+    reliability.record("lsp", {"lsp_frames": num, "lsp_wrong": len(problems), "lsp_longest_s": longest_s})
     assert not problems, describe(problems)
     assert longest_s < _HANG_S
 
@@ -270,7 +270,7 @@ def test_each_request_among_frames_of_every_kind_has_one_answer(reliability: Rel
 def test_a_process_reads_frames_of_every_kind(reliability: Reliability, tmp_path: Path) -> None:
     num = reliability.choose(_NUM_OF_PROCESS_SHORT, _NUM_OF_PROCESS_FULL)
     problems = feed_process(num, tmp_path)
-    reliability.record({"lsp_process_frames": num, "lsp_process_wrong": len(problems)})
+    reliability.record("lsp_process", {"lsp_process_frames": num, "lsp_process_wrong": len(problems)})
     assert not problems, describe(problems)
 
 

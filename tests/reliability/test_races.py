@@ -261,6 +261,6 @@ def test_no_suggestion_is_for_a_text_that_is_gone_and_each_request_has_one_answe
     num = reliability.choose(_NUM_SHORT, _NUM_FULL)
     parts = run_parts(play_races, num) if reliability.is_full else [play_races(num, 1)]
     problems, num_shown = [each for part in parts for each in part.problems], sum(part.num_shown for part in parts)
-    reliability.record({"races": num, "races_wrong": len(problems), "races_suggestions": num_shown})
+    reliability.record("races", {"races": num, "races_wrong": len(problems), "races_suggestions": num_shown})
     assert not problems, describe(problems)
     assert num_shown > num // 5

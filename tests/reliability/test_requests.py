@@ -261,7 +261,7 @@ async def ask_triton(num: int, seed: int, url: str) -> Requests:
 def _report(name: str, num: int, found: Requests, reliability: Reliability) -> None:
     figures: dict[str, float] = {"requests": num, "wrong": len(found.problems), "refused": found.num_refused}
     reliability.record(
-        {f"{name}_{each}": value for each, value in figures.items()} | {f"{name}_longest_s": found.longest_s}
+        name, {f"{name}_{each}": value for each, value in figures.items()} | {f"{name}_longest_s": found.longest_s}
     )
     assert not found.problems, describe(found.problems)
     assert num / 10 < found.num_refused < num

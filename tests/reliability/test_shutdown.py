@@ -64,7 +64,9 @@ async def test_each_stream_is_finished_or_told_and_nothing_remains(
         "shutdown_orphans": len(orphans),
         "shutdown_finished": sum(each is not None and "Error: " not in each for each in found),
     }
-    reliability.record({f"{name}_{server.runtime_name}": figures[name] for name in figures})
+    reliability.record(
+        f"shutdown_{server.runtime_name}", {f"{name}_{server.runtime_name}": figures[name] for name in figures}
+    )
     assert not orphans, describe(orphans)
     assert None not in found
     assert OverloadedError.__name__ not in str(found)

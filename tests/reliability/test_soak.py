@@ -65,5 +65,6 @@ async def _soak(runtime: str, folder: Path, duration_s: float) -> dict[str, floa
 async def test_what_servers_hold_does_not_grow(tmp_path: Path, reliability: Reliability) -> None:
     runtimes = [EMBEDDED, TRITON] if reliability.is_full and find_obstacle(None) is None else [EMBEDDED]
     duration_s = reliability.choose(_SHORT_S, _FULL_S)
-    for figures in await asyncio.gather(*(_soak(each, tmp_path / each, duration_s) for each in runtimes)):
-        reliability.record(figures)
+    measured = await asyncio.gather(*(_soak(each, tmp_path / each, duration_s) for each in runtimes))
+    for runtime, figures in zip(runtimes, measured, strict=True):
+        reliability.record("soak_triton" if runtime == TRITON else "soak_embedded", figures)

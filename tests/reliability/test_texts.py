@@ -207,6 +207,6 @@ def test_what_is_accepted_is_what_the_model_wrote(reliability: Reliability) -> N
     num = reliability.choose(_NUM_SHORT, _NUM_FULL)
     parts = run_parts(compare_texts, num) if reliability.is_full else [compare_texts(num, 1)]
     problems, compared = [each for part in parts for each in part.problems], sum(part.num_suggestions for part in parts)
-    reliability.record({"texts_completions": num, "texts_suggestions": compared, "texts_wrong": len(problems)})
+    reliability.record("texts", {"texts_completions": num, "texts_suggestions": compared, "texts_wrong": len(problems)})
     assert not problems, describe(problems)
     assert compared > 5 * num

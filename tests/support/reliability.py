@@ -6,7 +6,6 @@ lost, but compares no time. The full form (`--reliability=full`) also writes its
 """
 
 import fcntl
-import json
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -15,17 +14,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar  # Any: JSON
+from typing import TypeVar
 
-from benchmarks.measures.report import Figures, Row, Target, build_rows, write_report
+from benchmarks.measures.report import Figures, Measured, Report, Row, Stamp, Target
 
 _Value = TypeVar("_Value")
 
 _NUM_PROCESSES = 2
-_FIGURE = "figure"  # the first column of the rows that `build_rows` makes
 
 _RUNTIMES = ("triton", "embedded")
 _WORLDS = ("own_triton", "own_embedded", "remote_triton", "remote_embedded", "engine_embedded")
+PARTS = (
+    *(f"faults_{world}" for world in _WORLDS),
+    *(
+        "_".join(each)
+        for each in product(("cancels", "overload", "fairness", "soak", "shutdown", "isolation"), _RUNTIMES)
+    ),
+    *("races", "lsp", "lsp_process", "isolation", "texts", "http", "grpc", "triton"),
+)
 
 
 def _list_for(names: Sequence[str], *targets: Target) -> Iterator[Target]:
@@ -96,23 +102,15 @@ class Reliability:
         """The value for this form."""
         return full if self.is_full else short
 
-    def record(self, figures: Figures, rows: Sequence[Row] = (), targets: Sequence[Target] = TARGETS) -> None:
-        """Adds to the report what a row has measured; the short form adds nothing.
-
-        `rows`: details. They replace those with the same two first texts. What other rows have measured stays.
-        """
+    def record(self, part: str, figures: Figures, rows: Sequence[Row] = ()) -> None:
+        """Writes to the report what a part has measured, one of `PARTS`. The short form writes nothing."""
         if not self.is_full:
             return
+        assert part in PARTS
+        report, found = Report("reliability", PARTS, TARGETS, self.results_dir), Measured(figures, rows)
         with _lock(self.results_dir):
-            old = self._read()
-            merged = {**old["figures"], **figures}
-            details = {_name(row): row for row in (*old["rows"], *rows) if _FIGURE not in row}
-            table = [details[name] for name in sorted(details)]
-            write_report("reliability", [*table, *build_rows(targets, merged)], merged, folder=self.results_dir)
-
-    def _read(self) -> dict[str, Any]:
-        path = self.results_dir / "reliability.json"
-        return json.loads(path.read_text()) if path.exists() else {"figures": {}, "rows": []}
+            report.write(part, found, Stamp.take())
+        report.print(part, found)
 
 
 @contextmanager
@@ -124,10 +122,6 @@ def _lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _name(row: Row) -> tuple[str, ...]:
-    return (next(iter(row)), *[value for value in row.values() if isinstance(value, str)][:2])
 
 
 def run_parts(measure: Callable[[int, int], _Value], num: int) -> list[_Value]:

@@ -79,8 +79,11 @@ def _serve_client(config: EngineConfig) -> None:
     stack = AsyncExitStack()
     with asyncio.Runner() as runner:
 
+        async def connect() -> Client:
+            return await stack.enter_async_context(Client(await stack.enter_async_context(run_triton(config))))
+
         def load() -> Complete:
-            client = Client(runner.run(stack.enter_async_context(run_triton(config))))
+            client = runner.run(connect())
             return lambda request, line: runner.run(_complete(client, request, line))
 
         try:
