@@ -44,7 +44,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Names the files that were left out: unlike skipped tests, they are not collected."""
+    """Names the files that a run of all tests left out: unlike skipped tests, they are not collected."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
     for path in sorted(Path(__file__).parent.rglob("test_*.py")):
         if reason := _why_left_out(path, config):
             terminalreporter.write_line(f"LEFT OUT {path.relative_to(config.rootpath)}: {reason}")

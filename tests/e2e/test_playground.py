@@ -9,11 +9,10 @@ from inference.protocol.completion import Healing
 from tests.support.playground import MISSING, PlaygroundPage, RunningPlayground, open_page, run_playground
 from tests.support.servers import RunningServer, find_processes
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
-    pytest.mark.timeout(300),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+if MISSING is not None:
+    pytest.skip(MISSING, allow_module_level=True)
 
 
 @pytest.fixture(scope="module")

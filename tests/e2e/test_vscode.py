@@ -19,11 +19,10 @@ from tests.support.servers import RunningServer, find_processes
 from tests.support.telling_server import build_command
 from tests.support.vscode import MISSING, VsCode, install_extension, open_vscode, write_command
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
-    pytest.mark.timeout(300),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+if MISSING is not None:
+    pytest.skip(MISSING, allow_module_level=True)
 
 _NODE = """class Node:
     def __init__(self, value):

@@ -7,11 +7,11 @@ from tests.support.reliability import Reliability
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves what is marked `full` to the full form."""
+    """Leaves what is marked `full` to `make test-reliability`."""
     if config.getoption("--reliability") != "full":
-        for item in items:
-            if item.get_closest_marker("full") is not None:
-                item.add_marker(pytest.mark.skip(reason="only in the full form: make test-reliability"))
+        left = [item for item in items if item.get_closest_marker("full") is not None]
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=left)
 
 
 @pytest.fixture(scope="session")
