@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from inference.serving.key_file import KeyFile
-from inference.serving.loopback import ADDRESS
+from inference.serving.loopback import ADDRESS, is_loopback
 from midtoken.server_arguments import UsageError
 
 _REPLACED = "MIDTOKEN_OPENAI_KEY"  # the key of --openai, before there were several
@@ -44,12 +44,13 @@ class Access:
         address, _, port = text.rpartition(":")
         if not port.isdecimal() or int(port) > 65_535:
             raise UsageError(f"{option} must be a port, or an address and a port such as 0.0.0.0:8012, not {text}")
-        if address not in ("", ADDRESS) and not (self.keys and self.certificate):
+        address = address or ADDRESS
+        if not is_loopback(address.strip("[]")) and not (self.keys and self.certificate):
             raise UsageError(
                 f"{option} at {address} needs --keys FILE and --tls FILE, because other machines may reach it; "
-                f"without them, it can only be at {ADDRESS}"
+                f"without them, it can only be at a loopback address such as {ADDRESS}"
             )
-        return address or ADDRESS, int(port)
+        return address, int(port)
 
 
 def _read_certificate(path: Path) -> Certificate:

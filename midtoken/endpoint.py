@@ -7,7 +7,7 @@ from socket import socket
 from typing import Self
 
 from inference.errors import LaunchError
-from inference.serving.loopback import ADDRESS, find_stranger, listen
+from inference.serving.loopback import find_stranger, is_loopback, listen
 from midtoken.access import Access
 
 
@@ -40,8 +40,7 @@ class Endpoint:
 
     def find_refusal(self, headers: Mapping[str, str]) -> tuple[int, str] | None:
         """Returns the status and the words with which a request is refused; None if it may enter."""
-        port = self.listener.getsockname()[1]
-        if self.address == ADDRESS and (stranger := find_stranger(headers, port)):
+        if is_loopback(self.listener.getsockname()[0]) and (stranger := find_stranger(headers)):
             return 403, stranger
         if self.access.keys is not None and self.find_tenant(headers) is None:
             return 401, "The header Authorization needs to be `Bearer` and your key of this server."

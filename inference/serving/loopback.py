@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import ipaddress
 import os
+import re
 import socket
 import struct
 import sys
@@ -22,6 +23,7 @@ End = tuple[str, int]  # of a connection: its IP address and port
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 _PART_BYTES = 2**16
+_HOST = re.compile(r"(\[[^]]+\]|[^][:@]+)(:\d+)?")
 # Linux's uapi/linux/netlink.h, sock_diag.h and inet_diag.h
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _NUM_HEADER_BYTES = 4, 20, 1, 16
 _ANY_STATE, _NO_COOKIE = 0xFFFFFFFF, -1
@@ -86,25 +88,33 @@ def query_users(address: str, port: int, client: End | None = None) -> set[int]:
     return {user for user in found if user is not None}
 
 
-def find_stranger(headers: Mapping[str, str], port: int) -> str | None:
-    """Returns why an HTTP request to the port is refused: a web page of another site sent it. None if it did not.
+def find_stranger(headers: Mapping[str, str]) -> str | None:
+    """Returns why an HTTP request to loopback is refused: a web page of another site sent it. None if it did not.
 
     A page whose name was made to point at loopback (DNS rebinding) sends its own name as `Host`. Browsers send `Origin`
-    with what can change something, and say with `Sec-Fetch-Site` where other requests come from; links may.
+    with what can change something, and say with `Sec-Fetch-Site` where other requests come from; links may. The port in
+    `Host` is that of a tunnel's other end, if there is one.
     """
-    host = headers.get("Host")
-    if host not in (f"{ADDRESS}:{port}", f"localhost:{port}"):
-        return f"This port answers only at {ADDRESS}:{port} and localhost:{port}."
+    host = headers.get("Host", "").lower()
+    named = _HOST.fullmatch(host)
+    if named is None or not is_loopback(named[1].strip("[]")):
+        return f"This port answers only under a name or address of loopback, such as {ADDRESS}, [::1] or localhost."
     is_link = headers.get("Sec-Fetch-Mode") == "navigate"
     is_cross_site = headers.get("Sec-Fetch-Site") in ("cross-site", "same-site") and not is_link
-    if is_cross_site or headers.get("Origin") not in (None, f"http://{host}"):
+    if is_cross_site or headers.get("Origin", f"http://{host}").lower() != f"http://{host}":
         return "This port answers programs and its own pages, not another site."
     return None
 
 
-def is_loopback(address: str) -> bool:
-    """Returns whether the IP address is one of this machine's own, which no other machine can reach."""
-    return _parse(address).is_loopback
+def is_loopback(host: str) -> bool:
+    """Returns whether it is an IP address of this machine's own, which no other machine can reach, or localhost.
+
+    Any other name is not, whatever it means now.
+    """
+    host = host.lower().removesuffix(".")
+    with contextlib.suppress(ValueError):
+        return _parse(host).is_loopback
+    return host == "localhost"
 
 
 def _find_problem(address: str, port: int, client: End) -> str | None:

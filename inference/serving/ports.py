@@ -124,11 +124,10 @@ async def _pass_on(path: Path, room: asyncio.Semaphore, *client: Any) -> None:
 async def _serve_http(listener: socket, paths: Sequence[Path], readiness: Readiness) -> AsyncIterator[None]:
     """Completions go to tritonserver over gRPC. Of all other requests, those that only read go to its HTTP socket."""
     http, grpc = paths
-    port = listener.getsockname()[1]
 
     @web.middleware
     async def refuse_strangers(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if stranger := find_stranger(request.headers, port):  # before anything of the body is read
+        if stranger := find_stranger(request.headers):  # before anything of the body is read
             return refuse(403, stranger)
         if request.method == "POST" and request.content_type != _JSON:
             return refuse(415, f"Send JSON, with the header Content-Type: {_JSON}.")

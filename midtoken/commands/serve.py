@@ -18,7 +18,7 @@ from inference.config import EngineConfig
 from inference.model_folder import find_tokenizer_file
 from inference.serving.embedded import EmbeddedServer, restart_process
 from inference.serving.launcher import MAX_STALL_S, RestartPolicy, ServerOptions, TritonServer, keep_running
-from inference.serving.loopback import ADDRESS
+from inference.serving.loopback import ADDRESS, is_loopback
 from inference.serving.private_files import open_private
 from inference.serving.process_keeper import HAS_KEEPER, keep_process
 from inference.serving.public_port import PublicPort
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="admit only users with a key, of which this file has a line with the name and the key, to the ports of "
-        "--listen and --openai and, on another address than 127.0.0.1, to /metrics",
+        "--listen and --openai and, at an address that is not loopback, to /metrics",
     )
     parser.add_argument(
         "--tls",
@@ -196,7 +196,7 @@ def _open_operator_endpoint(options: argparse.Namespace, access: Access) -> Endp
     if options.metrics_port is None and options.no_ports:
         return None
     place = options.metrics_port or str(_OPERATOR_PORT)
-    is_here = access.find_place(place, "--metrics-port")[0] == ADDRESS  # whose programs need no key
+    is_here = is_loopback(access.find_place(place, "--metrics-port")[0].strip("[]"))  # whose programs need no key
     return Endpoint.open(place, "--metrics-port", Access(None, None) if is_here else access)
 
 

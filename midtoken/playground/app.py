@@ -166,7 +166,7 @@ async def start_app(
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        stranger = find_stranger(request.headers, gate.port)
+        stranger = find_stranger(request.headers)
         return await handler(request) if stranger is None else web.Response(status=403, text=f"{stranger}\n")
 
     app = web.Application(middlewares=[guard])

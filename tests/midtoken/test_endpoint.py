@@ -40,9 +40,11 @@ async def test_with_keys_nobody_enters_without_one_and_the_key_says_who_it_is(tm
         ({"keys": "keys"}, 0o600, "\n", "--keys has no key"),
         ({"tls": "keys"}, 0o600, "none", "--tls needs a private key"),
         ({"openai": "0.0.0.0:0"}, 0o600, "", r"--openai at 0\.0\.0\.0 needs --keys FILE and --tls FILE"),
+        ({"openai": "[::]:0"}, 0o600, "", r"--openai at \[::\] needs"),
+        ({"openai": "localhost.example:0"}, 0o600, "", r"--openai at localhost\.example needs"),
         ({"openai": "0.0.0.0:0", "keys": "keys"}, 0o600, f"ann {ANN}", "and --tls FILE"),
     ],
-    ids=["readable", "empty", "no certificate", "neither", "no encryption"],
+    ids=["readable", "empty", "no certificate", "neither", "neither in IPv6", "a name", "no encryption"],
 )
 def test_keys_that_protect_nothing_and_an_address_without_them_are_refused(
     tmp_path: Path, options: dict[str, str], mode: int, text: str, reason: str
@@ -51,6 +53,14 @@ def test_keys_that_protect_nothing_and_an_address_without_them_are_refused(
     places = {name: value if name == "openai" else tmp_path / value for name, value in options.items()}
     with pytest.raises(MidtokenError, match=reason):
         open_endpoint(**places)
+
+
+@pytest.mark.parametrize("address", ["localhost", "LocalHost", "[::1]", "127.0.0.2"])
+async def test_a_loopback_address_needs_no_keys_and_refuses_web_pages(address: str) -> None:
+    async with run_front(open_endpoint(openai=f"{address}:0")) as front:
+        for headers, status in (({}, 200), ({"Host": "evil.example"}, 403)):
+            async with front.session.get(f"{front.url}/v1/models", headers=headers) as response:
+                assert response.status == status
 
 
 def test_a_key_in_the_environment_that_is_not_read_any_more_opens_no_port_without_one() -> None:

@@ -134,7 +134,21 @@ async def test_nothing_is_sent_where_the_system_does_not_say_whose_a_port_is(mon
         ({"Host": "localhost:8000", "Origin": "http://localhost:8000"}, False),
         ({"Host": _HOST, "Sec-Fetch-Site": "none"}, False),
         ({"Host": _HOST, **_LINK}, False),
+        ({"Host": "LOCALHOST:9000", "Origin": "http://localhost:9000"}, False),
+        ({"Host": "localhost"}, False),
+        ({"Host": "LocalHost.:80"}, False),
+        ({"Host": "127.0.0.1.:8000"}, False),
+        ({"Host": "127.8.9.10"}, False),
+        ({"Host": "[::1]:8000", "Origin": "http://[::1]:8000"}, False),
+        ({"Host": "[::ffff:127.0.0.1]"}, False),
         ({}, True),
+        ({"Host": "localhost.evil.example:8000"}, True),
+        ({"Host": "127.0.0.1.evil.example"}, True),
+        ({"Host": "localhost@evil.example"}, True),
+        ({"Host": "0.0.0.0:8000"}, True),
+        ({"Host": "192.168.1.2"}, True),
+        ({"Host": "::1"}, True),
+        ({"Host": "[localhost]evil.example"}, True),
         ({"Host": "evil.example:8000"}, True),
         ({"Host": "evil.example:8000", "Origin": "http://evil.example:8000"}, True),
         ({"Host": _HOST, "Origin": "http://localhost:8000"}, True),
@@ -145,4 +159,4 @@ async def test_nothing_is_sent_where_the_system_does_not_say_whose_a_port_is(mon
     ],
 )
 def test_web_pages_of_other_sites_are_strangers(headers: dict[str, str], is_refused: bool) -> None:
-    assert (find_stranger(headers, 8000) is not None) == is_refused
+    assert (find_stranger(headers) is not None) == is_refused

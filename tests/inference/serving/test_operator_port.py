@@ -2,7 +2,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,12 @@ async def _run_port(
 ) -> AsyncIterator[int]:
     listener = listen(0)
     port = listener.getsockname()[1]
-    async with open_operator_port(listener, readiness, triton, refuse or partial(_refuse_strangers, port), tls):
+    async with open_operator_port(listener, readiness, triton, refuse or _refuse_strangers, tls):
         yield port
 
 
-def _refuse_strangers(port: int, headers: Mapping[str, str]) -> tuple[int, str] | None:
-    stranger = find_stranger(headers, port)
+def _refuse_strangers(headers: Mapping[str, str]) -> tuple[int, str] | None:
+    stranger = find_stranger(headers)
     return (403, stranger) if stranger else None
 
 
