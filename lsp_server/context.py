@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from inference.protocol.completion import replace_surrogates
 from lsp_server.settings import Settings
 
 if TYPE_CHECKING:  # commands have no documents, and importing lsprotocol takes as long as a completion
@@ -130,10 +131,3 @@ def _num_bytes(text: str) -> int:
 def clean(text: str) -> str:
     r"""Returns text of a document as it is sent: \n as its only line end, and no lone surrogates."""
     return replace_surrogates(text.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def replace_surrogates(text: str) -> str:
-    """Returns `text` with each lone surrogate replaced by U+FFFD, so that it can be encoded as UTF-8."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -62,7 +62,7 @@ class CandidateText:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._num_to_drop = num_healed_bytes
         self._is_told = True  # whether the probabilities of all tokens were told so far
-        self._num_new = 0  # tokens that go beyond the healed bytes
+        self.num_new = 0  # tokens that go beyond the healed bytes
         self._ends: list[tuple[int, float]] = []  # where tokens end, and `log_prob` there; those that are not sent
         self._num_sent = 0  # characters of `text`
         rule = limits.suffix
@@ -91,7 +91,7 @@ class CandidateText:
             return
         dropped = min(self._num_to_drop, len(token_bytes))
         self._num_to_drop -= dropped
-        self._num_new += is_new
+        self.num_new += is_new
         added = self._decoder.decode(token_bytes[dropped:])
         self.text += added
         self._is_told = self._is_told and log_prob is not None
@@ -151,7 +151,7 @@ class CandidateText:
         elif loop is not None:
             self.text = self.text[:loop]
             self.finish(FinishReason.LOOP)
-        elif self._num_new >= self.limits.max_tokens:
+        elif self.num_new >= self.limits.max_tokens:
             self.finish(FinishReason.LENGTH)
         elif self.log_prob < self.limits.stop_below_log_prob:
             self.finish(FinishReason.UNLIKELY)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from inference.config import DEFAULT_CONTEXT_TOKENS, MIN_PROMPT_TOKENS, EngineConfig
+from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.engine.executor import Executor
 from inference.engine.job import Job
 from inference.engine.metrics import EngineLoad
@@ -17,7 +17,6 @@ from inference.engine.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
 from inference.engine.sink import ChunkSink, WaitingSink
 from inference.errors import (
-    InvalidRequestError,
     MidtokenError,
     OverloadedError,
     ServerError,
@@ -33,6 +32,7 @@ from inference.protocol.heartbeat import Heartbeat
 _log = logging.getLogger(__name__)
 
 _LOOK_S = 0.01  # between looks at cancels and deadlines, while there is nothing to do
+_COMPLETION_FRACTION = 0.25  # of what the model sees: the prompt leaves this much room, if the completion may need it
 _MAX_PREFILLS = 2  # full pieces of contexts, in one step of many requests
 _WORK_PER_ROW = 1 / 64  # in passes. It costs more, but nobody is to lose their turn by one jump in a file
 
@@ -197,20 +197,13 @@ class Engine:
 
     def _build_prompt(self, job: Job) -> None:
         started_at = self._clock()
-        job.prepare(self._prompts.build(job.request, self._find_prompt_room(job.request), job.leaves_room))
+        window = self._executor.max_tokens
+        num_later = min(job.request.max_tokens, max(int(window * _COMPLETION_FRACTION), 1))
+        room = min(window - num_later, self.context_tokens)
+        job.prepare(self._prompts.build(job.request, room, job.leaves_room), window)
         job.costs.prompt_ms = 1e3 * (self._clock() - started_at)
         self._scheduler.check_size(job)
         self._executor.admit(job)
-
-    def _find_prompt_room(self, request: CompletionRequest) -> int:
-        """The number of tokens available for the prompt and the generated healed bytes together."""
-        room = self._executor.max_tokens - request.max_tokens
-        if room < MIN_PROMPT_TOKENS:
-            raise InvalidRequestError(
-                f"max_tokens is {request.max_tokens}; the model sees {self._executor.max_tokens} tokens in all, and "
-                f"{MIN_PROMPT_TOKENS} of them at least are for the prompt"
-            )
-        return min(room, self.context_tokens)
 
     def _make_room(self, job: Job) -> bool:
         """Whether the job can begin. A person gets the room of prefetches, which end."""

@@ -89,9 +89,13 @@ class Job:
         except BaseException as error:
             self.failure = self.failure or as_failure(error)
 
-    def prepare(self, prompt: Prompt) -> None:
-        """Gives it its prompt."""
+    def prepare(self, prompt: Prompt, window: int) -> None:
+        """Gives it its prompt. Of the window, the completion has at most what is left beside it."""
         self._prompt = prompt
+        left = window - len(prompt.context_ids) - prompt.num_spelling_tokens
+        if left < self.request.max_tokens:
+            self.request = dataclasses.replace(self.request, max_tokens=left)
+        self.costs.was_cut = prompt.was_cut
         self.costs.num_context_tokens = len(prompt.context_ids)
         self.costs.num_related_tokens = prompt.related.num_tokens
         self.costs.num_tree_nodes = 1 + len(prompt.tree.branch_ids)
@@ -171,7 +175,7 @@ class Job:
         self.sink.send(CompletionChunk("", healed_bytes=healed_bytes, finish_reason=reason, stats=stats))
 
     def _build_stats(self, now: float) -> CompletionStats:
-        num_tokens = sum(len(candidate.token_ids) for candidate in self.candidates)
+        num_tokens = sum(candidate.answer.num_new for candidate in self.candidates)
         return dataclasses.replace(self.costs, total_ms=self._measure_ms(now), num_tokens=num_tokens)
 
     def _measure_ms(self, now: float) -> float:

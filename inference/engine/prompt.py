@@ -46,6 +46,7 @@ class Prompt:
     num_spelling_tokens: int  # the most tokens that spell only healed bytes
     reads_suffix: bool  # whether `context_ids` has text after the cursor
     related: RelatedPart
+    was_cut: bool  # whether there was no room for all of the text before the cursor
 
     @property
     def tree(self) -> TokenTree:
@@ -79,7 +80,7 @@ class PromptBuilder:
             raise InvalidRequestError(
                 f"the {len(healed)} bytes before the cursor that are generated again may take {num_spelling} tokens, "
                 f"and the start tokens take {len(self.tokenizer.start_ids)}, but the prompt has room for {max_tokens}; "
-                f"lower max_tokens ({request.max_tokens}) or set healing to none"
+                "set healing to none"
             )
         related = self.related.encode(request, room // 2)
         room -= related.num_tokens
@@ -87,7 +88,7 @@ class PromptBuilder:
         num_kept_first = min(len(kept), int(max_tokens * _MIN_KEPT_FRACTION))
         num_suffix = min(int(max_tokens * _MAX_SUFFIX_FRACTION), room - num_kept_first - num_markers)
         suffix_ids = self._encode_suffix(request.suffix, num_suffix)
-        kept = _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0), num_ahead)
+        all_kept, kept = kept, _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0), num_ahead)
         num_healed_bytes = min(len(healed), len(self.tokenizer.encoder.normalize(prefix).encode()))
         sections = self._lay_out(kept, suffix_ids, healed, len(covering.common_ids), related.head_ids)
         return Prompt(
@@ -99,6 +100,7 @@ class PromptBuilder:
             num_spelling,
             reads_suffix=bool(suffix_ids),
             related=related,
+            was_cut=len(kept) < len(all_kept) or len(prefix) < len(request.prefix),
         )
 
     def _heal(self, prefix: str, request: CompletionRequest) -> tuple[tuple[int, ...], bytes, CoveringTree]:

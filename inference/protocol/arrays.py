@@ -17,6 +17,7 @@ from inference.errors import (
     ServerError,
     quote,
 )
+from inference.protocol.completion import replace_surrogates
 
 Array = npt.NDArray[Any]  # BYTES tensors are object arrays; FieldTypes names the dtype of each field
 FieldTypes = dict[str, tuple[str, type]]  # name -> (Triton type, NumPy type)
@@ -44,16 +45,16 @@ _ERRORS: dict[type[MidtokenError], tuple[str, str]] = {
 
 
 def to_array(values: Iterable[Any], dtype: type) -> Array:
-    """The values as an array of shape [num_values]; strings as UTF-8 bytes."""
+    """The values as an array of shape [num_values]; strings as UTF-8 bytes, with U+FFFD for a lone surrogate."""
     if dtype is np.object_:
-        values = [value if isinstance(value, bytes) else str(value).encode() for value in values]
+        values = [value if isinstance(value, bytes) else replace_surrogates(str(value)).encode() for value in values]
     return np.array(list(values), dtype=dtype)
 
 
 def to_text(name: str, item: bytes) -> str:
-    """An item of a BYTES array as a str. Raises InvalidRequestError if it is not UTF-8."""
+    """An item of a BYTES array as a str, with U+FFFD for a lone surrogate. Raises InvalidRequestError if not UTF-8."""
     try:
-        return item.decode()
+        return replace_surrogates(item.decode(errors="surrogatepass"))
     except UnicodeDecodeError as error:
         raise InvalidRequestError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from None
 

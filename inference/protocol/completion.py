@@ -156,7 +156,7 @@ class CompletionStats:
     first_token_ms: float = 0.0  # until the first choice, of which no text may be sent yet
     first_line_ms: float = 0.0  # until a whole line is sent, or the end of a shorter text
     total_ms: float = 0.0
-    num_tokens: int = 0
+    num_tokens: int = 0  # generated for all candidates, beyond what was typed
     num_forwards: int = 0
     num_healing_forwards: int = (
         0  # passes until all candidates have spelled the healed bytes; at most 1 with exact healing
@@ -164,6 +164,7 @@ class CompletionStats:
     num_context_tokens: int = 0
     num_related_tokens: int = 0  # those of them that tell of other files, and the file's path
     num_tree_nodes: int = 0
+    was_cut: bool = False  # whether the window had no room for all of the text before the cursor
     num_read_tokens: int = 0  # context tokens that were not in the prefix cache
     num_first_rows: int = 0  # tokens forwarded until the first token was chosen
     num_drafted: int = 0  # guessed tokens that were forwarded
@@ -222,6 +223,13 @@ class CompletionChunk:
     def is_last(self) -> bool:
         """True for the last chunk of the request."""
         return self.stats is not None
+
+
+def replace_surrogates(text: str) -> str:
+    """Returns `text` with each lone surrogate replaced by U+FFFD, so that it can be encoded as UTF-8."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _check_text(name: str, text: str, max_bytes: int) -> None:

@@ -105,10 +105,7 @@ def _read_field(name: str, value: Any, dtype: type) -> Array:
         lowest, highest = dtype(limits.min).item(), dtype(limits.max).item()
         if not all(lowest <= item <= highest for item in items):
             raise InvalidRequestError(f"{name} is out of the range of {limits.dtype}")
-    try:
-        return to_array(items, dtype)
-    except UnicodeEncodeError:
-        raise InvalidRequestError(f"{name} has half of a surrogate pair") from None
+    return to_array(items, dtype)
 
 
 def _write_answer(model: str, arrays: Mapping[str, Array]) -> str:

@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import math
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -26,7 +27,7 @@ from inference.errors import (
     OverloadedError,
     ServerUnreachableError,
 )
-from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import Description
 from inference.protocol.traceparent import find_request_id, new_traceparent
 from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
@@ -76,7 +77,6 @@ class _SupersededError(MidtokenError):
 
 _STATUSES = (
     (InvalidRequestError, 400),
-    (NotSentError, 400),
     (_SupersededError, 499),  # not 409, after which the openai package asks again
     (OverloadedError, 503),
     (ServerUnreachableError, 503),
@@ -135,9 +135,14 @@ class _Front:
             "/detokenize": partial(self.convert, self._tokens.detokenize),
             **dict.fromkeys(_PASSED_ON, partial(self.pass_on, passage)),
         }
+        models = openai.list_models(self._model)
         fixed = {
-            "/v1/models": openai.list_models(self._model),
+            "/": ollama.RUNNING,
+            "/v1/models": models,
+            "/models": models,
+            f"/v1/models/{{name:{re.escape(self._model)}}}": models["data"][0],
             "/api/tags": ollama.list_models(self._model),
+            "/api/ps": ollama.list_models(self._model),
             "/api/version": ollama.tell_version(),
         }
         for path, write in gets.items():
@@ -206,13 +211,15 @@ class _Front:
             own = partial(_add_sender, request)
             parsed, cleared = await asyncio.to_thread(self._read, read, body, client, session, own)
         form, texts = form_of(parsed, self._model), Texts()
+        if parsed.not_sent:
+            _note(request, parsed.not_sent)
         chunks = _end_in_time(self._generate_all(parsed, cleared), parsed.max_predict_ms)
         async with aclosing(chunks):
             if parsed.streams:
                 return await _stream(request, chunks, form, texts)
             async for chunk in chunks:
                 texts.add(chunk)
-        return web.json_response(form.write_whole(texts), dumps=to_json)
+        return web.json_response(form.explain(form.write_whole(texts)), dumps=to_json)
 
     def _parse(self, body: bytes) -> Fields:
         try:
@@ -228,17 +235,29 @@ class _Front:
         session: str,
         own: Callable[[CompletionRequest], CompletionRequest],
     ) -> tuple[ParsedRequest, list[Cleared[CompletionRequest]]]:
-        """What a body asks for, and its requests with what may be sent. Raises InvalidRequestError or InSecretError."""
+        """What a body asks for, and its requests with what may be sent. Raises InvalidRequestError."""
         parsed = read(self._parse(body))
         edited = session or parsed.edited
         document = f"{client} {edited}" if edited else ""
         near = tuple([own(replace(cut_near(each), document=document)) for each in parsed.completions])
-        return replace(parsed, completions=near), [self._guard.clear(each, ()) for each in near]
+        was_cut = any(len(cut.prefix) < len(each.prefix) for cut, each in zip(near, parsed.completions, strict=True))
+        parsed = replace(parsed, completions=near, was_cut=was_cut)
+        try:
+            return parsed, [self._guard.clear(each, ()) for each in near]
+        except NotSentError as error:  # of which an editor need not be told with a box at each key
+            return replace(parsed, not_sent=str(error)), []
 
     async def _generate_all(
         self, parsed: ParsedRequest, cleared: list[Cleared[CompletionRequest]]
     ) -> AsyncGenerator[CompletionChunk, None]:
-        """Yields the chunks for one prompt after the other. The texts of all prompts are numbered."""
+        """Yields the chunks for one prompt after the other. The texts of all prompts are numbered.
+
+        If none of the text is sent, they are empty.
+        """
+        if parsed.not_sent:
+            for number in range(len(parsed.completions) * parsed.first.num_candidates):
+                yield CompletionChunk("", number, finish_reason=FinishReason.END, stats=CompletionStats())
+            return
         for number, (each, request) in enumerate(zip(cleared, parsed.completions, strict=True)):
             chunks = self._generate(each, request if parsed.may_be_one else None)
             async with aclosing(show_likely(chunks, request.min_probability)) as shown:
@@ -267,7 +286,7 @@ async def _tell_id(request: web.Request, response: web.StreamResponse) -> None:
 
 
 async def _tell(answer: object, _request: web.Request) -> web.Response:
-    return web.json_response(answer)
+    return web.Response(text=answer) if isinstance(answer, str) else web.json_response(answer)
 
 
 def _add_sender(request: web.Request, completion: CompletionRequest) -> CompletionRequest:
@@ -309,9 +328,9 @@ async def _stream(
             texts.add(chunk)
             if not response.prepared:
                 await response.prepare(request)
-            await _send(response, form.framing.write(form.write_event(chunk, texts)))
+            await _send(response, form.framing.write(form.explain(form.write_event(chunk, texts))))
         for event in form.write_end(texts):
-            await _send(response, form.framing.write(event))
+            await _send(response, form.framing.write(form.explain(event)))
     except Exception as error:
         if not response.prepared:
             raise
@@ -343,11 +362,14 @@ def _describe(request: web.Request, status: int, reason: str) -> dict[str, Any]:
 
 
 def _note_refusal(request: web.Request, status: int) -> None:
-    """Logs it without anything that the client has written, which may be text."""
     if status != 499:  # with each key
-        path = request.path if request.match_info.http_exception is None else "another address"
-        number = find_request_id(request[_TRACEPARENT])
-        _log.warning("%s %s: status %d, %s, %s", time.strftime(LOG_TIME), path, status, _find_type(status), number)
+        _note(request, f"status {status}, {_find_type(status)}")
+
+
+def _note(request: web.Request, what: str) -> None:
+    """Logs it without anything that the client has written, which may be text."""
+    path = request.path if request.match_info.http_exception is None else "another address"
+    _log.warning("%s %s: %s, %s", time.strftime(LOG_TIME), path, what, find_request_id(request[_TRACEPARENT]))
 
 
 def _refuse(request: web.Request, status: int, reason: str) -> web.Response:

@@ -82,6 +82,13 @@ class Form(ABC):
         self._parsed, self._model = parsed, model
         self._head = {"id": f"cmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
+    def explain(self, answer: object) -> object:
+        """Returns the answer, or the event of a stream; if no text was sent to the model, with the reason."""
+        if isinstance(answer, list):
+            return [self.explain(each) for each in answer]
+        reason = self._parsed.not_sent
+        return {**answer, "reason": reason} if reason and isinstance(answer, dict) else answer
+
     @abstractmethod
     def write_whole(self, texts: Texts) -> object:
         """Returns the answer that is not streamed."""

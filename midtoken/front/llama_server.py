@@ -12,12 +12,12 @@ from inference.protocol.completion import CompletionChunk, CompletionStats, Fini
 from midtoken.front.fim_prompt import split_prompt
 from midtoken.front.form import NAMES, Form, Texts
 from midtoken.front.parsed_request import (
+    MAX_TOKENS,
     Fields,
     ParsedRequest,
     SplitPrompt,
     build_request,
     read_files,
-    until_end,
 )
 
 if TYPE_CHECKING:
@@ -39,13 +39,12 @@ def read_infill(fields: Fields) -> ParsedRequest:
 
 def read_completion(fields: Fields) -> ParsedRequest:
     """Reads a request of `/completion`. Raises InvalidRequestError."""
-    return _build(fields, [split_prompt(each) for each in fields.take_texts("prompt")], -1)
+    return _build(fields, [split_prompt(each) for each in fields.take_texts("prompt")], MAX_TOKENS)
 
 
 def _build(fields: Fields, prompts: Sequence[SplitPrompt], default: int) -> ParsedRequest:
     num_candidates = fields.take("n_cmpl", fields.take("n", 1))
-    max_tokens = until_end(fields.take("n_predict", fields.take("max_tokens", default)))
-    return replace(build_request(fields, prompts, max_tokens, num_candidates), may_be_one=num_candidates > 1)
+    return replace(build_request(fields, prompts, default, num_candidates), may_be_one=num_candidates > 1)
 
 
 class InfillForm(Form):
@@ -53,7 +52,7 @@ class InfillForm(Form):
 
     names: Mapping[str, str] = {
         **NAMES,
-        **{"prefix": "the text before the cursor", "suffix": "input_suffix", "max_tokens": "n_predict or max_tokens"},
+        **{"prefix": "the text before the cursor", "suffix": "input_suffix"},
         "num_candidates": "n or n_cmpl",
         "related": "input_extra",
     }
@@ -82,11 +81,11 @@ class InfillForm(Form):
             "model": self._model,
             "stop_type": "limit" if reason is None else _REASONS.get(reason, "limit"),
             "has_new_line": "\n" in texts.texts[candidate].text,
-            "truncated": False,
+            "truncated": self._parsed.was_cut,
             "generation_settings": {"n_predict": request.max_tokens, "temperature": request.temperature},
         }
         for stats in texts.stats[candidate // request.num_candidates :][:1]:
-            result |= _write_costs(stats)
+            result |= _write_costs(stats) | {"truncated": self._parsed.was_cut or stats.was_cut}
         if not self._parsed.fields:
             return result
         result |= {f"timings/{name}": value for name, value in result.get("timings", {}).items()}

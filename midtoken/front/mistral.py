@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from inference.protocol.completion import CompletionChunk
 from midtoken.front.form import DONE, NAMES, Form, Texts
-from midtoken.front.parsed_request import MAX_TOKENS, Fields, ParsedRequest, SplitPrompt, build_request
+from midtoken.front.parsed_request import Fields, ParsedRequest, SplitPrompt, build_request
 
 
 def read_completion(fields: Fields) -> ParsedRequest:
@@ -12,7 +12,7 @@ def read_completion(fields: Fields) -> ParsedRequest:
     fields.refuse({"min_tokens": (0,)})
     fields = fields.update({"seed": fields.take("random_seed", -1)})
     prompt = SplitPrompt(fields.take("prompt", ""), fields.take("suffix", ""))
-    return build_request(fields, [prompt], fields.take("max_tokens", MAX_TOKENS))
+    return build_request(fields, [prompt])
 
 
 class FimForm(Form):

@@ -1,15 +1,16 @@
 """Ollama's `/api/generate`, and what its clients ask about the model."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any  # JSON has no types
 
 from inference.protocol.completion import CompletionChunk, FinishReason
 from midtoken.front.fim_prompt import split_prompt
-from midtoken.front.form import LINES, NAMES, Form, Texts
-from midtoken.front.parsed_request import Fields, ParsedRequest, SplitPrompt, build_request, until_end
+from midtoken.front.form import LINES, Form, Texts
+from midtoken.front.parsed_request import Fields, ParsedRequest, SplitPrompt, build_request
 
+RUNNING = "Ollama is running"  # at `/`; clients look for it
+_VERSION = "0.13.0"  # of Ollama; clients refuse older ones than they know
 # Of a template, only whether the model knows a suffix: a prompt is completed, not put into one.
 _TEMPLATE = "{{ .Prompt }}{{ .Suffix }}"
 _DETAILS = {
@@ -30,14 +31,13 @@ def read_generate(fields: Fields) -> ParsedRequest:
     text, suffix = fields.take("prompt", ""), fields.take("suffix", "")
     fields = fields.update({**fields.take("options", {}), "stream": fields.take("stream", True)})
     prompt = SplitPrompt(text, suffix) if suffix else split_prompt(text)
-    return build_request(fields, [prompt], until_end(fields.take("num_predict", -1)) if text or suffix else 0)
+    return build_request(fields if text or suffix else fields.update({"num_predict": 0}), [prompt])
 
 
 class GenerateForm(Form):
     """Writes one answer of `/api/generate`."""
 
     framing = LINES
-    names: Mapping[str, str] = {**NAMES, "max_tokens": "num_predict"}
 
     def write_whole(self, texts: Texts) -> object:
         """See `Form`."""
@@ -70,9 +70,10 @@ class GenerateForm(Form):
 
 
 def list_models(model: str) -> object:
-    """Returns the answer of `/api/tags`."""
-    known = {"name": model, "model": model, "modified_at": "1970-01-01T00:00:00Z", "size": 0, "digest": ""}
-    return {"models": [{**known, "details": _DETAILS}]}
+    """Returns the answer of `/api/tags`, and of `/api/ps`: the model is loaded, and stays so."""
+    times = {"modified_at": "1970-01-01T00:00:00Z", "expires_at": "9999-12-31T23:59:59Z"}
+    known = {"name": model, "model": model, "size": 0, "size_vram": 0, "digest": ""}
+    return {"models": [{**known, **times, "details": _DETAILS}]}
 
 
 def show_model(num_context_tokens: int) -> object:
@@ -85,4 +86,4 @@ def show_model(num_context_tokens: int) -> object:
 
 def tell_version() -> object:
     """Returns the answer of `/api/version`."""
-    return {"version": version("midtoken")}
+    return {"version": _VERSION}

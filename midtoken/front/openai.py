@@ -21,7 +21,7 @@ def read_completion(fields: Fields) -> ParsedRequest:
         return tabby.read_completion(fields)
     texts, suffix = fields.take_texts("prompt"), fields.take("suffix", "")
     prompts = [SplitPrompt(each, suffix) if fields.has("suffix") else split_prompt(each) for each in texts]
-    parsed = build_request(fields, prompts, fields.take("max_tokens", _NUM_TOKENS), fields.take("n", 1))
+    parsed = build_request(fields, prompts, _NUM_TOKENS, fields.take("n", 1))
     return replace(parsed, num_top_tokens=_read_logprobs(fields, parsed.first)) if fields.has("logprobs") else parsed
 
 
@@ -33,7 +33,7 @@ def _read_logprobs(fields: Fields, request: CompletionRequest) -> int:
     return number
 
 
-def list_models(model: str) -> object:
+def list_models(model: str) -> dict[str, Any]:
     """Returns the answer that names the one model."""
     return {
         "object": "list",

@@ -11,12 +11,20 @@ from itertools import accumulate
 from typing import Any, Self, TypeVar  # JSON has no types
 
 from inference.errors import InvalidRequestError, quote
-from inference.protocol.completion import MAX_NAME_BYTES, CompletionRequest, Extent, Priority, RelatedFile
+from inference.protocol.completion import (
+    MAX_NAME_BYTES,
+    CompletionRequest,
+    Extent,
+    Priority,
+    RelatedFile,
+    replace_surrogates,
+)
 from lsp_server.context import clean
 
 _Kind = TypeVar("_Kind", bool, int, float, str, dict[str, Any], list[Any])
 
 MAX_TOKENS = 1024  # room that is kept for the completion cannot be used by the prompt
+_LIMITS = ("max_tokens", "max_completion_tokens", "n_predict", "max_new_tokens", "num_predict")  # as protocols name it
 _MAX_PROMPTS = 64  # of one request; LangChain sends 20
 _KINDS: Mapping[type, str] = {
     bool: "true or false",
@@ -54,6 +62,8 @@ class ParsedRequest:
     max_predict_ms: int  # from the first text on, if there is a whole line by then; 0 or less: no limit
     fields: tuple[str, ...]  # of the answer of llama-server; none: all
     num_top_tokens: int | None = None  # to tell the probabilities of, beside those of the text; None: none at all
+    was_cut: bool = False  # whether text that is far from the cursor was left out
+    not_sent: str = ""  # why none of its text is sent; empty: it is
     may_be_one: bool = False  # text, if the engine cannot generate several
 
     @property
@@ -89,13 +99,13 @@ class Fields:
         return type(self)({**self._values, **values})
 
     def take(self, name: str, default: _Kind) -> _Kind:
-        """Returns the field, which must be of the default's kind."""
+        """Returns the field, which must be of the default's kind. Of numbers, 1 and 1.0 are of both kinds."""
         value, kind = self._values.get(name, default), type(default)
-        if kind is float and type(value) is int and abs(value) < 2**53:
-            value = float(value)
+        if {kind, type(value)} == {int, float} and abs(value) < 2**53 and value == int(value):
+            value = kind(value)
         if type(value) is not kind:
             raise InvalidRequestError(f"{name} must be {_KINDS[kind]}, not {quote(str(value))}")
-        return value
+        return replace_surrogates(value) if isinstance(value, str) else value
 
     def take_texts(self, name: str) -> tuple[str, ...]:
         """Returns a field that is a text or a list of texts."""
@@ -103,7 +113,18 @@ class Fields:
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise InvalidRequestError(f"{name} must be a string or a list of strings, not {quote(str(value))}")
-        return tuple(texts)
+        return tuple(map(replace_surrogates, texts))
+
+    def take_limit(self, default: int) -> int:
+        """Returns the most tokens that are wanted, whatever the protocol calls them; of several limits, the lowest.
+
+        -1 and -2 are no limit, as for llama-server and Ollama.
+        """
+        named = {name: self.take(name, 0) for name in _LIMITS if self.has(name)}
+        for name, value in named.items():
+            if value < -2:
+                raise InvalidRequestError(f"{name} must be 0 or more, or -1 for no limit, not {value}")
+        return min([MAX_TOKENS, *(value for value in named.values() if value >= 0)]) if named else default
 
     def refuse(self, fields: Mapping[str, tuple[Any, ...]]) -> None:
         """Refuses each of the fields that has another value than those."""
@@ -113,19 +134,21 @@ class Fields:
 
 
 def build_request(
-    fields: Fields, prompts: Sequence[SplitPrompt], max_tokens: int, num_candidates: int = 1
+    fields: Fields, prompts: Sequence[SplitPrompt], default_limit: int = MAX_TOKENS, num_candidates: int = 1
 ) -> ParsedRequest:
     """Returns the request for these prompts, with the fields that all protocols have. Raises InvalidRequestError.
 
-    A request for no tokens has its text read, so that a later one need not. Below 0 there is no limit.
+    `default_limit`: the most tokens where no limit is named. A request for none has its text read, so that a later one
+    need not.
     """
     if not 1 <= len(prompts) <= _MAX_PROMPTS:
         raise InvalidRequestError(f"prompt must be 1 to {_MAX_PROMPTS} texts, not {len(prompts)}")
     temperature, slot, seed = fields.take("temperature", 0.0), fields.take("id_slot", -1), fields.take("seed", -1)
+    max_tokens = fields.take_limit(default_limit)
     fields.refuse(_NOT_OFFERED if temperature == 0 else {**_NOT_OFFERED, **_NOT_SAMPLED})
     wanted = CompletionRequest(
         "",
-        max_tokens=min(max_tokens, MAX_TOKENS) or 1,
+        max_tokens=max_tokens or 1,
         stop=fields.take_texts("stop"),
         extent=Extent.BLOCK if fields.take("n_indent", 0) > 0 else Extent.UNLIMITED,
         temperature=temperature,
@@ -144,11 +167,6 @@ def build_request(
         max_predict_ms=fields.take("t_max_predict_ms", 0),
         fields=fields.take_texts("response_fields"),
     )
-
-
-def until_end(num_tokens: int) -> int:
-    """Returns how many tokens a client wants that may say -1, which is all until the end."""
-    return num_tokens if num_tokens >= 0 else MAX_TOKENS
 
 
 def read_files(fields: Fields, name: str, path: str, text: str) -> list[RelatedFile]:

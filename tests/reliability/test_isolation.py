@@ -49,7 +49,7 @@ def _draw_requests(user: int, num: int) -> list[CompletionRequest]:
         document = f"document {random.randint(0, 3)}"
         asked = CompletionRequest(
             text,
-            max_tokens=random.choice((*[12] * 9, 1020)),  # which leave no room for the prompt, and are refused
+            max_tokens=random.choice((*[12] * 9, 1020)),  # which are more than the model sees beside the prompt
             chunks=random.choice(tuple(Chunks)),
             extent=Extent.SINGLE_LINE,
             tenant=f"user {user}",

@@ -181,7 +181,8 @@ def build_executor(max_tokens: int = 512) -> LocalExecutor:
 def begin_job(executor: LocalExecutor, request: CompletionRequest, sink: ChunkSink | None = None) -> Job:
     """A job that arrived at 10 seconds and has begun."""
     job = Job(request, sink or CollectingSink(), submitted_at=10.0)
-    job.prepare(build_prompts(toy_tokenizer("qwen")).build(request, executor.max_tokens - request.max_tokens))
+    room = executor.max_tokens - request.max_tokens
+    job.prepare(build_prompts(toy_tokenizer("qwen")).build(request, room), executor.max_tokens)
     job.begin(10.0)
     executor.begin(job)
     return job

@@ -1,8 +1,6 @@
 import pytest
 
-from inference.config import MIN_PROMPT_TOKENS
 from inference.engine.job import Job
-from inference.errors import InvalidRequestError
 from inference.model.language_model import Choice, SampleResult
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason, Healing
 from tests.support.engine_bench import UNBOUNDED, begin_job, build_executor, open_scripted_bench
@@ -55,18 +53,17 @@ def test_the_prompts_room_is_limited_by_the_window_and_the_configuration(window:
     assert 3 * room // 8 < stats.num_context_tokens <= room
 
 
-def test_max_tokens_that_leave_no_room_for_a_prompt_are_refused_with_the_numbers() -> None:
+@pytest.mark.parametrize(("num_names", "was_cut"), [(5, False), (16, False), (50, True), (1000, True)])
+def test_of_a_window_a_limit_beyond_it_takes_a_part_and_is_what_fits_beside_the_prompt(
+    num_names: int, was_cut: bool
+) -> None:
+    text = "name0" * num_names
+    request = CompletionRequest(text, max_tokens=1024, extent=UNBOUNDED, healing=Healing.NONE)
     with open_scripted_bench(100) as bench:
-        fits = submit(bench.engine, CompletionRequest("", max_tokens=100 - MIN_PROMPT_TOKENS)).wait()
-        refused = submit(bench.engine, CompletionRequest("", max_tokens=85))
-
-        refused.wait_for_end()
-
-    assert fits.error is None
-    assert isinstance(refused.error, InvalidRequestError)
-    assert str(refused.error) == (
-        "max_tokens is 85; the model sees 100 tokens in all, and 16 of them at least are for the prompt"
-    )
+        sink = submit(bench.engine, request).wait()
+    assert (sink.finish_reason, sink.stats.was_cut) == (FinishReason.LENGTH, was_cut)
+    assert sink.stats.num_context_tokens + sink.stats.num_tokens == 100
+    assert 25 <= sink.stats.num_tokens <= (55 if was_cut else 85)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def _count_spelling_slowly(toy: ToyTokenizer, covering: CoveringTree) -> int:
 
 _TOO_LONG = (
     r"the (\d+) bytes before the cursor that are generated again may take (\d+) tokens, and the start tokens take "
-    r"(\d+), but the prompt has room for (\d+); lower max_tokens \(64\) or set healing to none"
+    r"(\d+), but the prompt has room for (\d+); set healing to none"
 )
 
 

@@ -8,7 +8,7 @@ from inference.errors import (
     OverloadedError,
     ServerError,
 )
-from inference.protocol.arrays import error_from_text, error_to_response
+from inference.protocol.arrays import error_from_text, error_to_response, to_array
 from inference.protocol.completion_arrays import request_from_arrays
 
 
@@ -26,6 +26,12 @@ def test_long_input_is_quoted_only_in_part(names: list[str], text: str) -> None:
         request_from_arrays({"prefix": value} | dict.fromkeys(names, value))
 
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("half", ["\ud83d", "\ude00", b"\xed\xa0\xbd"], ids=repr)
+def test_half_a_surrogate_pair_is_u_fffd(half: str | bytes) -> None:
+    texts = to_array(["a" + half if isinstance(half, str) else b"a" + half], np.object_)
+    assert request_from_arrays({"prefix": texts}).prefix == "a\ufffd"
 
 
 @pytest.mark.parametrize(

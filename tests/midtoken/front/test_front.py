@@ -20,6 +20,7 @@ from inference.errors import (
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,
+    CompletionStats,
     Extent,
     FinishReason,
     Priority,
@@ -107,6 +108,14 @@ async def test_what_is_asked_reaches_the_model_and_its_answer_the_editor(
     assert answer | shown == answer
 
 
+@pytest.mark.parametrize(("prompt", "was_cut"), [("a", False), ("a", True), ("a\n" * 40_000, False)])
+async def test_an_answer_says_whether_the_prompt_was_cut(front: FrontClient, prompt: str, was_cut: bool) -> None:
+    end = replace(last_chunk("e"), stats=CompletionStats(was_cut=was_cut))
+    for path in (_INFILL, "/completion"):
+        _, answer = await front.ask(path, {"prompt": prompt}, end)
+        assert answer["truncated"] == (was_cut or len(prompt) > 1)
+
+
 async def test_only_the_fields_that_are_wanted_are_answered_without_blanks_as_llama_vim_needs_it(
     front: FrontClient,
 ) -> None:
@@ -152,13 +161,13 @@ async def test_an_engine_that_generates_one_text_is_asked_for_one_infill(front: 
     assert [each.request.num_candidates for each in front.model.streams] == [3, 1]
 
 
-@pytest.mark.parametrize(("path", "name"), [(_INFILL, "n_predict or max_tokens"), (_COMPLETION, "max_tokens")])
+@pytest.mark.parametrize(("path", "name"), [(_INFILL, "n or n_cmpl"), (_COMPLETION, "n")])
 async def test_what_the_engine_refuses_has_the_name_that_the_client_gave_it(
     front: FrontClient, path: str, name: str
 ) -> None:
-    asking, stream = await front.begin(front.post(path, {"prompt": "a", name: 900, "stream": True}))
-    stream.fail(InvalidRequestError("max_tokens is 900; the model sees 512 tokens in all"))
-    assert json.loads((await asking)[1])["error"]["message"] == f"{name} is 900; the model sees 512 tokens in all"
+    asking, stream = await front.begin(front.post(path, {"prompt": "a", "stream": True}))
+    stream.fail(InvalidRequestError("num_candidates is 2; there is room for 1"))
+    assert json.loads((await asking)[1])["error"]["message"] == f"{name} is 2; there is room for 1"
 
 
 @pytest.mark.parametrize(("path", "name", "num_asked"), [(_INFILL, "n_cmpl", 2), (_COMPLETION, "n", 1)])
@@ -171,6 +180,7 @@ async def test_what_the_engine_refuses_also_for_one_text_or_of_several_completio
     assert ((await asking)[0], len(front.model.streams)) == (400, num_asked)
 
 
+_IN_SECRET = "password = 'hunter2correct"
 _SECRET, _RANDOM = "password = 'hunter2correct'\n", "x = 'q7Zp2Lm9Xc4Vb8Nk'\n"
 
 
@@ -231,6 +241,27 @@ async def test_no_secret_and_no_name_in_a_field_reaches_the_model(front: FrontCl
     assert requests[0].stop == ("key = 'REDACTED'",)
     first, again, other, nobody = (each.tenant for each in requests)
     assert (first == again != other, bool(other), nobody) == (True, True, "")
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [(_COMPLETION, "text"), (_INFILL, "content"), ("/completion", "content"), ("/api/generate", "response")],
+)
+async def test_in_a_secret_each_text_is_empty_and_the_answer_says_why(
+    front: FrontClient, path: str, field: str, streams: bool
+) -> None:
+    status, text = await front.post(path, {"prompt": _IN_SECRET, "stream": streams, "n": 2})
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if "{" in line]
+    answers = [answer for line in lines for answer in _list(json.loads(line))]
+    assert (status, front.model.streams, bool(answers)) == (200, [], True)
+    for answer in answers:
+        assert answer["reason"] == "the cursor is in a secret, which is not sent"
+        assert [each.get(field) for each in answer.get("choices", [answer])] in ([""], ["", ""])
+
+
+def _list(answer: Any) -> list[Any]:
+    return answer if isinstance(answer, list) else [answer]
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -297,7 +328,7 @@ async def test_a_failure_has_a_status(
 async def test_a_refusal_is_logged_without_what_the_client_has_written(
     front: FrontClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked = [("/hunter2", {}), (_INFILL, {"temperature": "hunter2"}), (_INFILL, {"prompt": _SECRET[:-2]})]
+    asked = [("/hunter2", {}), (_INFILL, {"temperature": "hunter2"}), (_INFILL, {"prompt": _IN_SECRET})]
     for path, body in asked:
         await front.post(f"{path}?hunter2", body, {"X-Session-ID": "hunter2"})
     asking, stream = await front.begin(front.post(_INFILL, {"stream": True}))
@@ -305,11 +336,10 @@ async def test_a_refusal_is_logged_without_what_the_client_has_written(
     stream.fail(ServerError("hunter2"))
     await asking
     told = [message.split(maxsplit=2)[2].rpartition(", ")[0] for message in caplog.messages]
-    refused = "/infill: status 400, invalid_request_error"
     assert told == [
         "another address: status 404, invalid_request_error",
-        refused,
-        refused,
+        "/infill: status 400, invalid_request_error",
+        "/infill: the cursor is in a secret, which is not sent",
         "/infill: status 500, server_error",
     ]
 

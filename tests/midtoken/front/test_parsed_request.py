@@ -11,7 +11,7 @@ from inference.errors import (
 from inference.protocol.completion import RelatedFile
 from midtoken.front.fim_prompt import split_prompt
 from midtoken.front.parsed_request import SplitPrompt
-from tests.support.front import FrontClient
+from tests.support.front import FrontClient, last_chunk
 
 _COMPLETION, _INFILL = "/v1/completions", "/infill"
 
@@ -38,7 +38,13 @@ _COMPLETION, _INFILL = "/v1/completions", "/infill"
         (_COMPLETION, {"user": "x" * 2000}, "user has 2000 bytes"),
         (_COMPLETION, {"n": 17}, "n must be between 1 and 16, not 17"),
         (_INFILL, {"n_cmpl": 17}, "n or n_cmpl must be between 1 and 16, not 17"),
-        (_COMPLETION, {"max_tokens": -2}, "max_tokens must be between 1"),
+        *(
+            (path, {name: -3}, f"{name} must be 0 or more, or -1 for no limit, not -3")
+            for path in (_COMPLETION, _INFILL)
+            for name in ("max_tokens", "max_completion_tokens", "n_predict", "max_new_tokens", "num_predict")
+        ),
+        (_COMPLETION, {"max_new_tokens": "9"}, "max_new_tokens must be a whole number, not '9'"),
+        (_COMPLETION, {"max_tokens": 9.5}, "max_tokens must be a whole number, not '9.5'"),
         (_COMPLETION, {"prompt": "x" * (2**21 + 1)}, "prompt has 2097153 bytes"),
         (_INFILL, {"input_prefix": "x" * (2**21 + 1)}, "the text before the cursor has 2097154 bytes"),
         (_INFILL, {"input_suffix": "x" * (2**21 + 1)}, "input_suffix has 2097153 bytes"),
@@ -52,8 +58,6 @@ _COMPLETION, _INFILL = "/v1/completions", "/infill"
         (_COMPLETION, {"prompt": [1, 2]}, "prompt must be a string"),
         (_INFILL, {"prompt": [1, 2]}, "prompt must be a string"),
         (_COMPLETION, {"prompt": ["a"] * 65}, "prompt must be 1 to 64 texts, not 65"),
-        (_COMPLETION, {"prompt": "password = 'hunter2correct"}, "the cursor is in a secret, which is not sent"),
-        (_INFILL, {"prompt": "password = 'hunter2correct"}, "the cursor is in a secret, which is not sent"),
     ],
 )
 async def test_what_is_not_offered_is_refused_by_name(front: FrontClient, path: str, body: object, reason: str) -> None:
@@ -62,6 +66,44 @@ async def test_what_is_not_offered_is_refused_by_name(front: FrontClient, path: 
     assert (status, error["code"], error["type"]) == (400, 400, "invalid_request_error")
     assert error["message"].startswith(reason)
     assert front.model.streams == []
+
+
+@pytest.mark.parametrize("path", [_COMPLETION, _INFILL, "/completion", "/api/generate", "/v1/fim/completions"])
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        *(({name: 9}, 9) for name in ("max_tokens", "max_completion_tokens", "n_predict", "max_new_tokens")),
+        ({"num_predict": 9.0}, 9),
+        ({"max_tokens": 9, "max_completion_tokens": 7}, 7),
+        ({"max_tokens": -1, "n_predict": 7}, 7),
+        ({"max_tokens": None, "num_predict": 7}, 7),
+        ({"max_tokens": -1}, 1024),
+        ({"num_predict": -2}, 1024),
+        ({"n_predict": 10**30}, 1024),
+    ],
+    ids=str,
+)
+async def test_a_limit_has_the_name_and_the_meaning_that_any_protocol_gives_it(
+    front: FrontClient, path: str, limits: dict[str, object], most: int
+) -> None:
+    asking, stream = await front.begin(front.post(path, {"prompt": "a", **limits}))
+    stream.send(last_chunk("e"))
+    assert ((await asking)[0], stream.request.max_tokens) == (200, most)
+
+
+@pytest.mark.parametrize("path", [_COMPLETION, _INFILL, "/completion", "/api/generate"])
+@pytest.mark.parametrize("body", [b'{"prompt": "a\\ud83d"}', b'{"prompt": "a\xed\xa0\xbd"}'], ids=["escaped", "raw"])
+async def test_half_a_surrogate_pair_is_u_fffd(front: FrontClient, path: str, body: bytes) -> None:
+    asking, stream = await front.begin(front.post(path, body))
+    stream.send(last_chunk("e"))
+    assert ((await asking)[0], stream.request.prefix) == (200, "a\ufffd")
+
+
+async def test_half_a_surrogate_pair_is_tokenized_as_u_fffd(front: FrontClient) -> None:
+    bodies = [b'{"content": "a\\ud83d"}', b'{"content": "a\\ufffd"}']
+    half, whole = [await front.post("/tokenize", body) for body in bodies]
+    assert half == whole
+    assert half[0] == 200
 
 
 _QWEN = "<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"

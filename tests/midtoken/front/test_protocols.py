@@ -191,6 +191,33 @@ async def test_what_a_client_asks_about_the_model(front: FrontClient) -> None:
     assert (shown["capabilities"], shown["model_info"]["midtoken.context_length"]) == (["completion", "insert"], 512)
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "/health", "/v1/health", "/props", "/slots", "/models", "/v1/models", "/v1/models/default"),
+        *("/api/tags", "/api/ps", "/api/version"),
+    ],
+)
+async def test_a_client_that_asks_whether_a_server_is_there_is_answered(
+    front: FrontClient, path: str, method: str
+) -> None:
+    async with front.session.request(method, f"{front.url}{path}") as response:
+        assert (response.status, bool(await response.read())) == (200, method == "GET")
+
+
+async def test_what_is_said_of_the_server_has_the_form_of_each_protocol(front: FrontClient) -> None:
+    answers = {}
+    for path in ("/", "/models", "/v1/models", "/v1/models/default", "/api/ps", "/api/version"):
+        async with front.session.get(f"{front.url}{path}") as response:
+            answers[path] = await (response.text() if path == "/" else response.json())
+    assert answers["/"] == "Ollama is running"
+    assert answers["/models"] == answers["/v1/models"]
+    assert answers["/v1/models/default"] == answers["/models"]["data"][0]
+    assert answers["/api/ps"]["models"][0]["expires_at"] > "2100"
+    assert [int(part) for part in answers["/api/version"]["version"].split(".")] >= [0, 6, 4]
+
+
 async def test_tokens_are_those_of_the_model_and_become_the_text_again(front: FrontClient) -> None:
     ids = json.loads((await front.post("/tokenize", {"content": "return self._items"}))[1])["tokens"]
     assert len(ids) > 1
