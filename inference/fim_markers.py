@@ -12,6 +12,7 @@ CODELLAMA = ("▁<PRE>", "▁<SUF>", "▁<MID>")
 SEED_CODER = ("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>")  # and Zeta 2
 AIXCODER = ("▁<AIX-SPAN-PRE>", "▁<AIX-SPAN-POST>", "▁<AIX-SPAN-MIDDLE>")
 CODESTRAL = ("[PREFIX]", "[SUFFIX]")
+CODELLAMA_WRITTEN = ("<PRE>", "<SUF>", "<MID>")  # with blanks around them, or without
 
 # As clients write them into a prompt.
 WRITTEN = (
@@ -21,17 +22,14 @@ WRITTEN = (
     DEEPSEEK,
     SEED_CODER,
     ("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),
-    ("<PRE> ", " <SUF>", " <MID>"),
-    ("<PRE>", "<SUF>", "<MID>"),
+    CODELLAMA_WRITTEN,
     AIXCODER,
     CODESTRAL,
 )
 
-# What clients write for models that rewrite a region or chat, by the name of the format: all of these are in a prompt.
+# What clients write for models that rewrite a region or chat and would be taken for text or files, by the name of the
+# format: all of these are in a prompt.
 FOREIGN = {
-    "CodeGeeX": ("<|code_middle|>", "<|assistant|>"),
-    "Mercury": ("<|current_file_content|>", "<|code_to_edit|>"),
-    "Zeta": ("<|editable_region_start|>", "<|editable_region_end|>"),
     "Sweep": ("<|file_sep|>current/", "<|file_sep|>updated/"),
     "hole filling": ("{{FILL_HERE}}", "<COMPLETION>"),
     "filling a blank": ("[BLANK]", "Fill in the blank to complete the code block."),

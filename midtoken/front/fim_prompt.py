@@ -1,18 +1,21 @@
-"""The parts of a prompt into which a client has written fill-in markers.
+"""The parts of a prompt into which a client has written markers: those of fill-in, and of files.
 
-Clients write those of the model that they believe to talk to. A prompt that is in none of the known formats is text,
-unless it is known to be in a format that cannot be taken apart here: that is refused by name.
+Clients write those of the model that they believe to talk to. A prompt without markers is text. One whose markers are
+not understood is refused by name, because the model would take them for text, too.
 """
 
 import re
 
 from inference import fim_markers
-from inference.errors import InvalidRequestError
+from inference.errors import InvalidRequestError, quote
 from inference.protocol.completion import RelatedFile
 from midtoken.front.parsed_request import SplitPrompt
 
-_FILE_MARKER = re.compile(r"<\|?(repo_name|reponame|file_sep|file_separator)\|?>")
-_START = re.compile(r"<s>|<bos>|<\|begin_of_text\|>|<｜begin▁of▁sentence｜>")  # which the tokenizer adds
+_FILE_MARKER = re.compile(r"<\|?(repo_name|reponame|file_sep|file_separator|filename(?!>[^\n]*</))\|?>")
+_START = re.compile(r"\A\s*(?:<s>|<bos>|<\|begin_of_text\|>|<｜begin▁of▁sentence｜>)")  # which the tokenizer adds
+# What has the form of a marker. Texts have it within a line, templates where a line begins or the prompt ends.
+_SHAPE = r"(?:<\|[^|<>\s]+\|>|<｜[^｜<>\s]+｜>|<\[[a-z]+-[a-z]+\]>|<fim[-_]\w+>|<repo_?name>|<file_sep(?:arator)?>)"
+_MARKER = re.compile(rf"^{_SHAPE}|{_SHAPE}(?=\s*\Z)", re.MULTILINE)
 _TOGETHER = "send prompt and suffix as separate fields"
 
 
@@ -20,7 +23,7 @@ def split_prompt(prompt: str) -> SplitPrompt:
     """Returns the parts of a prompt, if it has the markers of a model, in any order.
 
     A prompt without them is the text before the cursor. Raises InvalidRequestError if a marker stands in the text, too,
-    if one is missing, and for a format that is not known.
+    if one is missing, and for markers and formats that are not known.
     """
     _refuse_foreign(prompt)
     incomplete = ""
@@ -31,13 +34,23 @@ def split_prompt(prompt: str) -> SplitPrompt:
             if len(pieces) > 2 * len(markers):
                 raise InvalidRequestError(f"prompt has {markers[0]} or a marker like it twice; {_TOGETHER}")
             before, after, *typed = (sections[marker] for marker in markers)
-            return SplitPrompt(_join(before, *typed), after, *_split_files(_START.sub("", others, count=1)))
-        if len(sections) > 1:
+            if markers == fim_markers.CODELLAMA_WRITTEN:
+                before, after = _strip_codellama(before, after)
+            before, files = _join(before, *typed), _split_files(others)
+            _refuse_unknown(before, after, files[0].text)
+            related = tuple([each for each in files if each.text.strip()])
+            return SplitPrompt(before, after, related, files[-1].path)
+        if len(sections) > 1 or (sections and _is_edge(prompt, markers)):
             missing = next(marker for marker in markers if marker not in sections)
-            incomplete = incomplete or f"prompt has {pieces[0].strip()}, but no {missing.strip()}; {_TOGETHER}"
+            incomplete = incomplete or f"prompt has {pieces[0]}, but no {missing}; {_TOGETHER}"
     if incomplete:
         raise InvalidRequestError(incomplete)
-    return SplitPrompt(prompt)
+    first, *files = _split_files(prompt)
+    if first.text.strip() or not files:
+        _refuse_unknown(prompt)
+        return SplitPrompt(prompt)
+    _refuse_unknown(files[-1].text)  # at whose end the cursor is
+    return SplitPrompt(files[-1].text, "", tuple(files[:-1]), files[-1].path)
 
 
 def _refuse_foreign(prompt: str) -> None:
@@ -46,16 +59,39 @@ def _refuse_foreign(prompt: str) -> None:
             raise InvalidRequestError(f"prompt has {markers[0]} in the format of {name}; {_TOGETHER}")
 
 
+def _refuse_unknown(*texts: str) -> None:
+    for text in texts:
+        if found := _MARKER.search(text):
+            raise InvalidRequestError(f"prompt has the marker {quote(found[0])}, which is not understood; {_TOGETHER}")
+
+
+def _is_edge(prompt: str, markers: tuple[str, ...]) -> bool:
+    """Whether a marker begins or ends the prompt, as in a template."""
+    return _START.sub("", prompt, count=1).lstrip().startswith(markers) or prompt.rstrip().endswith(markers)
+
+
+def _strip_codellama(before: str, after: str) -> tuple[str, str]:
+    """Without the blanks of the template, which is `<PRE> before <SUF>after <MID>`, or has none of them.
+
+    Twinny writes one behind `<SUF>`, too, and begins with `<PRE>`, other files and a blank line end.
+    """
+    if not (before.endswith(" ") and after.endswith(" ")):
+        return before, after
+    is_twinny = not before.startswith(" ") or before.startswith(" \n")
+    if is_twinny or re.match(r" [\r\n]| \Z", after):
+        after = after.removeprefix(" ")
+    return before.removeprefix(" ")[:-1], after.removesuffix(" ")
+
+
 def _join(before: str, typed: str = "") -> str:
     """Without blanks behind the last marker that nobody has typed: the cursor is where the text before it ends."""
     is_typed = typed.strip() or before.endswith("\n") or not before
     return before + typed if is_typed else before
 
 
-def _split_files(text: str) -> tuple[tuple[RelatedFile, ...], str]:
-    """The files in the text before the markers, and the path behind the last file marker."""
-    first, *pieces = _FILE_MARKER.split(text)
+def _split_files(text: str) -> list[RelatedFile]:
+    """What stands before the first file marker, then the files. The path is the line behind a marker."""
+    first, *pieces = _FILE_MARKER.split(_START.sub("", text, count=1))
     pairs = zip(pieces[::2], pieces[1::2], strict=True)
     parts = [piece.partition("\n") for kind, piece in pairs if kind.startswith("file")]
-    named = [RelatedFile(path.strip(), content) for path, _, content in [("", "", first), *parts]]
-    return tuple([each for each in named if each.text.strip()]), named[-1].path
+    return [RelatedFile(path.strip(), content) for path, _, content in [("", "", first), *parts]]

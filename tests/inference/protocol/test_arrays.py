@@ -28,7 +28,7 @@ def test_long_input_is_quoted_only_in_part(names: list[str], text: str) -> None:
     assert len(str(caught.value)) < 500
 
 
-@pytest.mark.parametrize("half", ["\ud83d", "\ude00", b"\xed\xa0\xbd"], ids=repr)
+@pytest.mark.parametrize("half", ["\ud83d", b"\xed\xa0\xbd"], ids=repr)
 def test_half_a_surrogate_pair_is_u_fffd(half: str | bytes) -> None:
     texts = to_array(["a" + half if isinstance(half, str) else b"a" + half], np.object_)
     assert request_from_arrays({"prefix": texts}).prefix == "a\ufffd"

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 
@@ -119,11 +120,19 @@ _QWEN = "<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
         ("<PRE> a\nNod <SUF>\nb <MID>", "a\nNod", "\nb"),
         ("▁<AIX-SPAN-PRE>▁<AIX-SPAN-POST>\nb▁<AIX-SPAN-MIDDLE>a\nNod", "a\nNod", "\nb"),
         (" <PRE> a\nNod <SUF>\nb <MID>", "a\nNod", "\nb"),
-        ("<PRE>a\nNod <SUF>\nb <MID>", "a\nNod ", "\nb "),
+        ("<PRE> a <SUF> b)\n <MID>", "a", " b)\n"),
+        ("<PRE>     a =  <SUF> \nb <MID>", "    a = ", "\nb"),
+        ("<PRE># c \na\nNod <SUF> \nb\n <MID>", "# c \na\nNod", "\nb\n"),
+        ("<PRE> \n# c\nNod <SUF> b <MID>", "\n# c\nNod", "b"),
+        ("<PRE>a\nNod <SUF> \nb<MID>", "a\nNod ", " \nb"),
+        ("<PRE>    Nod<SUF> )<MID>", "    Nod", " )"),
         ("<s><｜fim▁begin｜>a\nNod<｜fim▁hole｜>\nb<｜fim▁end｜>", "a\nNod", "\nb"),
         (_QWEN.format(before="a\nNod", after="\nb") + " \n", "a\nNod", "\nb"),
         (_QWEN.format(before="a\n", after="\nb") + "    ", "a\n    ", "\nb"),
         ("if '<|fim_prefix|>' in Nod", "if '<|fim_prefix|>' in Nod", ""),
+        ("a = '<|im_start|>' + '<fim_middle>'\nNod", "a = '<|im_start|>' + '<fim_middle>'\nNod", ""),
+        ("a <PRE> b\n<HR>", "a <PRE> b\n<HR>", ""),
+        ("fn f(a: Box<[u8]>", "fn f(a: Box<[u8]>", ""),
     ],
 )
 def test_a_prompt_with_markers_is_taken_apart(prompt: str, before: str, after: str) -> None:
@@ -145,21 +154,45 @@ def test_files_before_the_markers_are_related_files(others: str, related: tuple[
     assert split_prompt(prompt) == SplitPrompt("a", "b", related, path)
 
 
+@pytest.mark.parametrize("end", ["a\nNod", "\n    "])
+@pytest.mark.parametrize(
+    ("files", "related"),
+    [
+        ("<|repo_name|>r\n<|file_sep|>c.py\nc\n<|file_sep|>d.py\n", (RelatedFile("c.py", "c\n"),)),
+        ("<|file_separator|>c.py\nc\n<|file_separator|>d.py\n", (RelatedFile("c.py", "c\n"),)),
+        ("<repo_name>r<file_sep>c.py\nc\n<file_sep>d.py\n", (RelatedFile("c.py", "c\n"),)),
+        ("<reponame>r<filename>c.py\n<b/>\n<filename>d.py\n", (RelatedFile("c.py", "<b/>\n"),)),
+        ("<|begin_of_text|><|file_sep|>d.py\n", ()),
+    ],
+)
+def test_of_files_alone_the_last_is_completed(files: str, related: tuple[RelatedFile, ...], end: str) -> None:
+    assert split_prompt(files + end) == SplitPrompt(end, "", related, "d.py")
+
+
 @pytest.mark.parametrize(
     ("prompt", "reason"),
     [
-        ("<|user|>\n<|code_suffix|>b<|code_prefix|>a<|code_middle|><|assistant|>\n", "format of CodeGeeX"),
-        ("<|current_file_content|>\n<|code_to_edit|>\na<|/code_to_edit|>", "format of Mercury"),
-        ("<|editable_region_start|>a<|user_cursor_is_here|><|editable_region_end|>", "format of Zeta"),
+        ("<|user|>\n<|code_suffix|>b<|code_prefix|>a<|code_middle|><|assistant|>\n", "has the marker '<|assistant|>'"),
+        ("<|code_suffix|>b<|code_prefix|>a<|code_middle|><|assistant|>\n", "has the marker '<|assistant|>'"),
+        ("<|current_file_content|>\n<|code_to_edit|>\na<|/code_to_edit|>", "marker '<|current_file_content|>'"),
+        ("<|editable_region_start|>a<|user_cursor_is_here|><|editable_region_end|>", "'<|editable_region_start|>'"),
+        ("<｜User｜>a\n<｜Assistant｜>", "has the marker '<｜User｜>'"),
+        ("# a\n<|im_start|>user\na", "has the marker '<|im_start|>'"),
+        ("a<|fim_prefix|>", "has <|fim_prefix|>, but no <|fim_suffix|>"),
+        ("[PREFIX]a\nNod", "has [PREFIX], but no [SUFFIX]"),
+        ("<PRE> a\nNod", "has <PRE>, but no <SUF>"),
+        ("c\n<file_sep>d.py\nNod", "has the marker '<file_sep>'"),
+        ("<|repo_name|>r\nNod", "has the marker '<|repo_name|>'"),
+        ("<|file_sep|>d.py\nNod\n<|cursor|>", "has the marker '<|cursor|>'"),
         ("<|file_sep|>original/c.py\na\n<|file_sep|>current/c.py\na\n<|file_sep|>updated/c.py\n", "format of Sweep"),
         ("<QUERY>\na{{FILL_HERE}}b\n</QUERY>\n<COMPLETION>", "format of hole filling"),
         ("a[BLANK]b\nFill in the blank to complete the code block.", "format of filling a blank"),
-        ("a<|fim_suffix|>b<|fim_middle|>", r"has <\|fim_suffix\|>, but no <\|fim_prefix\|>"),
+        ("a<|fim_suffix|>b<|fim_middle|>", "has <|fim_suffix|>, but no <|fim_prefix|>"),
         ("<PRE> a <SUF>b", "has <PRE>, but no <MID>"),
     ],
 )
 def test_a_prompt_in_an_unknown_format_or_without_a_marker_is_refused_by_name(prompt: str, reason: str) -> None:
-    with pytest.raises(InvalidRequestError, match=reason):
+    with pytest.raises(InvalidRequestError, match=re.escape(reason)):
         split_prompt(prompt)
 
 
