@@ -27,7 +27,7 @@ _HOST = re.compile(r"(\[[^]]+\]|[^][:@]+)(:\d+)?")
 # Linux's uapi/linux/netlink.h, sock_diag.h and inet_diag.h
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _NUM_HEADER_BYTES = 4, 20, 1, 16
 _ANY_STATE, _NO_COOKIE = 0xFFFFFFFF, -1
-_USER_AT = _NUM_HEADER_BYTES + 64  # inet_diag_msg.idiag_uid
+_USER_AT = _NUM_HEADER_BYTES + 64  # inet_diag_msg.idiag_uid, and then idiag_inode
 
 
 def listen(port: int, address: str = ADDRESS) -> socket.socket:
@@ -84,8 +84,17 @@ def query_users(address: str, port: int, client: End | None = None) -> set[int]:
     It is empty where the system does not say it.
     """
     listening = ("::", 0)
-    found = [_find_user(address, port, each) for each in (listening, client or listening)]
-    return {user for user in found if user is not None}
+    found = [_find_socket(address, port, each) for each in (listening, client or listening)]
+    return {each[0] for each in found if each is not None}
+
+
+def is_held(client: End, server: End) -> bool:
+    """Returns whether a process of this machine still has the client's end of a connection to this server.
+
+    A client that has closed only its sending side has it, and waits. False where the system does not say it.
+    """
+    found = _find_socket(*client, server)
+    return found is not None and found[1] != 0
 
 
 def find_stranger(headers: Mapping[str, str]) -> str | None:
@@ -125,8 +134,11 @@ def _find_problem(address: str, port: int, client: End) -> str | None:
     return None if users else f"port {port} of {address}: {UNKNOWN_USER}"
 
 
-def _find_user(address: str, port: int, client: End) -> int | None:
-    """Returns whose a TCP socket is, as Linux says (linux/inet_diag.h); None if it says nothing."""
+def _find_socket(address: str, port: int, client: End) -> tuple[int, int] | None:
+    """Returns whose a TCP socket is, as Linux says (linux/inet_diag.h), and its inode, which is 0 once it is closed.
+
+    None if it says nothing.
+    """
     if sys.platform != "linux":
         return None
     kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
@@ -139,7 +151,8 @@ def _find_user(address: str, port: int, client: End) -> int | None:
         kernel.send(header + request)
         reply = kernel.recv(_PART_BYTES)
         if struct.unpack_from("=IH", reply)[1] == _SOCK_DIAG_BY_FAMILY:
-            return int(struct.unpack_from("=I", reply, _USER_AT)[0])
+            user, inode = struct.unpack_from("=II", reply, _USER_AT)
+            return user, inode
     return None
 
 

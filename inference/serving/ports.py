@@ -16,12 +16,13 @@ from typing import Any  # a pair of streams is passed as two arguments
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.typedefs import Handler
+from aiohttp.web_protocol import RequestHandler
 
 from inference.serving.calls import SOCKET_SCHEME
 from inference.serving.client import Client
 from inference.serving.generate import PATH, STARTING, generate, refuse
 from inference.serving.launcher import ServerOptions
-from inference.serving.loopback import find_stranger, listen, pass_on
+from inference.serving.loopback import find_stranger, is_held, listen, pass_on
 from inference.serving.private_files import make_private_folder, open_folder
 from inference.serving.readiness import Readiness
 from inference.serving.triton_installation import GRPC, HTTP
@@ -32,6 +33,7 @@ _MAX_CONNECTIONS = 512  # to one port, of the 1,024 files that a process may usu
 _PATIENCE_S = 30.0  # with a client that sends a body, and with one that sends no whole head of a request
 _HANDSHAKE_S = 5.0  # of TLS, in which a connection is not counted yet
 _JSON = "application/json"
+_LOOK_S = 0.1  # between looks at a client that has closed its sending side
 _END_S = 0.1  # for open requests, which are cancelled then; aiohttp would take 0 for no limit
 
 
@@ -63,6 +65,8 @@ async def serve_http(
 ) -> AsyncIterator[None]:
     """Answers HTTP requests inside the block. A request whose connection ends is cancelled.
 
+    A client that closes only its sending side is answered, if it is on this machine, and there is no TLS.
+
     A body has arrived when the handler is called, and nothing is unpacked. A body that takes longer than `patience_s`
     has status 408. A connection without a whole head for that time is closed, and one beyond `max_connections` at once.
     """
@@ -91,10 +95,13 @@ async def serve_http(
     server = runner.server
     assert server is not None, "it is set up"
 
-    def accept() -> asyncio.Protocol:
-        return server() if len(server.connections) < max_connections else _Full()
+    loop = asyncio.get_running_loop()
 
-    listening = await asyncio.get_running_loop().create_server(
+    def accept() -> asyncio.Protocol:
+        is_full = len(server.connections) >= max_connections
+        return _Full() if is_full else _Connection(server, loop=loop, **server._kwargs)
+
+    listening = await loop.create_server(
         accept, sock=listener, ssl=tls, ssl_handshake_timeout=None if tls is None else _HANDSHAKE_S
     )
     try:
@@ -102,6 +109,35 @@ async def serve_http(
     finally:
         listening.close()
         await runner.cleanup()
+
+
+class _Connection(RequestHandler):
+    """A connection that stays open for the answer when the client has closed only its sending side."""
+
+    __slots__ = ()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's own closes the connection
+        """Returns whether it stays open."""
+        is_asked = bool(self._messages) or (self._request_count > 0 and self._waiter is None)
+        if not is_asked or self.ssl_context is not None or not self._is_held():
+            return False
+        self.close()  # after the answer
+        self._loop.call_later(_LOOK_S, self._watch)
+        return True
+
+    def _watch(self) -> None:
+        """Ends the request once the client has closed its end. Nothing tells it as long as nothing is sent."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        if self._is_held():
+            self._loop.call_later(_LOOK_S, self._watch)
+        else:
+            self.transport.abort()
+
+    def _is_held(self) -> bool:
+        assert self.transport is not None, "it is open"
+        client, server = (self.transport.get_extra_info(name)[:2] for name in ("peername", "sockname"))
+        return is_held(client, server)
 
 
 class _Full(asyncio.Protocol):

@@ -178,6 +178,36 @@ async def test_a_connection_that_is_one_too_many_is_closed_and_the_others_are_an
         assert await _read_status(port, whole) == "200"
 
 
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_client_that_closes_its_sending_side_is_answered_and_one_that_closes_all_ends_its_request(
+    ends: bool,
+) -> None:
+    has_begun, has_ended, may_answer = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def answer(_request: web.Request) -> web.Response:
+        has_begun.set()
+        try:
+            await may_answer.wait()
+            return web.Response(text="answer")
+        finally:
+            has_ended.set()
+
+    app, listener = web.Application(), listen(0)
+    app.router.add_post("/", answer)
+    async with serve_http(app, listener), timeout(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.getsockname()[1])
+        writer.write(_HEAD + b"Content-Length: 2\r\n\r\n{}")
+        writer.write_eof()
+        await has_begun.wait()
+        await asyncio.sleep(0.3)
+        assert not has_ended.is_set()
+        if not ends:
+            may_answer.set()
+            assert (await reader.read()).endswith(b"\r\n\r\nanswer")
+        writer.close()
+        await has_ended.wait()
+
+
 async def test_a_body_is_not_unpacked() -> None:
     body = gzip.compress(b" " * 2**20)
     async with _run_counter() as port:
