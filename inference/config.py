@@ -46,7 +46,7 @@ class EngineConfig:
     drafts: bool = True  # guess tokens from earlier text, where that pays; completions are the same without
     fill_in_layout: str = AUTO_LAYOUT  # a member of inference.engine.layout.Layout; auto: what the model names
     graph_dir: Path | None = None  # where models that were converted for onnxruntime are kept; None: nowhere
-    engine_url: str = ""  # of servers that have the weights, with commas between; empty: the model runs here
+    engine_url: str = ""  # of `find_engine_urls`: servers that have the weights; empty: the model runs here
     engine_key: str = field(default="", repr=False)  # for it; a secret
     request_log: Path | None = None  # a file for `inference.protocol.finished_request.RequestLog`; None: there is none
 
@@ -72,10 +72,11 @@ def config_from_environment(environment: Mapping[str, str]) -> EngineConfig:
 def find_engine_urls(text: str) -> list[str]:
     """The addresses in an `engine_url`, without the /v1 that clients of OpenAI's need at the end.
 
+    After a # is the model's name at the server, and after that a ?, if the server need not have it under that name.
     HOST:PORT alone is at http://, which is refused elsewhere for another machine.
     Raises ModelError for what is none. It does not repeat a password.
     """
-    if "@" in text:
+    if "@" in re.sub("#[^,]*", "", text):
         raise ModelError("an engine's address has no user and no password: its key is in MIDTOKEN_ENGINE_KEY or a file")
     return [_read_engine_url(each.strip()) for each in text.split(",")]
 
@@ -83,13 +84,9 @@ def find_engine_urls(text: str) -> list[str]:
 def _read_engine_url(url: str) -> str:
     with suppress(ValueError):  # of its port, or of brackets
         parts = urlsplit(re.sub(r"^(?=[\w.-]+:\d|\[)", "http://", url))
-        if (
-            parts.scheme in ("http", "https")
-            and parts.hostname
-            and parts.port != 0
-            and not parts.query + parts.fragment
-        ):
-            return f"{parts.scheme}://{parts.netloc}{re.sub('(/v1)?/*$', '', parts.path)}"
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.query:
+            name = f"#{parts.fragment}" if parts.fragment else ""
+            return f"{parts.scheme}://{parts.netloc}{re.sub('(/v1)?/*$', '', parts.path)}{name}"
     shown = quote(url.partition("?")[0])
     raise ModelError(f"an engine's address is one such as http://127.0.0.1:8080, not {shown}; commas separate several")
 

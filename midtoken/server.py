@@ -171,7 +171,7 @@ class ServerArguments:
             cache_tokens=max(_DEFAULTS.cache_tokens, _NUM_CONTEXTS * (options.context or 0)),
             graph_dir=find_cache_dir(),
             fill_in_layout=os.environ.get("MIDTOKEN_FILL_IN_LAYOUT") or _DEFAULTS.fill_in_layout,
-            engine_url=",".join(find_engine_urls(options.engine)) if options.engine else "",
+            engine_url=_find_engine_url(options.engine, options.model) if options.engine else "",
             engine_key=read_key(key_file, "--engine-key", os.environ.get("MIDTOKEN_ENGINE_KEY", "")),
         )
         repository = (options.model_repository or find_model_repository()).resolve()
@@ -226,6 +226,12 @@ def read_key(path: Path | None, option: str, default: str) -> str:
         return key
     origin = "the environment's key" if path is None else path
     raise UsageError(f"{origin} for {option} must be one word of printable ASCII characters")
+
+
+def _find_engine_url(text: str, model: str | None) -> str:
+    """Returns the addresses. Where none is named, the model is that of `--model`, if the server has several."""
+    name = "" if model is None else f"#{model.replace(',', '')}?"
+    return ",".join(url if "#" in url else url + name for url in find_engine_urls(text))
 
 
 def _check_engine(url: str) -> None:

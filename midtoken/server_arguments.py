@@ -62,9 +62,10 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--engine",
-        metavar="URL[,URL...]",
+        metavar="URL[#NAME][,URL...]",
         help="heal in front of the llama-server, vLLM or SGLang at this address, which runs the model; --model then "
-        "only needs the tokenizer. With several addresses, a document stays with one while that one answers",
+        "only needs the tokenizer, and names the one of several models, if NAME does not. With several "
+        "addresses, a document stays with one while that one answers",
     )
     parser.add_argument(
         "--engine-key",

@@ -48,7 +48,7 @@ class RemoteServer(Protocol):
 
 Find = Callable[[HttpClient], Awaitable[RemoteServer]]
 
-_KINDS: Mapping[str, Callable[[HttpClient], RemoteServer]] = {
+_KINDS: Mapping[str, Callable[[HttpClient, str], RemoteServer]] = {
     "llamacpp": LlamaServer,
     "vllm": VllmServer,
     "sglang": SglangServer,
@@ -57,7 +57,8 @@ _KINDS: Mapping[str, Callable[[HttpClient], RemoteServer]] = {
 
 async def detect_server(http: HttpClient) -> RemoteServer:
     """The server that answers there. Raises ModelError if it is of another kind, ServerError or OverloadedError."""
-    owner = str((await fetch_model_card(http)).get("owned_by"))
+    card = await fetch_model_card(http)
+    owner = str(card.get("owned_by"))
     if owner not in _KINDS:
         raise ModelError(f"{http.name} is none of {', '.join(_KINDS)}: the owner of its model{http.quote(owner)}")
-    return _KINDS[owner](http)
+    return _KINDS[owner](http, str(card.get("id")))

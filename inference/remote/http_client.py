@@ -54,10 +54,11 @@ class HttpClient:
     """Connections to one server. All calls are made in one event loop, and raise ServerError or OverloadedError."""
 
     def __init__(self, url: str, key: str = "", answer_s: float = _ANSWER_S, silent_s: float = SILENT_S) -> None:
-        """`url`: of `find_engine_urls`. `key`: empty if it needs none.
+        """`url`: of `find_engine_urls`, with the model's name, which is `model` then. `key`: empty if it needs none.
 
         `answer_s`: the longest time for an answer. `silent_s`: the longest time between two events.
         """
+        url, _, self.model = url.partition("#")
         self.url, self.name = url, f"the server at {url}"
         self.is_quoted = True  # until text of requests is sent: a server may repeat it, and errors are logged
         self.heard_at = -math.inf  # when the last answer or event came

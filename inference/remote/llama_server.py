@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any  # parsed JSON
+from urllib.parse import quote
 
 from inference.errors import ModelError, ServerError
 from inference.healing.heal_point import count_common
@@ -30,15 +31,16 @@ class LlamaServer:
     returns_distributions: bool = True
     returns_logprobs: bool = False
 
-    def __init__(self, http: HttpClient) -> None:
+    def __init__(self, http: HttpClient, model: str) -> None:
+        """`model`: its name there, by which a router among several servers knows the one to ask."""
         http.name = self.name = f"llama.cpp's server at {http.url}"
-        self._http = http
+        self._http, self._model = http, model
         self._slots, self.max_tokens = Slots(1), 0
         self._prefill_lock = asyncio.Lock()  # of the one who has a long text read
         self._part = 256.0  # tokens that take about `_PART_S` to read
 
     async def identify(self) -> object:
-        properties = await self._http.ask("props")
+        properties = await self._http.ask(f"props?model={quote(self._model, safe='')}")
         settings = properties.get("default_generation_settings") or {}
         if not is_count(properties.get("total_slots")) or not is_count(settings.get("n_ctx")):
             raise ModelError(f"{self.name} does not describe its slots (/props), so it is not llama.cpp's server")
@@ -48,7 +50,7 @@ class LlamaServer:
         return [properties.get(name) for name in ("model_path", "model_alias", "build_info", "media_marker")]
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
-        body = {"content": text, "add_special": False, "parse_special": False}
+        body = {"model": self._model, "content": text, "add_special": False, "parse_special": False}
         return tuple((await self._http.ask("tokenize", body))["tokens"])
 
     async def score(
@@ -126,7 +128,9 @@ class LlamaServer:
             slot.headers = _ONCE | self._http.build_session(request.tenant, request.document)
             if slot.tenant != request.tenant:
                 slot.tenant, slot.token_ids = None, []
-                await self._http.ask("completion", {**_FORGET, "id_slot": slot.number}, slot.headers)
+                await self._http.ask(
+                    "completion", {"model": self._model, **_FORGET, "id_slot": slot.number}, slot.headers
+                )
                 slot.tenant = request.tenant
             await self._prefill_in_parts(slot, prompts[0])
             slot.token_ids = prompts[0]
@@ -156,7 +160,7 @@ class LlamaServer:
     async def _send(
         self, slot: Slot, body: Mapping[str, Any], num_tokens: int, max_bytes: int = 2**20
     ) -> AsyncIterator[AsyncGenerator[dict[str, Any], None]]:
-        body = {**body, **_ALWAYS, "id_slot": slot.number}
+        body = {"model": self._model, **body, **_ALWAYS, "id_slot": slot.number}
         with naming_malformed(self.name):
             async with aclosing(self._http.stream("completion", body, num_tokens, slot.headers, max_bytes)) as events:
                 yield events

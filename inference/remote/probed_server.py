@@ -12,7 +12,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar  # parsed JSON
 
-from inference.errors import InferenceServerUnreachableError, InvalidRequestError, ModelError, ServerError
+from inference.errors import (
+    InferenceServerUnreachableError,
+    InvalidRequestError,
+    ModelError,
+    ServerError,
+    name_some,
+    quote,
+)
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GAP, GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient, ask_all, is_count, naming_malformed
@@ -69,15 +76,17 @@ class ProbedServer(ABC):
     """See `RemoteServer`."""
 
     kind: ClassVar[str]
+    has_adapters: ClassVar[bool] = False  # whether a model's name may be that of an adapter
     returns_distributions: bool = False
     returns_logprobs: bool = False
     measured_s: float = 600.0  # what it lets through may have changed since, and nothing tells when it was started
 
-    def __init__(self, http: HttpClient) -> None:
+    def __init__(self, http: HttpClient, model: str) -> None:
+        """`model`: its name there."""
         http.name = self.name = f"{self.kind} at {http.url}"
         self._http = http
         self._identity: object = None
-        self._model, self.max_tokens = "", 0
+        self._model, self.max_tokens = model, 0
         self._num_top, self._has_salts = 0, False
 
     @abstractmethod
@@ -91,6 +100,8 @@ class ProbedServer(ABC):
     async def identify(self) -> object:
         card = await fetch_model_card(self._http)
         identity = [card.get("id"), card.get("root"), card.get("max_model_len"), time.monotonic() // self.measured_s]
+        if card.get("parent") and not self.has_adapters:
+            raise ModelError(f"{self.name} has {quote(str(card.get('id')))} as an adapter; only those of vLLM are used")
         if identity != self._identity:
             if not is_count(card.get("max_model_len")):
                 raise ModelError(f"{self.name} does not tell how many tokens its model sees (/v1/models)")
@@ -100,7 +111,8 @@ class ProbedServer(ABC):
         return identity
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
-        reported = await self._http.ask("tokenize", {"prompt": text, "add_special_tokens": False})
+        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
+        reported = await self._http.ask("tokenize", body)
         return tuple(reported.get("tokens", ()))
 
     async def score(
@@ -202,8 +214,34 @@ class ProbedServer(ABC):
 
 
 async def fetch_model_card(http: HttpClient) -> Mapping[str, Any]:
-    """How a server describes its first model. Raises ServerError, or ModelError if it has none."""
+    """How a server describes the model that is named, or its only one. What an adapter lacks is that of its model.
+
+    Raises ServerError, or ModelError if it has none, or several and none of them is named.
+    """
     cards = (await http.ask("v1/models")).get("data")
-    if not isinstance(cards, list) or not cards or not isinstance(cards[0], dict):
+    if not isinstance(cards, list) or not cards or not all(isinstance(each, dict) for each in cards):
         raise ModelError(f"{http.name} names no model (/v1/models)")
-    return cards[0]
+    wanted, is_needed = http.model.removesuffix("?"), bool(http.model) and not http.model.endswith("?")
+    ways = (str, _shorten) if wanted else ()
+    found = [[each for each in cards if way(wanted) in map(way, _list_names(each))] for way in ways]
+    if not is_needed:
+        found.append(cards)
+    several = next((some for some in found if some), [])
+    if len({str(each.get("root") or each.get("id")) for each in several}) != 1:
+        names = name_some([quote(str(each.get("id"))) for each in cards])
+        which = f"no model {quote(wanted)}" if is_needed and not several else "several models"
+        raise ModelError(f"{http.name} has {which}: it has {names}; name one with --engine {http.url}#NAME")
+    card: dict[str, Any] = several[0]
+    parent = next((each for each in cards if each.get("id") == card.get("parent")), {})
+    return {**parent, **{name: value for name, value in card.items() if value is not None}}
+
+
+def _list_names(card: Mapping[str, Any]) -> list[str]:
+    aliases = card.get("aliases")
+    names = [card.get("id"), card.get("root"), *(aliases if isinstance(aliases, list) else ())]
+    return [each for each in names if isinstance(each, str)]
+
+
+def _shorten(name: str) -> str:
+    """The name without folders, owner, commit and ending, in which a setting and a server may differ."""
+    return name.partition("@")[0].rstrip("/").rpartition("/")[2].removesuffix(".gguf").lower()

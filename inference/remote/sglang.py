@@ -18,6 +18,7 @@ class SglangServer(ProbedServer):
 
     def _build(self, query: PromptQuery) -> tuple[str, dict[str, Any]]:
         body: dict[str, Any] = {
+            "model": self._model,  # for a router
             "input_ids": list(map(list, query.prompts)),
             "sampling_params": {"max_new_tokens": query.max_tokens, **query.sampling},
             "return_prompt_token_ids": not query.wants_scores,

@@ -17,6 +17,7 @@ class VllmServer(ProbedServer):
     """See `RemoteServer`."""
 
     kind = "vLLM"
+    has_adapters = True
 
     def _build(self, query: PromptQuery) -> tuple[str, dict[str, Any]]:
         body = {"model": self._model, "prompt": list(map(list, query.prompts)), "max_tokens": query.max_tokens}

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import faulthandler
 import os
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -253,7 +254,7 @@ async def _open_front(
         Path(options.model or "default").name,
         may_be_remote(options),
         options.confidence or 0.0,
-        config.engine_url.partition(",")[0],
+        re.split("[,#]", config.engine_url)[0],
         config.engine_key,
         find_tokenizer_file(config.model_dir),
     )

@@ -60,6 +60,7 @@ def test_every_number_has_a_range(name: str, value: int) -> None:
     [
         ("http://127.0.0.1:8080/", ["http://127.0.0.1:8080"]),
         ("http://[::1]:8080/v1, https://e.example/llm/v1/", ["http://[::1]:8080", "https://e.example/llm"]),
+        ("localhost:80/v1#ann/b:Q8@main?, http://c#d", ["http://localhost:80#ann/b:Q8@main?", "http://c#d"]),
         ("HTTP://127.0.0.1:8080/v1x", ["http://127.0.0.1:8080/v1x"]),
         ("localhost:8080/v1, [::1]:80,e.example:1", ["http://localhost:8080", "http://[::1]:80", "http://e.example:1"]),
     ],
@@ -84,7 +85,7 @@ def test_an_engines_address_is_also_that_of_an_openai_client(text: str, urls: li
             "http://a:0",
             "http://a:x",
         ),
-        *("http://a#b", "http://ann:hunter2@a:99999", "http://ann:x,hunter2@a", "http://a?key=hunter2"),
+        *("http://ann:hunter2@a:99999", "http://ann:x,hunter2@a", "http://a?key=hunter2"),
     ],
 )
 def test_what_is_no_address_of_an_engine_is_refused_without_its_password(text: str) -> None:

@@ -153,6 +153,18 @@ def test_each_model_and_setting_has_an_entry_of_its_own(model_dir: Path, tmp_pat
     assert len(folders) == len(_OTHERS)
 
 
+@pytest.mark.parametrize(
+    ("engine", "url"), [("http://127.0.0.1:80", "http://127.0.0.1:80#{}?"), ("[::1]:80#ann/b", "http://[::1]:80#ann/b")]
+)
+def test_an_engine_is_asked_for_the_model_that_is_named_also_by_the_shared_server(
+    model_dir: Path, engine: str, url: str
+) -> None:
+    arguments = _parse("--model", str(model_dir), "--engine", engine)
+    assert arguments.model.engine_url == url.format(model_dir)
+    assert f"--engine={arguments.model.engine_url}" in arguments.build_shared_command(1)
+    assert _parse("--model", str(model_dir), "--engine", arguments.model.engine_url).model == arguments.model
+
+
 def test_a_context_is_a_number_or_auto(capsys: pytest.CaptureFixture[str]) -> None:
     contexts = [
         parse_options(add_connection_arguments, *each).context

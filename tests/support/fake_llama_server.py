@@ -61,6 +61,7 @@ class FakeLlamaServer:
     spoils: dict[str, Any] = field(default_factory=dict)  # of its events
     misleads: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the n-th token that it writes, what it tells
     changes: dict[str, Any] = field(default_factory=dict)  # of what it tells of itself and of a text
+    models_served: Sequence[str] = ("m",)  # several: it is a router
 
     def reset(self) -> None:
         """Does nothing wrong any more, and was asked nothing."""
@@ -76,20 +77,25 @@ class FakeLlamaServer:
         return _find_log_probs(tuple(row[-_NUM_SEEN:]), self.num_tokens)
 
     async def models(self, _request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "m", "owned_by": "llamacpp"}]})
+        return web.json_response({"data": [{"id": each, "owned_by": "llamacpp"} for each in self.models_served]})
 
     async def props(self, request: web.Request) -> web.Response:
         self.keys.append(request.headers.get("Authorization", ""))
+        if len(self.models_served) > 1 and request.query.get("model") not in self.models_served:
+            return web.json_response({"role": "router", "default_generation_settings": {"n_ctx": 0}})
         settings = {"n_ctx": self.n_ctx}
         told = {"total_slots": self.num_slots, "default_generation_settings": settings, "model_path": self.model}
         return web.json_response(told | self.changes)
 
     async def tokenize(self, request: web.Request) -> web.Response:
-        ids = encode_text(self.encoder, (await request.json())["content"])
+        body = await request.json()
+        assert body["model"] in self.models_served
+        ids = encode_text(self.encoder, body["content"])
         return web.json_response({"tokens": [*ids, *([0] if self.extra_token else [])]} | self.changes)
 
     async def completion(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
+        assert body["model"] in self.models_served
         self.asked += [body] * body["cache_prompt"]
         self.sessions.append(request.headers.get("X-Session-ID", ""))
         body.pop(self.lacks, None)

@@ -47,11 +47,13 @@ class FakeNamedServer(FakeLlamaServer):
     is_incremental: bool = False  # SGLang's --incremental-streaming-output
     is_dead: bool = False  # its worker has stopped
     headers: list[dict[str, str]] = field(default_factory=list)
+    adapters: Sequence[str] = ()
     edit: tuple[str, str] = ("$^", "")  # of its events: a pattern, and what stands there instead
 
     async def models(self, _request: web.Request) -> web.Response:
-        card = {"id": "m", "object": "model", "owned_by": self.owner, "root": "m", "max_model_len": self.max_model_len}
-        return web.json_response({"object": "list", "data": [card]})
+        card = {"id": "m", "object": "model", "owned_by": self.owner, "root": "/models/M"}
+        adapters = [{**card, "id": each, "root": f"/{each}", "parent": "m"} for each in self.adapters]
+        return web.json_response({"data": [{**card, "max_model_len": self.max_model_len}, *adapters]})
 
     async def tokenize(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -151,7 +153,7 @@ class FakeVllmServer(FakeNamedServer):
     def check(self, body: dict[str, Any]) -> None:
         allowed = body.get("allowed_token_ids")
         for wrong, message in (
-            (body.get("model", "m") != "m", "The model does not exist."),
+            (body.get("model", "m") not in ("m", *self.adapters), "The model does not exist."),
             ((body.get("logprobs") or 0) > self.max_top, f"greater than max allowed: {self.max_top}"),
             ("cache_salt" in body and body["cache_salt"] in ("", 0), "Parameter 'cache_salt' must be non-empty"),
             (allowed == [], "allowed_token_ids is not None and empty!"),
