@@ -8,7 +8,6 @@ import contextlib
 import json
 import logging
 import math
-import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -140,7 +139,7 @@ class _Front:
             "/": ollama.RUNNING,
             "/v1/models": models,
             "/models": models,
-            f"/v1/models/{{name:{re.escape(self._model)}}}": models["data"][0],
+            "/v1/models/{name}": models["data"][0],  # another name is ignored here, too
             "/api/tags": ollama.list_models(self._model),
             "/api/ps": ollama.list_models(self._model),
             "/api/version": ollama.tell_version(),
@@ -211,14 +210,22 @@ class _Front:
             own = partial(_add_sender, request)
             parsed, cleared = await asyncio.to_thread(self._read, read, body, client, session, own)
         form, texts = form_of(parsed, self._model), Texts()
-        if parsed.not_sent:
-            _note(request, parsed.not_sent)
+        if parsed.reason:
+            _note(request, parsed.reason)
         chunks = _end_in_time(self._generate_all(parsed, cleared), parsed.max_predict_ms)
         async with aclosing(chunks):
             if parsed.streams:
                 return await _stream(request, chunks, form, texts)
-            async for chunk in chunks:
-                texts.add(chunk)
+            try:
+                async for chunk in chunks:
+                    texts.add(chunk)
+            except _SupersededError as error:
+                if not form.hides_superseded:
+                    raise
+                parsed = replace(parsed, reason=str(error))
+                form, texts = form_of(parsed, self._model), Texts()
+                async for chunk in self._generate_all(parsed, []):
+                    texts.add(chunk)
         return web.json_response(form.explain(form.write_whole(texts)), dumps=to_json)
 
     def _parse(self, body: bytes) -> Fields:
@@ -245,16 +252,16 @@ class _Front:
         try:
             return parsed, [self._guard.clear(each, ()) for each in near]
         except NotSentError as error:  # of which an editor need not be told with a box at each key
-            return replace(parsed, not_sent=str(error)), []
+            return replace(parsed, reason=str(error)), []
 
     async def _generate_all(
         self, parsed: ParsedRequest, cleared: list[Cleared[CompletionRequest]]
     ) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks for one prompt after the other. The texts of all prompts are numbered.
 
-        If none of the text is sent, they are empty.
+        If there is a reason, they are empty.
         """
-        if parsed.not_sent:
+        if parsed.reason:
             for number in range(len(parsed.completions) * parsed.first.num_candidates):
                 yield CompletionChunk("", number, finish_reason=FinishReason.END, stats=CompletionStats())
             return

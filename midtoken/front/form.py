@@ -75,6 +75,7 @@ class Form(ABC):
     """Writes one answer of a protocol."""
 
     framing: Framing = EVENTS
+    hides_superseded: bool = False  # whether clients show a message for each status but 200
     names: Mapping[str, str] = NAMES  # of fields of a `CompletionRequest`, for the client
 
     def __init__(self, parsed: ParsedRequest, model: str) -> None:
@@ -83,10 +84,10 @@ class Form(ABC):
         self._head = {"id": f"cmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
     def explain(self, answer: object) -> object:
-        """Returns the answer, or the event of a stream; if no text was sent to the model, with the reason."""
+        """Returns the answer, or the event of a stream; with the reason, if the text is empty for one."""
         if isinstance(answer, list):
             return [self.explain(each) for each in answer]
-        reason = self._parsed.not_sent
+        reason = self._parsed.reason
         return {**answer, "reason": reason} if reason and isinstance(answer, dict) else answer
 
     @abstractmethod

@@ -63,7 +63,7 @@ class ParsedRequest:
     fields: tuple[str, ...]  # of the answer of llama-server; none: all
     num_top_tokens: int | None = None  # to tell the probabilities of, beside those of the text; None: none at all
     was_cut: bool = False  # whether text that is far from the cursor was left out
-    not_sent: str = ""  # why none of its text is sent; empty: it is
+    reason: str = ""  # why its text is empty, whatever the model would write; empty: it need not be
     may_be_one: bool = False  # text, if the engine cannot generate several
 
     @property

@@ -325,6 +325,19 @@ async def test_a_failure_has_a_status(
     assert (answered, error["type"], reason in error["message"], "person" in text) == (status, kind, True, False)
 
 
+@pytest.mark.parametrize(("path", "status"), [(_INFILL, 200), ("/completion", 200), (_COMPLETION, 499)])
+async def test_where_clients_show_a_message_for_each_status_what_is_superseded_is_empty_and_says_so(
+    front: FrontClient, path: str, status: int
+) -> None:
+    asking, stream = await front.begin(front.post(path, {"prompt": "a", "id_slot": 0}))
+    stream.feed("b")
+    stream.send(last_chunk("", FinishReason.SUPERSEDED))
+    answered, text = await asking
+    answer = json.loads(text)
+    assert (answered, answer.get("content", "")) == (status, "")
+    assert "a newer request" in str(answer.get("reason", answer.get("error")))
+
+
 async def test_a_refusal_is_logged_without_what_the_client_has_written(
     front: FrontClient, caplog: pytest.LogCaptureFixture
 ) -> None:
