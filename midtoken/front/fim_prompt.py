@@ -50,6 +50,8 @@ def split_prompt(prompt: str) -> SplitPrompt:
         _refuse_unknown(prompt)
         return SplitPrompt(prompt)
     _refuse_unknown(files[-1].text)  # at whose end the cursor is
+    if not (files[-1].text or prompt.endswith("\n")):
+        raise InvalidRequestError(f"prompt ends in the path behind a file marker; {_TOGETHER}")
     return SplitPrompt(files[-1].text, "", tuple(files[:-1]), files[-1].path)
 
 

@@ -154,7 +154,7 @@ def test_files_before_the_markers_are_related_files(others: str, related: tuple[
     assert split_prompt(prompt) == SplitPrompt("a", "b", related, path)
 
 
-@pytest.mark.parametrize("end", ["a\nNod", "\n    "])
+@pytest.mark.parametrize("end", ["a\nNod", "\n    ", ""])
 @pytest.mark.parametrize(
     ("files", "related"),
     [
@@ -182,6 +182,7 @@ def test_of_files_alone_the_last_is_completed(files: str, related: tuple[Related
         ("[PREFIX]a\nNod", "has [PREFIX], but no [SUFFIX]"),
         ("<PRE> a\nNod", "has <PRE>, but no <SUF>"),
         ("c\n<file_sep>d.py\nNod", "has the marker '<file_sep>'"),
+        ("<file_sep>def Nod", "ends in the path behind a file marker"),
         ("<|repo_name|>r\nNod", "has the marker '<|repo_name|>'"),
         ("<|file_sep|>d.py\nNod\n<|cursor|>", "has the marker '<|cursor|>'"),
         ("<|file_sep|>original/c.py\na\n<|file_sep|>current/c.py\na\n<|file_sep|>updated/c.py\n", "format of Sweep"),
