@@ -267,6 +267,14 @@ def test_several_texts_begin_with_the_best_tokens_and_one_is_explained(engine: E
     assert len(masses) > 1 > max(masses)
 
 
+def test_a_limit_beyond_the_slot_is_what_fits_beside_the_prompt(engine: Engine, server: FakeLlamaServer) -> None:
+    sink = complete(engine, CompletionRequest("a = [b]\n" * 400, max_tokens=4096, extent=Extent.UNLIMITED))
+    body = server.asked[-1]
+    assert 3 * server.n_ctx // 8 < sink.stats.num_context_tokens <= len(body["prompt"])
+    assert server.n_ctx // 4 <= body["n_predict"] <= server.n_ctx - len(body["prompt"]) + 1
+    assert sink.stats.was_cut
+
+
 def test_the_context_is_as_long_as_the_models_folder_names(engine: Engine, server: FakeLlamaServer) -> None:
     complete(engine, CompletionRequest("a = [b]\n" * 400, max_tokens=1))
     longest = max(len(row) for each in server.asked for row in each["prompt"] if isinstance(row, list))
