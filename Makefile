@@ -176,7 +176,7 @@ pictures: $(READY) $(VSIX) $(CODE_SERVER) picture-playground  ## make the pictur
 	@$(BIN)/python -m docs.draw_editors vscode
 
 .PHONY: figures
-figures: $(READY)  ## write the figures of benchmarks/results into the docs, and draw their plots
+figures: $(READY)  ## write the figures of benchmarks/results into the docs, draw their plots, and list what is older than the code
 	@$(BIN)/python -m docs.write_figures
 	@$(BIN)/python -m docs.draw_results
 
@@ -269,10 +269,6 @@ bench-runtimes: $(BENCH_READY)  ## measure start, memory and lines of a server w
 bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS)/llama_cpp/.ready  ## compare a model of 494 million weights with llama.cpp, in eight minutes; needs a calm machine
 	@$(BIN)/python -m benchmarks.real_size
 
-.PHONY: bench-editors
-bench-editors: $(BENCH_READY) $(NVIM)  ## count what is wrong in Neovim after random editing; loops, names of other files, secrets, time and memory
-	@$(BIN)/python -m benchmarks.editors
-
 $(LARGE_TOKENIZER): $(LARGE_VOCABULARY)
 	@$(BIN)/python -c "from benchmarks.corpora.large_tokenizer import build_large_folder as build; build()"
 
@@ -316,10 +312,11 @@ bench-typing: $(BENCH_READY) $(LLAMA_SERVER)  ## type held-out lines: keys saved
 bench-remote: $(BENCH_READY) $(LLAMA_SERVER)  ## compare healing in front of llama.cpp's server with our own engine, and with the server alone, in four minutes
 	@$(BIN)/python -m benchmarks.remote
 
-.PHONY: bench-fleet
-bench-fleet: $(BENCH_READY) $(LLAMA_SERVER) $(HAPROXY)  ## measure a gateway in front of four servers: homes, reuse, a lost server, a rolling restart, 500 clients
-	@$(BIN)/python -m benchmarks.fleet
-
 .PHONY: bench-context
 bench-context: $(BENCH_READY)  ## measure what the model is told of other files in 25 projects, what their index costs, and what it costs a typist, in twenty minutes
 	@$(BIN)/python -m benchmarks.context
+
+# Without vLLM, whose build is 3.4 GB.
+.PHONY: bench-short
+bench-short: $(BENCH_READY) $(NVIM) $(LLAMA_SERVER) $(LARGE_VOCABULARY) $(GENLM_READY) $(CONTESTANTS_READY) $(GGUF_READY)  ## see that every benchmark runs, each in about a minute; writes into build/short
+	@$(BIN)/python -m benchmarks.short

@@ -44,9 +44,9 @@ _NAMES = {("exact", _DEFAULT): "", ("exact", 0.0): "_all", ("none", _DEFAULT): "
 
 
 def _build_targets(part: str) -> Sequence[Target]:
-    where = f"_{part}"
-    return (
-        Target(f"saved{where}", f"keys saved by Tab, {part}", at_least=0.44),
+    where, text = f"_{part}", "with the text below" if part == "below" else "without the text below"
+    targets = (
+        Target(f"saved{where}", "keys saved by Tab", at_least=0.44),
         Target(f"saved_word{where}", "keys saved with accept-word", at_least=0.48),
         Target(f"wrong_chars_per_key{where}", "wrong characters on the screen at a key", at_most=2),
         Target(f"shown_right_share{where}", "shown texts that are wholly right", at_least=0.7),
@@ -58,6 +58,7 @@ def _build_targets(part: str) -> Sequence[Target]:
         Target(f"saved_to_none{where}", "keys saved, to no healing's at the same confidence", at_least=2),
         Target(f"saved_to_none_all{where}", "keys saved, to no healing's at confidence 0", at_least=2),
     )
+    return [replace(target, meaning=f"{target.meaning}, {text}") for target in targets]
 
 
 def main() -> None:

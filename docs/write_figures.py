@@ -45,11 +45,14 @@ _RELIABILITY = {
     "completed at 1.3, 3 and 10 times the load that it can serve, relative to that": (
         "{overload_completed_1_3_%s:.0%%}, {overload_completed_3_%s:.0%%}, {overload_completed_10_%s:.0%%}"
     ),
+    "least share of an editor meanwhile, relative to a fair one": "{overload_least_share_%s:.2f}",
     "until an overloaded server refuses, 99 of 100": "{overload_refused_ms_p99_%s:.0f} ms",
     "wait beside a user who sends 100 times as much, relative to a calm time, 99 of 100": (
         "{fairness_p99_ratio_%s:.1f} times as long"
     ),
-    "growth of its memory under constant use": "{soak_growth_mib_%s:.0f} MiB in {soak_s_%s:.0f} s",
+    "growth of its memory under constant use; more open files": (
+        "{soak_growth_mib_%s:.0f} MiB in {soak_s_%s:.0f} s; {soak_new_files_%s:.0f}"
+    ),
     "until the last of 50 streams is told of a shutdown": "{shutdown_s_%s:.1f} s",
 }
 _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
@@ -136,7 +139,7 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| as many as the server can answer | {goodput_1:.0%} | {least_share_1:.2f} |",
             "| 1.3 times as many | {goodput_1_3:.0%} | {least_share_1_3:.2f} |",
             "| 3 times as many | {goodput_3:.0%} | {least_share_3:.2f} |",
-            "the server answers {capacity_per_s:.0f} requests a second",
+            "that wait for each answer, {capacity_per_s:.0f} requests a second.",
             "A request that the server refuses is refused within {refused_ms_p99:.0f} ms",
         ),
         "context": (
@@ -179,8 +182,8 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| other completions | {wrong_texts} | {vllm_wrong_texts} |",
             "llama-server, {llama_server_cuts} cuts | vLLM, {vllm_cuts} cuts",
             "llama-server completes {right_healed:.1%} of the identifiers correctly, by itself {right_plain:.1%}."
-            " Healing takes {requests_per_choice:.1f} requests and {own_cpu_ms:.1f} ms of computation in midtoken, and adds"
-            " {added_ms_p50:.0f} ms (median) until 8 tokens are there. Ten editors at once wait"
+            " Healing takes {requests_per_choice:.1f} requests and {own_cpu_ms:.1f} ms of computation in midtoken,"
+            " and adds {added_ms_p50:.0f} ms (median) until 8 tokens are there. Ten editors at once wait"
             " {ten_editors_ratio:.1f} times as long for a keystroke as one does, with two slots.",
         ),
         "characters": (
@@ -220,12 +223,15 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
 
 
 PAGES = tuple(_TEMPLATES)
+_PLOTTED = (("accuracy", "offsets"), ("typing", "curve"), ("keystrokes", "replay"))  # by docs.draw_results
 _MISSED = "## Targets that are missed\n"
 _MISSED_PAGE = "docs/measured.md"
 
 
 def main() -> None:
     used: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for each in _PLOTTED:
+        used[each].append("docs/pictures")
     for page in PAGES:
         path = _ROOT / page
         text, parts = write_figures(page, path.read_text())
@@ -300,7 +306,7 @@ def write_row(text: str, template: str, figures: Mapping[str, Any]) -> str:
 def write_sentence(text: str, template: str, figures: Mapping[str, Any]) -> str:
     """The text with new figures in the only place that has the words of the template. Raises ValueError."""
     pieces = re.split(r"(\{.*?\})", template)
-    pattern = "".join(r"(\S+?)" if piece.startswith("{") else _match_words(piece) for piece in pieces)
+    pattern = "".join(r"(\S+)" if piece.startswith("{") else _match_words(piece) for piece in pieces)
     found = [*re.finditer(pattern, text)]
     if len(found) != 1:
         raise ValueError(f"{len(found)} places of the page have the words {template!r}, not one")
