@@ -195,6 +195,7 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "`canonical` reads {bytes_per_cpu_s_canonical_unseen:.0f} bytes per CPU second.",
         ),
     },
+    "docs/characters.md": {"boundary": ("in {recovered_plain:.0f}% of {num_cuts:,} cuts these were correct",)},
     "docs/fill_in.md": {
         "fill_in": (
             "| no suffix | {right_none:.1f}% | | {line_none:.1f}% |",
