@@ -7,13 +7,13 @@ are dashes. The section on missed targets is written as a whole.
 """
 
 import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any  # Any: JSON
 
 from benchmarks.measures.report import RESULTS_DIR, format_value, read_parts, read_targets
-from docs.figure_ages import describe_age
 
 _ROOT = Path(__file__).parents[1]
 _EDGE_COLUMNS = ("share", "exact", "greedy", "none")
@@ -225,6 +225,14 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
 
 PAGES = tuple(_TEMPLATES)
 _PLOTTED = (("accuracy", "offsets"), ("typing", "curve"), ("keystrokes", "replay"))  # by docs.draw_results
+_PRODUCT = (
+    "trie_cache",
+    "inference",
+    "lsp_server",
+    "midtoken",
+    "model_repository",
+    "models/default",
+)  # what benchmarks measure
 _MISSED = "## Targets that are missed\n"
 _MISSED_PAGE = "docs/measured.md"
 
@@ -344,6 +352,20 @@ def _list_ages(used: Mapping[tuple[str, str], list[str]]) -> Iterator[str]:
             if (age := describe_age(path.stem, stamp)) is not None:
                 pages = ", ".join(used.get((path.stem, part), ["on no page"]))
                 yield f"{path.stem}: {part}: {age} ({pages})"
+
+
+def describe_age(benchmark: str, stamp: Mapping[str, Any], root: Path = _ROOT) -> str | None:
+    """What is wrong with the commit that a part was measured at; None if the code is still the same."""
+    commit, changed = stamp["commit"].rstrip("+"), stamp["commit"].endswith("+")
+    own = "tests/reliability" if benchmark == "reliability" else f"benchmarks/{benchmark}.py"
+    command = ["git", "rev-list", "--count", f"{commit}..HEAD", "--", *_PRODUCT, own]
+    counted = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    if counted.returncode != 0:
+        return f"its commit {commit[:8]} is not in the repository"
+    faults = [f"{counted.stdout.strip()} commits since {commit[:8]} ({stamp['date'][:10]}) changed what it measures"]
+    faults = [] if counted.stdout.strip() == "0" else faults
+    faults += ["the tree that was measured differed from its commit"] if changed else []
+    return "; ".join(faults) or None
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from docs.figure_ages import describe_age
-from docs.write_figures import PageFigures, list_missed, write_figures, write_row, write_sentence
+from docs.write_figures import PageFigures, describe_age, list_missed, write_figures, write_row, write_sentence
 
 _FIGURES = {"ms": 1.26, "keys": 1450}
 
