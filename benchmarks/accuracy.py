@@ -30,7 +30,7 @@ from models.training.evaluation import measure_bits_per_byte
 from tests.support.sinks import submit
 
 _NUM_IDENTIFIERS, _NUM_OTHERS, _NUM_EACH_OFFSET = 500, 210, 150
-_NUM_SHORT = 20  # of each, and files
+_NUM_SHORT, _NUM_SHORT_FILES = 6, 2
 _SEED = 1
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
 _OFFSET_HEALINGS = (Healing.NONE, Healing.GREEDY, Healing.EXACT)
@@ -47,7 +47,7 @@ def _measure_bits(is_short: bool) -> Figures:
     folder = find_default_model()
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    files = [*iter_held_out()][: _NUM_SHORT if is_short else None]
+    files = [*iter_held_out()][: _NUM_SHORT_FILES if is_short else None]
     return {"bits_per_byte": measure_bits_per_byte(model.eval(), tokenizer.backend_tokenizer, track(files, "reading"))}
 
 

@@ -8,7 +8,7 @@
   read.
 - typing: what it costs somebody who types to have the project told: see `benchmarks.measures.told_typing`.
 
-    python -m benchmarks.context [--output FOLDER] [--only PART ...]
+    python -m benchmarks.context [--output FOLDER] [--only PART ...] [--short]
 """
 
 from functools import partial

@@ -1,6 +1,6 @@
 """How fast and right the engine is on one GPU: real shapes with random weights, bfloat16, no server.
 
-    python -m benchmarks.engine_gpu [--output FOLDER] [--only PART ...]
+    python -m benchmarks.engine_gpu [--output FOLDER] [--only PART ...] [--short]
 
 It needs a GPU, torch and transformers, and no network. It is not part of `make bench`, which measures what everybody
 has: two cores and the default model.

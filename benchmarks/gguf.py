@@ -1,6 +1,6 @@
 """GGUF files in the engine, beside llama.cpp's plain loop with the same file, and beside onnxruntime.
 
-    python -m benchmarks.gguf [--output PATH] [--only PART ...]
+    python -m benchmarks.gguf [--output PATH] [--only PART ...] [--short]
 
 - right: the default model in float32 completes at 540 cuts as on onnxruntime, in every strategy, with and without the
   text after the cursor, one completion or three; what is closer than a gap is a tie. The probability of each byte of a

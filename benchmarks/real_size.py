@@ -1,6 +1,6 @@
 """A model of a size that people use, 494 million weights, on two cores without a GPU, beside llama.cpp.
 
-    python -m benchmarks.real_size [--output FOLDER] [--only PART ...]
+    python -m benchmarks.real_size [--output FOLDER] [--only PART ...] [--short]
 
 The weights are those of the bundled model, grown to the shape of Qwen2.5-Coder-0.5B with a vocabulary of 151,643 tokens
 (`benchmarks/corpora/grown_model.py`). llama.cpp gets the same weights as Q8_0 and Q4_0. What is written, 2 GB, stays in

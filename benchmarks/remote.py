@@ -1,6 +1,6 @@
 """Exact healing in front of llama.cpp's server, with the weights of the default model in float32.
 
-    python -m benchmarks.remote [--output PATH] [--only PART ...]
+    python -m benchmarks.remote [--output PATH] [--only PART ...] [--short]
 
 - …_cuts, …_equal, …_tied, …wrong_texts: whether the engine in front of the server completes as our own engine does with
   the same weights; for vLLM too where `make test-vllm` has installed it. Where the tokens part, it is a tie if ours was

@@ -1,6 +1,6 @@
 """What ghost text is worth to somebody who types: keys saved, and wrong characters on the screen.
 
-    python -m benchmarks.typing [--output PATH] [--only PART ...]
+    python -m benchmarks.typing [--output PATH] [--only PART ...] [--short]
 
 `midtoken.typing_trial` types held-out lines into the language server, which asks the default model, and asks at cursors
 anywhere in other lines. The parts `below` and `above` do so with the text below the line and without, `curve` with the

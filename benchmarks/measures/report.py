@@ -133,7 +133,7 @@ class Report:
         new_path.replace(self.folder / f"{self.name}.json")
 
     def print(self, part: str, found: Measured) -> None:
-        """Prints the rows of a part, a table for those with the same columns, its targets, and its other figures."""
+        """Prints the rows of a part, a table for those with the same columns, and its targets; or else its figures."""
         for columns, some in groupby(found.rows, tuple):
             _print_rows(f"{self.name}: {part}", columns, [*some])
         own = [each for each in self.targets if each.figure in found.figures]
@@ -144,11 +144,8 @@ class Report:
         ]
         if rows:
             _print_rows(f"{self.name}: {part}", tuple(rows[0]), rows)
-        others = found.figures.keys() - {each.figure for each in own}
-        print(
-            "; ".join(f"{name} {format_value(found.figures[name])}" for name in found.figures if name in others),
-            flush=True,
-        )
+        if not found.rows and not rows:
+            print("; ".join(f"{name} {format_value(value)}" for name, value in found.figures.items()), flush=True)
 
 
 _MET = {True: "yes", False: "no", None: None}
