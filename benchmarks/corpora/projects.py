@@ -49,10 +49,7 @@ class Project:
             return
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            subprocess.run([*_DOWNLOAD[self.language], self.package], cwd=folder, check=True, capture_output=True)
-            [archive] = folder.iterdir()
-            if hashlib.sha256(archive.read_bytes()).hexdigest() != self.sha256:
-                raise ValueError(f"the archive of {self.package} is not the one that is pinned")
+            archive = fetch_archive(self.language, self.package, self.sha256, folder)
             unpacked = folder / "unpacked"
             unpacked.mkdir()
             subprocess.run([*_UNPACK[archive.suffix], archive.name, "unpacked"], cwd=folder, check=True)
@@ -83,6 +80,15 @@ _UNPACK: Mapping[str, list[str]] = {
     ".tgz": [sys.executable, "-m", "tarfile", "-e"],
     ".deb": ["dpkg-deb", "-x"],
 }
+
+
+def fetch_archive(language: str, package: str, sha256: str, folder: Path) -> Path:
+    """Downloads a package's archive into an empty folder. Raises ValueError if it is another one."""
+    subprocess.run([*_DOWNLOAD[language], package], cwd=folder, check=True, capture_output=True)
+    [archive] = folder.iterdir()
+    if hashlib.sha256(archive.read_bytes()).hexdigest() != sha256:
+        raise ValueError(f"the archive of {package} is not the one that is pinned")
+    return archive
 
 
 def _from_npm(package: str, sha256: str) -> Project:
