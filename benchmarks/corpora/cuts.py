@@ -1,4 +1,4 @@
-"""Cursors inside words, operators, blanks and strings of files that the default model was not trained on."""
+"""Cursors inside words, operators, blanks and strings of source files."""
 
 import io
 import keyword
@@ -7,8 +7,10 @@ import tokenize
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import takewhile
+from itertools import accumulate, takewhile
+from pathlib import PurePath
 
+from benchmarks.measures.tree_names import read_tree
 from models.training.corpus import SourceFile
 
 MAX_OFFSET = 8
@@ -55,16 +57,29 @@ def draw_cuts_by_offset(files: Iterable[SourceFile], num_each: int, seed: int) -
     """Draws seeded cuts inside identifiers: `num_each` after each number of typed characters up to eight."""
     rng = random.Random(seed)
     identifiers = [
-        (file, start, end)
-        for file in files
-        for kind, start, end in iter_runs(file.text)
-        if kind == "identifier" and start >= _MIN_CONTEXT_CHARS
+        (file, start, end) for file in files for start, end in _iter_identifiers(file) if start >= _MIN_CONTEXT_CHARS
     ]
     return [
         _cut_at(file, "identifier", start + offset, end)
         for offset in range(1, MAX_OFFSET + 1)
         for file, start, end in rng.sample([each for each in identifiers if each[2] - each[1] > offset], num_each)
     ]
+
+
+def _iter_identifiers(file: SourceFile) -> Iterator[tuple[int, int]]:
+    """Yields the start and end of each, in characters; in TypeScript and Go those in imports are left out."""
+    language = _LANGUAGES[PurePath(file.path).suffix]
+    if language == "python":
+        yield from ((start, end) for kind, start, end in iter_runs(file.text) if kind == "identifier")
+        return
+    lines = file.text.split("\n")
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    for each in read_tree(language, file.path, {file.path: file.text, "go.mod": ""}).occurrences:
+        start = starts[each.line] + len(lines[each.line].encode()[: each.column].decode())
+        yield start, start + len(each.name)
+
+
+_LANGUAGES = {".py": "python", ".ts": "typescript", ".tsx": "typescript", ".go": "go"}
 
 
 def _cut_at(file: SourceFile, kind: str, at: int, end: int) -> Cut:

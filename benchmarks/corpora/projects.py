@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measures.report import track
+from models.training.corpus import SourceFile
 
 _FOLDER = Path("build/projects")
 _ENDINGS = {"python": (".py",), "typescript": (".ts", ".tsx"), "go": (".go",), "rust": (".rs",)}
 _MANIFESTS = ("package.json", "tsconfig.json", "go.mod", "Cargo.toml")
+_HEADER_CHARS = 1_000
 _LEFT_OUT = ("test", "tests", "_tests", "testdata", "__tests__", "fuzz", "benches", "examples", "dist", "_tools")
 
 
@@ -49,7 +51,7 @@ class Project:
             return
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            archive = fetch_archive(self.language, self.package, self.sha256, folder)
+            archive = fetch_archive(self.package, self.sha256, folder)
             unpacked = folder / "unpacked"
             unpacked.mkdir()
             subprocess.run([*_UNPACK[archive.suffix], archive.name, "unpacked"], cwd=folder, check=True)
@@ -69,11 +71,10 @@ class Project:
         return is_source and not is_test
 
 
-_DOWNLOAD: Mapping[str, list[str]] = {
-    "python": [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"],
-    "typescript": ["npm", "pack", "--silent"],
-    "go": ["apt-get", "download", "-qq"],
-    "rust": ["apt-get", "download", "-qq"],
+_DOWNLOAD: Mapping[str, list[str]] = {  # by what stands before the version
+    "==": [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"],
+    "=": ["apt-get", "download", "-qq"],
+    "@": ["npm", "pack", "--silent"],
 }
 _UNPACK: Mapping[str, list[str]] = {
     ".whl": [sys.executable, "-m", "zipfile", "-e"],
@@ -82,17 +83,18 @@ _UNPACK: Mapping[str, list[str]] = {
 }
 
 
-def fetch_archive(language: str, package: str, sha256: str, folder: Path) -> Path:
+def fetch_archive(package: str, sha256: str, folder: Path) -> Path:
     """Downloads a package's archive into an empty folder. Raises ValueError if it is another one."""
-    subprocess.run([*_DOWNLOAD[language], package], cwd=folder, check=True, capture_output=True)
+    command = next(command for mark, command in _DOWNLOAD.items() if mark in package)
+    subprocess.run([*command, package], cwd=folder, check=True, capture_output=True)
     [archive] = folder.iterdir()
     if hashlib.sha256(archive.read_bytes()).hexdigest() != sha256:
         raise ValueError(f"the archive of {package} is not the one that is pinned")
     return archive
 
 
-def _from_npm(package: str, sha256: str) -> Project:
-    return Project("typescript", package, sha256, "package")
+def _from_npm(package: str, sha256: str, language: str = "typescript") -> Project:
+    return Project(language, package, sha256, "package")
 
 
 def _from_go(package: str, sha256: str, module: str) -> Project:
@@ -171,6 +173,19 @@ PROJECTS: tuple[Project, ...] = (
     ),
 )
 
+# Those that were first published after November 2024, so that older models have not seen them.
+NEW_PROJECTS: tuple[Project, ...] = (
+    Project("python", "a2a-sdk==1.3.0", "b94a73b5dc7ff1afe5f11d324480f83386a64d02b8a6b719baf013595284cc6c"),
+    Project("python", "deepagents==0.7.32", "366bd66c786a66c8d639e40f99614d9e5d37236adf4c5b158f0b2cb27956e28b"),
+    Project("python", "openai-agents==0.24.0", "18d4ac34e84ed937333ec8ce46395ed3521ffcbb0a521780a4c2eaa451467f49"),
+    Project("python", "strands-agents==1.62.0", "331c94c61a5ddf2c4f06dfd877551bdd1d0bfee5ea89b76d6c546b65ea2104e1"),
+    _from_npm("@effect/workflow@0.19.1", "ad2127bbff868e34065dcd2cd13e0b36c7962f1df345f02d4a4af5c36d58acc1"),
+    _from_npm("@tanstack/db@0.15.2", "18682e004ce628f78fd144409e8780c9cca774eaac141f953d1a146a573738b9"),
+    _from_npm("@tanstack/pacer@0.22.0", "0951d7457b2acf2410112c409917781bb593d35fb1cd0a79fbdea7283c7da138"),
+    _from_npm("goscript@0.3.1", "67a85b171565e89ff781071608e0c2712c60053f01c1523602469d33f1229666", "go"),
+    _from_npm("ttsc@0.18.4", "d8d0e54ab2bc3ad7d4a7509512c1ceea21ed0a49811c72a5339b332a5edcdd17", "go"),
+)
+
 
 def fetch_projects(is_short: bool = False) -> tuple[Project, ...]:
     """Returns all projects, or two, on this machine."""
@@ -178,6 +193,19 @@ def fetch_projects(is_short: bool = False) -> tuple[Project, ...]:
     for project in track(projects, "fetching projects"):
         project.fetch()
     return projects
+
+
+def load_new_files(language: str) -> list[SourceFile]:
+    """Returns the files of the new projects in a language that persons may have written, not a program."""
+    projects = [each for each in NEW_PROJECTS if each.language == language]
+    for project in projects:
+        project.fetch()
+    files = [
+        SourceFile(project.package, path, (project.root / path).read_text(encoding="utf-8", errors="replace"))
+        for project in projects
+        for path in project.list_files()
+    ]
+    return [file for file in files if "DO NOT EDIT" not in file.text[:_HEADER_CHARS] and "\f" not in file.text]
 
 
 if __name__ == "__main__":

