@@ -316,6 +316,10 @@ bench-gguf: $(BENCH_READY) $(LARGE_VOCABULARY) $(GGUF_READY)  ## compare GGUF fi
 bench-typing: $(BENCH_READY) $(LLAMA_SERVER)  ## type held-out lines: keys saved, wrong characters shown, beside llama.cpp's server and no healing; some 25 minutes
 	@$(BIN)/python -m benchmarks.typing
 
+.PHONY: bench-real
+bench-real: $(BENCH_READY) $(REAL_MODEL)/config.json $(LLAMA_SERVER) $(CONTESTANTS_READY)  ## measure a published model in new code: identifiers by strategy and language, typing, and times, beside others, in three hours
+	@$(BIN)/python -m benchmarks.real
+
 .PHONY: bench-remote
 bench-remote: $(BENCH_READY) $(LLAMA_SERVER)  ## compare healing in front of llama.cpp's server with our own engine, and with the server alone, in four minutes
 	@$(BIN)/python -m benchmarks.remote

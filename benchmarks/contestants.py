@@ -67,7 +67,7 @@ class Outcome:
 
 Runs = list[list[Outcome]]  # one list for each repeat, in the order of the visits
 
-_TIMES: dict[str, Callable[[Outcome], float]] = {
+TIMES: dict[str, Callable[[Outcome], float]] = {
     "first_text_ms": lambda outcome: outcome.warm.first_text_ms,
     "line_ms": lambda outcome: outcome.warm.line_ms,
     "cold_first_text_ms": lambda outcome: outcome.cold.first_text_ms,
@@ -80,14 +80,18 @@ def main() -> None:
 
 
 def _measure(is_short: bool) -> Iterator[Measured]:
-    entries = _build_entries(find_default_model())
     visits = draw_visits(iter_held_out(), _NUM_SHORT if is_short else _NUM_CURSORS, seed=1)
+    return compare(_build_entries(find_default_model()), visits, 1 if is_short else _NUM_REPEATS)
+
+
+def compare(entries: Sequence[Entry], visits: Sequence[Visit], num_repeats: int) -> Iterator[Measured]:
+    """Yields a step for each repeat, with the figures of all so far."""
     runs: dict[str, Runs] = {entry.name: [] for entry in entries}
-    for repeat in range(1 if is_short else _NUM_REPEATS):
+    for repeat in range(num_repeats):
         for entry, outcomes in _run(entries, visits, f"{repeat + 1}").items():
             runs[entry.name].append(outcomes)
         rows = [build_row(name, own) for name, own in runs.items()]
-        figures = {f"{name}_{row['contestant']}": row[name] for row in rows for name in (*_TIMES, "right")}
+        figures = {f"{name}_{row['contestant']}": row[name] for row in rows for name in (*TIMES, "right")}
         yield Measured({"num_cursors": len(visits), **figures}, rows)
 
 
@@ -146,7 +150,7 @@ def _visit(contestant: Contestant, visit: Visit) -> Outcome:
 def build_row(name: str, runs: Runs) -> Row:
     """The row of one contestant."""
     row: dict[str, Value] = {"contestant": name}
-    for figure, read in _TIMES.items():
+    for figure, read in TIMES.items():
         times = [[read(outcome) for outcome in run] for run in runs]
         by_cursor = [statistics.median(each) for each in zip(*times, strict=True)]
         by_repeat = [statistics.median(each) for each in times]

@@ -85,8 +85,10 @@ class GhostText(Protocol):
 class TypedFile:
     """A document without a file in a language server in this process."""
 
-    def __init__(self, server: MidtokenServer, settings: dict[str, Any], name: str = "typed.py") -> None:
-        self.server = server
+    def __init__(
+        self, server: MidtokenServer, settings: dict[str, Any], name: str = "typed.py", language: str = "python"
+    ) -> None:
+        self.server, self._language = server, language
         self._document = types.VersionedTextDocumentIdentifier(0, f"untitled:{name}")
         server.protocol.set_writer(StdoutWriter(io.BytesIO()))  # what an editor is told is not shown
         initialize = {"id": 1, "params": {"capabilities": {}, "initializationOptions": settings}}
@@ -95,7 +97,8 @@ class TypedFile:
 
     def open(self, before: str, after: str) -> None:
         """See `GhostText`."""
-        self.server.open(types.TextDocumentItem(self._document.uri, "python", self._document.version, before + after))
+        document = types.TextDocumentItem(self._document.uri, self._language, self._document.version, before + after)
+        self.server.open(document)
 
     async def show(self, before: str, after: str) -> str:
         """See `GhostText`. Raises ServerError if there is no answer."""
@@ -240,12 +243,12 @@ class Trial:
     claims: list[tuple[float, bool]] = field(default_factory=list)
 
     @classmethod
-    def build(cls, backend: CompletionBackend, is_remote: bool, **settings: Any) -> "Trial":
+    def build(cls, backend: CompletionBackend, is_remote: bool, language: str = "python", **settings: Any) -> "Trial":
         """Returns one of the language server with these settings. `is_remote`: text may go to another machine."""
         settings = {"prefetch": False, "languages": ["*"]} | settings
         recorders = [Recorder(backend) for _ in range(3)]
         servers = [build_server(each.connect, is_remote=is_remote) for each in recorders]
-        by_tab, by_word, asked = (TypedFile(server, settings) for server in servers)
+        by_tab, by_word, asked = (TypedFile(server, settings, f"typed.{language}", language) for server in servers)
         name = f"{settings['healing']}, {settings['confidence']:g}"
         return cls(name, Typist(by_tab), Typist(by_word, True), Cursors(asked), recorders[0], recorders[2])
 

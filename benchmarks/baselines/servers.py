@@ -1,4 +1,4 @@
-"""llama.cpp's server and vLLM with the weights of a model in float32."""
+"""llama.cpp's server and vLLM with the weights of a model."""
 
 import json
 import os
@@ -31,10 +31,15 @@ _SAMPLING = {"do_sample": True, "temperature": 0.9, "repetition_penalty": 1.5, "
 
 
 @contextmanager
-def run_llama_server(model_dir: Path, folder: Path, *options: str) -> Iterator[str]:
-    """Runs it inside the block, with two slots by default, and yields its address. The folder gets the weights."""
-    write_gguf(model_dir, folder / "model.gguf", Precision.F32)
-    with _run([LLAMA_SERVER, *_LLAMA_OPTIONS, "--model", folder / "model.gguf", *options]) as url:
+def run_llama_server(model: Path, folder: Path, *options: str) -> Iterator[str]:
+    """Runs it inside the block, with two slots by default, and yields its address.
+
+    `model`: a GGUF file, or a model folder, whose weights are written to `folder` in float32.
+    """
+    if model.is_dir():
+        write_gguf(model, folder / "model.gguf", Precision.F32)
+        model = folder / "model.gguf"
+    with _run([LLAMA_SERVER, *_LLAMA_OPTIONS, "--model", model, *options]) as url:
         yield url
 
 

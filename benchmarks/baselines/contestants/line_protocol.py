@@ -11,6 +11,7 @@ import codecs
 import contextlib
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from typing import Any, Protocol, Self
 
 _LOG_TAIL_CHARS = 3000
 _NUM_PASSES = 8
+_EDGE = re.compile("(?<=[A-Za-z]) (?=[A-Za-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +194,9 @@ Encode = Callable[[str], list[int]]
 
 
 class KeptTokens:
-    """Keeps the token ids up to the start of the last line.
+    """Keeps the token ids up to the last blank between two letters.
 
-    With the tokenizer of the default model, a token never goes beyond a line break that a line with something in it
-    follows, or nothing but blanks.
+    With the tokenizers here, a token may begin there, but none goes beyond it.
     """
 
     def __init__(self, encode: Encode) -> None:
@@ -205,12 +206,12 @@ class KeptTokens:
 
     def encode(self, text: str) -> list[int]:
         """The ids of the whole text, as `encode` gives them."""
-        start = text.rfind("\n") + 1
-        if not (text.startswith(self._head) and _is_line_start(text, len(self._head))):
+        if not (text.startswith(self._head) and _EDGE.match(text, len(self._head))):
             self._head, self._head_ids = "", []
-        if start > len(self._head):
-            self._head_ids = self._head_ids + self._encode(text[len(self._head) : start])
-            self._head = text[:start]
+        end = max((found.start() for found in _EDGE.finditer(text, len(self._head))), default=0)
+        if end > len(self._head):
+            self._head_ids = self._head_ids + self._encode(text[len(self._head) : end])
+            self._head = text[:end]
         return self._head_ids + self._encode(text[len(self._head) :])
 
 
@@ -218,8 +219,3 @@ def count_common(first: Sequence[int], second: Sequence[int]) -> int:
     """How many ids both begin with."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
-
-
-def _is_line_start(text: str, at: int) -> bool:
-    """Whether the line that begins at `at` has more than blanks."""
-    return bool(text[at:].partition("\n")[0].strip())

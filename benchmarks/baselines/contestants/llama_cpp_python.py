@@ -4,7 +4,7 @@
 
 It completes as llama.vim's server does: the canonical tokens of the text, greedily, without token healing. One context
 is kept between requests, and only what follows the longest common beginning of the tokens is read again
-(`Llama.generate` does that). Text is tokenized from the last line on, and a token's bytes are looked up in a table,
+(`Llama.generate` does that). Only the end of a text is tokenized again, and a token's bytes are looked up in a table,
 because llama-cpp-python's own `create_completion` detokenizes the whole completion for each token.
 
 Keys and values are kept in float16 and flash attention is off, as by default. With one row at a time that was faster

@@ -3,7 +3,7 @@
     python -m benchmarks.baselines.contestants.transformers_generate MODEL_DIR --threads N [--healing]
 
 A dynamic cache is kept between requests and cropped to the longest common beginning of the tokens. A streamer looks a
-token's bytes up in a table and ends the generation at a line break. Text is tokenized from the last line on.
+token's bytes up in a table and ends the generation at a line break. Only the end of a text is tokenized again.
 
 Tried and slower: bfloat16, and `prompt_lookup_num_tokens`. A static cache cannot be cropped, and is compiled by itself
 on accelerators only; `torch.compile` of the model had not compiled it after three minutes.

@@ -1,0 +1,261 @@
+"""What midtoken does with a published model, SmolLM2-135M-Instruct, in code that is newer than the model.
+
+    python -m benchmarks.real [--short] [--only PART ...]
+
+`benchmarks.corpora.real_model` gets the weights, and `benchmarks.corpora.projects` the files: Python, TypeScript and Go
+of packages that were first published after the model. midtoken runs it in 8 bits on onnxruntime, with one thread;
+llama-server and guidance run the same GGUF file, and transformers the same numbers in float32.
+
+- identifiers: cursors in names after one to eight typed characters, equally many of each, with the 1,200 characters
+  before the cursor. Decoding is greedy. A completion is right if it begins with exactly the rest of the name.
+- typing: lines are typed with the 1,200 characters above them and no text below. Tab is pressed where all that is shown
+  is right. midtoken shows what is as likely as the default `confidence`, with healing and without; llama-server shows
+  the whole line. `shown_right_share` is that of cursors anywhere in other lines.
+- others: the identifiers again, completed by guidance and by transformers with its token healing.
+- times: the same requests as in `benchmarks.contestants`, in Python. Only these depend on what else the machine does.
+
+A part that was ended goes on where it was, if nothing has changed; see `benchmarks.measures.checkpoint`.
+"""
+
+import argparse
+import asyncio
+import math
+import random
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from aiohttp import ClientSession
+
+from benchmarks.baselines.contestants.line_protocol import Request
+from benchmarks.baselines.servers import run_llama_server
+from benchmarks.contestants import TIMES, Entry, compare, find_python
+from benchmarks.corpora.cuts import Cut, draw_cuts_by_offset, draw_visits
+from benchmarks.corpora.projects import load_new_files
+from benchmarks.corpora.real_model import REAL_FOLDER, REAL_GGUF, fetch_real_model
+from benchmarks.measures.checkpoint import measure_each
+from benchmarks.measures.report import Figures, Measured, Row, Target, Value, find_percent, run_parts
+from benchmarks.typing import LlamaServer
+from inference.config import EngineConfig
+from inference.engine.assembly import load_engine
+from inference.engine.sink import complete
+from inference.protocol.completion import CompletionRequest, Extent, Healing
+from lsp_server.settings import Settings
+from midtoken.connection import open_connection
+from midtoken.server_arguments import add_connection_arguments
+from midtoken.typing_trial import Cursors, GhostText, Line, Trial, Typist, draw_lines
+
+_LANGUAGES = {"py": "python", "ts": "typescript", "go": "go"}
+_HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
+_NUM_EACH_OFFSET, _NUM_LINES, _NUM_VISITS, _NUM_REPEATS = 50, 40, 40, 3
+_SHORT_EACH = 4  # every fourth of a cursor after each number of characters
+_CONTEXT_CHARS, _MAX_TOKENS = 1200, 12
+_SEED, _LINE_SEEDS = 1, (101, 102)
+_OTHERS = ("guidance", "transformers_healing")
+
+_TARGETS = [
+    target
+    for key, name in (("py", "Python"), ("ts", "TypeScript"), ("go", "Go"))
+    for target in (
+        Target(f"exact_{key}", f"identifiers completed correctly, exact, {name}", at_least=76),
+        Target(f"exact_over_greedy_{key}", f"percent more than greedy, {name}", at_least=3),
+        Target(f"exact_to_none_{key}", f"to those without healing, {name}", at_least=7),
+    )
+]
+
+
+def main() -> None:
+    fetch_real_model()
+    run_parts(
+        "real",
+        {"identifiers": _measure_identifiers, "typing": _measure_typing, "others": _measure_others, "times": _time},
+        _TARGETS,
+    )
+
+
+def _draw_cuts(language: str, is_short: bool) -> list[Cut]:
+    cuts = draw_cuts_by_offset(load_new_files(language), 1 if is_short else _NUM_EACH_OFFSET, _SEED)
+    return cuts[::_SHORT_EACH] if is_short else cuts
+
+
+def _find_text(cut: Cut) -> str:
+    """The text before the cursor; transformers' healing removes blanks at its beginning."""
+    return cut.find_context(_CONTEXT_CHARS).lstrip()
+
+
+def _measure_identifiers(is_short: bool) -> Iterator[Measured]:
+    config = EngineConfig(REAL_FOLDER, dtype="int8", num_threads=1)
+    with closing(load_engine(config)) as engine:
+
+        def measure(cut: Cut) -> dict[str, bool]:
+            requests = {
+                str(healing): CompletionRequest(
+                    _find_text(cut), max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE
+                )
+                for healing in _HEALINGS
+            }
+            return {name: cut.is_solved_by(complete(engine, request)[0]) for name, request in requests.items()}
+
+        yield from _compare_right("identifiers", measure, is_short)
+
+
+def _measure_others(is_short: bool) -> Iterator[Measured]:
+    with ExitStack() as stack:
+        contestants = {
+            entry.name: stack.enter_context(entry.start()) for entry in _list_entries() if entry.name in _OTHERS
+        }
+
+        def measure(cut: Cut) -> dict[str, bool]:
+            request = Request(_find_text(cut), _MAX_TOKENS)
+            return {name: cut.is_solved_by(each.complete(request).line) for name, each in contestants.items()}
+
+        yield from _compare_right("others", measure, is_short)
+
+
+def _compare_right(part: str, measure: Callable[[Cut], Mapping[str, bool]], is_short: bool) -> Iterator[Measured]:
+    """Yields a step for each language: what each strategy or contestant completes correctly, in percent."""
+    figures: dict[str, float] = {}
+    rows: list[Row] = []
+    for key, language in _LANGUAGES.items():
+        found = [*measure_each(f"real-{part}-{key}", _draw_cuts(language, is_short), measure)]
+        right = {name: find_percent(each[name] for each in found) for name in found[0]}
+        rows += [
+            {"language": language, "by": name, "cursors": len(found), "right %": value,
+             "± (95 %)": _find_half_width(each[name] for each in found)}
+            for name, value in right.items()
+        ]  # fmt: skip
+        figures |= {f"{name}_{key}": value for name, value in right.items()} | {f"num_{part}_{key}": len(found)}
+        figures |= {f"half_width_{name}_{key}": _find_half_width(each[name] for each in found) for name in right}
+        if "exact" in right:
+            figures[f"exact_over_greedy_{key}"] = right["exact"] - right["greedy"]
+            figures[f"half_width_exact_over_greedy_{key}"] = _find_half_width(
+                each["exact"] - each["greedy"] for each in found
+            )
+            figures[f"exact_to_none_{key}"] = right["exact"] / max(right["none"], 0.1)
+        yield Measured(figures, rows)
+
+
+def _find_half_width(values: Iterable[float]) -> float:
+    """Half of the interval in which the mean lies in 95 of 100 draws, in percent."""
+    known = [*values]
+    return 196 * statistics.pstdev(known) / math.sqrt(len(known))
+
+
+_Ghosts = Mapping[str, tuple[GhostText, GhostText]]  # by contender: for a typist, and for cursors anywhere
+_Typed = dict[str, int]  # the counts of a line
+
+
+def _measure_typing(is_short: bool) -> Iterator[Measured]:
+    with TemporaryDirectory() as folder, asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        try:
+            all_ghosts = runner.run(_open_ghosts(stack, Path(folder)))
+            figures: dict[str, Value] = {}
+            for key, language in _LANGUAGES.items():
+                texts = [file.text for file in load_new_files(language)]
+                typed, asked = (_draw_lines(texts, seed, 1 if is_short else _NUM_LINES) for seed in _LINE_SEEDS)
+                ghosts = all_ghosts[language]
+
+                def measure(pair: tuple[Line, Line], ghosts: _Ghosts = ghosts) -> dict[str, _Typed]:
+                    return runner.run(_type(ghosts, *pair))
+
+                found = [*measure_each(f"real-typing-{key}", [*zip(typed, asked, strict=True)], measure)]
+                figures[f"num_lines_{key}"] = len(found)
+                for name in ghosts:
+                    figures |= _sum_up([each[name] for each in found], f"{name}_{key}")
+                yield Measured(figures)
+        finally:
+            runner.run(stack.aclose())
+
+
+async def _open_ghosts(stack: AsyncExitStack, folder: Path) -> dict[str, _Ghosts]:
+    """What shows text, by language. The folder gets logs and locks."""
+    parser = argparse.ArgumentParser()
+    add_connection_arguments(parser)
+    model = ["--model", str(REAL_FOLDER), "--dtype=int8", "--threads=1"]
+    options = parser.parse_args([*model, "--runtime=embedded", f"--state-dir={folder}"])
+    connection = await stack.enter_async_context(open_connection(options, idle_s=1.0))
+    url = stack.enter_context(run_llama_server(REAL_GGUF, folder))
+    session = await stack.enter_async_context(ClientSession(url))
+    return {
+        language: {
+            **{
+                str(healing): (trial.by_tab.ghost, trial.cursors.ghost)
+                for healing in (Healing.NONE, Healing.EXACT)
+                for trial in [
+                    Trial.build(connection, False, language, healing=str(healing), confidence=Settings().confidence)
+                ]
+            },
+            "llama_server": (LlamaServer(session, 0, is_plain=True), LlamaServer(session, 1, is_plain=True)),
+        }
+        for language in _LANGUAGES.values()
+    }
+
+
+def _draw_lines(texts: Sequence[str], seed: int, num_lines: int) -> list[Line]:
+    """Lines with as much text above as a cursor has in `identifiers`, and none below."""
+    lines = draw_lines(texts, num_lines, seed)
+    return [replace(line, before=_cut_above(line.before), after="") for line in lines]
+
+
+def _cut_above(text: str) -> str:
+    return text[text.find("\n", max(0, len(text) - _CONTEXT_CHARS)) + 1 :]
+
+
+async def _type(ghosts: _Ghosts, line: Line, other: Line) -> dict[str, _Typed]:
+    """What came of typing a line, and of asking in another one, by contender. All ask at the same cursor."""
+    at = random.Random(other.text).randrange(len(other.text))
+    found = {}
+    for name, (typed, asked) in ghosts.items():
+        typist, cursors = Typist(typed), Cursors(asked)
+        await typist.type(line)
+        await cursors.ask(other, at)
+        found[name] = {
+            "chars": typist.num_chars, "keys": typist.num_keys, "wrong": typist.num_wrong,
+            "shown": len(cursors.rights), "right": sum(cursors.rights),
+        }  # fmt: skip
+    return found
+
+
+def _sum_up(found: Sequence[_Typed], where: str) -> Figures:
+    total = {name: sum(each[name] for each in found) for name in found[0]}
+    return {
+        f"saved_{where}": 1 - total["keys"] / total["chars"],
+        f"wrong_chars_per_key_{where}": total["wrong"] / total["keys"],
+        f"shown_right_share_{where}": total["right"] / total["shown"] if total["shown"] else None,
+        f"num_shown_{where}": total["shown"],
+    }
+
+
+def _list_entries() -> list[Entry]:
+    """The contestants. Raises SystemExit if an environment is missing."""
+    folder, file = str(REAL_FOLDER), str(REAL_GGUF)
+    llama_cpp, transformers = find_python("llama_cpp"), find_python("transformers")
+    return [
+        Entry("midtoken", Path(sys.executable), "midtoken", (folder, "--dtype=int8")),
+        Entry("llama_cpp", llama_cpp, "llama_cpp_python", (file,)),
+        Entry("guidance", llama_cpp, "guidance_gen", (file,)),
+        Entry("transformers", transformers, "transformers_generate", (folder,)),
+        Entry("transformers_healing", transformers, "transformers_generate", (folder, "--healing")),
+    ]
+
+
+def _time(is_short: bool) -> Iterator[Measured]:
+    """Yields a step for each repeat, with the ratios of the others' times to midtoken's."""
+    visits = draw_visits(load_new_files("python"), 1 if is_short else _NUM_VISITS, _SEED)
+    for found in compare(_list_entries(), visits, 1 if is_short else _NUM_REPEATS):
+        ours, *others = found.rows
+        ratios = {
+            f"{name}_{row['contestant']}_to_midtoken": float(row[name] or 0) / float(ours[name] or 1)
+            for row in others
+            for name in TIMES
+        }
+        yield Measured({**found.figures, **ratios}, found.rows)
+
+
+if __name__ == "__main__":
+    main()
