@@ -2,7 +2,8 @@
 
 The `tokenizers` library encodes the whole text. What the product keeps of its beginning, and the covering of the rest,
 must be parts of that. Two differences are right: control tokens in a text stay text, so no text with one is checked;
-and a text that is not in Unicode's composed form may be kept and healed in that form.
+and a text that is not in Unicode's composed form may be kept and healed in that form. What a vocabulary cannot spell
+is replaced before.
 """
 
 import json
@@ -211,7 +212,10 @@ def check_tokenizer(
     defects = [find_start_defect(tokenizer)]
     num_healed_bytes: list[int] = []
     num_done = 0
-    for text in islice(_iter_usable_texts(tokenizer.oracle, texts, rng), num_cuts // _CUTS_PER_TEXT):
+    encoder = tokenizer.loaded.encoder
+    for drawn in islice(_iter_usable_texts(tokenizer.oracle, texts, rng), num_cuts // _CUTS_PER_TEXT):
+        composed = encoder.normalize(drawn)
+        text = encoder.replace_unspelled(composed) if encoder.find_unspelled(composed) else drawn
         ids = tuple(tokenizer.oracle.encode(text, add_special_tokens=False).ids)
         defects.append(find_text_defect(tokenizer, text, ids))
         for cut in [rng.randrange(1, len(text)) for _ in range(_CUTS_PER_TEXT)]:

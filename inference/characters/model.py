@@ -23,10 +23,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from inference.characters.beam_covering import BeamCovering
+from inference.characters.beam_covering import BeamCovering, read_characters
 from inference.characters.state import END, NUM_OUTCOMES, Covering, State
 from inference.characters.text_covering import OpenPaths, TextCovering, find_canonical_open_paths
 from inference.characters.token_string import PassWatch, TokenReader, TokenString
+from inference.healing.heal_point import find_section_heal_point
 from inference.healing.text_encoder import TextEncoder, cache_short
 from inference.protocol.characters import CoveringKind
 from trie_cache.trie import Trie
@@ -94,13 +95,18 @@ class CharacterModel:
         """The state after `context`, whose probability does not count.
 
         A context that is too long for the model's window is cut first. Raises InvalidRequestError if the covering
-        needs UTF-8 and the remaining context is not UTF-8.
+        needs UTF-8 and the remaining context is not UTF-8, or if the vocabulary cannot spell its healed bytes.
         """
         reader = self._new_reader()
         context = cut_context(self._dummy_prefix + context, reader.max_tokens * self._trie.max_token_bytes)
+        context = self._replace_unspelled(context)
         root = TokenString(self._start_ids)
         root.log_mass = 0.0
         return self._build_covering(settings).open(reader, root, context)
+
+    def check_spelled(self, text: bytes) -> None:
+        """Raises InvalidRequestError if the vocabulary cannot spell all of a text whose probability is asked for."""
+        self._encoder.check_end(text.decode(errors="surrogateescape"), len(text), "text")
 
     def score(self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> Score:
         """How likely the text is after `context`. Raises InvalidRequestError."""
@@ -128,6 +134,17 @@ class CharacterModel:
             chosen.append(outcome)
             state = state.advance(bytes([outcome]))
         return bytes(chosen)
+
+    def _replace_unspelled(self, context: bytes) -> bytes:
+        """The context with U+FFFD, or a blank, for what the vocabulary cannot spell before the heal point."""
+        characters = context.decode(errors="surrogateescape")
+        if not self._encoder.find_unspelled(characters):
+            return context
+        replaced = self._encoder.replace_unspelled(characters).encode(errors="surrogateescape")
+        whole = read_characters(replaced)
+        num_open = len(find_section_heal_point(self._encoder, whole).healed) + len(replaced) - len(whole.encode())
+        self._encoder.check_end(characters, num_open, "context")
+        return replaced
 
     def _find_canonical(self, data: bytes) -> OpenPaths:
         with self._watch():

@@ -44,6 +44,7 @@ class CharacterService:
 
     def answer(self, request: CharacterRequest) -> CharacterAnswer:
         """The answer. Raises InvalidRequestError if the model or the covering does not support the text."""
+        self._model.check_spelled(request.text)
         match request.ask:
             case Ask.NEXT_BYTE:
                 return self._predict_next_byte(request)

@@ -89,7 +89,7 @@ class PromptBuilder:
         num_suffix = min(int(max_tokens * _MAX_SUFFIX_FRACTION), room - num_kept_first - num_markers)
         suffix_ids = self._encode_suffix(request.suffix, num_suffix)
         all_kept, kept = kept, _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0), num_ahead)
-        num_healed_bytes = min(len(healed), len(self.tokenizer.encoder.normalize(prefix).encode()))
+        num_healed_bytes = self._count_typed(prefix, len(healed), covering.num_common_bytes)
         sections = self._lay_out(kept, suffix_ids, healed, len(covering.common_ids), related.head_ids)
         return Prompt(
             self.tokenizer.start_ids + related.ids + sections,
@@ -102,6 +102,16 @@ class PromptBuilder:
             related=related,
             was_cut=len(kept) < len(all_kept) or len(prefix) < len(request.prefix),
         )
+
+    def _count_typed(self, prefix: str, num_healed: int, num_common: int) -> int:
+        """How many of the healed bytes were typed. Raises InvalidRequestError if the vocabulary cannot spell them.
+
+        `num_common`: the bytes between them and the heal point.
+        """
+        typed = self.tokenizer.encoder.normalize(prefix)
+        num_bytes = len(typed.encode())
+        self.tokenizer.encoder.check_end(typed, min(num_common + num_healed, num_bytes), "prefix")
+        return min(num_healed, num_bytes)
 
     def _heal(self, prefix: str, request: CompletionRequest) -> tuple[tuple[int, ...], bytes, CoveringTree]:
         healing = request.healing

@@ -58,14 +58,19 @@ class HealPoint:
 
 
 def find_heal_point(encoder: TextEncoder, text: str) -> HealPoint:
-    """Divides `text` at its heal point. The kept tokens and the healed bytes spell the normalized text."""
+    """Divides `text` at its heal point. The kept tokens and the healed bytes spell what `prepare_text` makes of it."""
     return find_section_heal_point(encoder, *prepare_text(encoder, text))
 
 
 def prepare_text(encoder: TextEncoder, text: str) -> tuple[str, int]:
-    """The normalized text with its dummy prefix, and how many of its last bytes may change if more text follows."""
+    """The text as the model sees it, and how many of its last bytes may change if more text follows.
+
+    It is normalized, begins with its dummy prefix, and has no character that the vocabulary cannot spell.
+    """
     text = encoder.normalize(text)
-    num_unsettled_bytes = len(text[len(text) - encoder.count_unsettled(text) :].encode())
+    num_unsettled = encoder.count_unsettled(text)
+    text = encoder.replace_unspelled(text)
+    num_unsettled_bytes = len(text[max(len(text) - num_unsettled, 0) :].encode())
     return encoder.find_dummy_prefix(text) + text, num_unsettled_bytes
 
 
@@ -189,7 +194,7 @@ def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:
 
 def encode_section(encoder: TextEncoder, text: str) -> tuple[int, ...]:
     """Like `encode_text`, for text inside a prompt, which gets no dummy prefix."""
-    return encode_literally(encoder, encoder.normalize(text))
+    return encode_literally(encoder, encoder.replace_unspelled(encoder.normalize(text)))
 
 
 def encode_literally(encoder: TextEncoder, text: str) -> tuple[int, ...]:

@@ -162,10 +162,14 @@ def _simplify(encoder: TextEncoder, text: str) -> str:
 
 
 def iter_sample(file: TokenizerFile, encoder: TextEncoder) -> Iterator[str]:
-    """Texts that tokenizers disagree about."""
-    yield from (encoder.drop_unspelled(text) for text in _TEXTS)
+    """Texts that tokenizers disagree about, without what the vocabulary cannot spell."""
+    yield from map(encoder.replace_unspelled, _iter_texts(file))
+
+
+def _iter_texts(file: TokenizerFile) -> Iterator[str]:
+    yield from _TEXTS
     for characters in (_FIRST_CHARACTERS, _LATER_CHARACTERS):
-        text = encoder.drop_unspelled("".join([chr(code) for code in characters]).replace(BLANK_MARK, ""))
+        text = "".join([chr(code) for code in characters]).replace(BLANK_MARK, "")
         yield text
         yield " ".join(text[::5])
     texts = [token.content for token in chain.from_iterable(file.added_texts)]
@@ -223,7 +227,7 @@ def _check_boundaries(encoder: TextEncoder, patterns: tuple[str, ...]) -> None:
 
 def _check_continuations(encoder: TextEncoder, begun: str, continuations: Iterable[str]) -> None:
     point = find_heal_point(encoder, begun)
-    text = encoder.find_dummy_prefix(begun) + begun
+    text = encoder.find_dummy_prefix(begun) + encoder.replace_unspelled(begun)
     start = len(text.encode()) - len(point.healed)
     kept = tuple(piece.end for piece in encoder.split(text) if piece.end <= start)
     for more in continuations:

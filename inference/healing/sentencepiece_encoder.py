@@ -24,11 +24,13 @@ class SentencePieceEncoder(TextEncoder):
     """
 
     def __init__(self, file: TokenizerFile) -> None:
-        """Raises ModelError if merges join words, a byte has no token, or the pre-tokenizer changes the text."""
+        """Raises ModelError if merges join words, or the pre-tokenizer changes the text."""
         super().__init__(file.added_texts, file.find_start_ids())
         self._pattern = _build_pattern(file.merges)
         self._model = file.tokenizer.model
-        self._byte_ids = _find_byte_ids(file.tokenizer.get_vocab(with_added_tokens=False))
+        self._pieces = file.tokenizer.get_vocab(with_added_tokens=False)
+        self._byte_ids = _find_byte_ids(self._pieces)
+        self._unspelled = bytes(set(range(256)) - self._byte_ids.keys())
         self._pre_tokenizer = file.pre_tokenizer
         self._control_ids = file.control_ids
         self._dummy_prefix = " " if _adds_blank(file.tokenizer, "a") else ""
@@ -67,7 +69,12 @@ class SentencePieceEncoder(TextEncoder):
         ids = [token.id for token in self._model.tokenize(text.replace(" ", BLANK_MARK))]
         return ids if self._control_ids.isdisjoint(ids) else self._spell(text.encode())
 
+    def _spells(self, character: str) -> bool:
+        return super()._spells(character) or (character in self._pieces and character != BLANK_MARK)
+
     def _spell(self, data: bytes) -> list[int]:
+        """The bytes one by one. Raises InvalidRequestError for a byte without a token."""
+        self._check_bytes(data)
         return [self._byte_ids[byte] for byte in data]
 
 
@@ -88,15 +95,10 @@ def _build_pattern(merges: Sequence[Sequence[str]]) -> re.Pattern[str]:
     return re.compile(f"{alone_or} +(?:{other})*|(?:{other})+")
 
 
-def _find_byte_ids(vocabulary: dict[str, int]) -> list[int]:
-    """The token of each byte: `<0x41>`, or the character itself. Raises ModelError if there is neither."""
-    ids = []
-    for byte in range(256):
-        token_id = vocabulary.get(f"<0x{byte:02X}>", vocabulary.get(chr(byte)) if byte < 0x80 else None)
-        if token_id is None:
-            raise ModelError(f"model has byte_fallback, but its vocab has no token '<0x{byte:02X}>'")
-        ids.append(token_id)
-    return ids
+def _find_byte_ids(vocabulary: dict[str, int]) -> dict[int, int]:
+    """The token of each byte that has one: `<0x41>`, or the character itself."""
+    names = {byte: (f"<0x{byte:02X}>", chr(byte) if byte < 0x80 else "") for byte in range(256)}
+    return {byte: vocabulary[name] for byte, both in names.items() for name in reversed(both) if name in vocabulary}
 
 
 def _adds_blank(tokenizer: Tokenizer, text: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
 
-from inference.errors import InvalidRequestError, ModelError, refuse
+from inference.errors import InvalidRequestError, ModelError
 from inference.healing.tokenizer_file import TokenizerFile, refusing_panics
 from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET, AddedToken
 
@@ -25,9 +25,7 @@ _MAX_CACHED_BYTES = 128
 _MAX_CACHED_PRE_TOKENS = 16_384
 
 _SAMPLE = "a é\n"  # every byte-level tokenizer writes it with the same characters
-# In no UTF-8 text, or only in that of private characters, tags, and what Unicode has not assigned. If no text that a
-# vocabulary was trained on has such a byte, it may have no token for it, as StarCoder2's.
-_RARE_BYTES = frozenset((0xC0, 0xC1, 0xEE, *range(0xF1, 0x100)))
+_REPLACEMENTS = "\ufffd ?"  # for a character that no tokens spell: the first of these that some do
 _JAMO = range(0x1160, 0x1200)  # Hangul vowels and final consonants, which join the character before them
 
 
@@ -53,6 +51,7 @@ class AddedTexts:
         """`groups`: first those that are found first; the others are found in what remains."""
         contents = [[token.content for token in group] for group in groups]
         self._patterns = [_build_pattern(group) for group in contents]
+        self.contents = frozenset(content for group in contents for content in group)
         self.ids = {token.content.encode(): token.token_id for group in groups for token in group}
         self._beginnings = {content[:end] for group in contents for content in group for end in range(1, len(content))}
         self._max_chars = max([len(content) for group in contents for content in group], default=0)
@@ -61,7 +60,7 @@ class AddedTexts:
         """The added texts and what is between them, in order; joined, they are the text."""
         pieces = [text]
         for pattern in self._patterns:
-            parts = [[piece] if piece.encode() in self.ids else pattern.split(piece) for piece in pieces]
+            parts = [[piece] if piece in self.contents else pattern.split(piece) for piece in pieces]
             pieces = [part for each in parts for part in each if part]
         return pieces
 
@@ -86,10 +85,18 @@ class AddedTexts:
         for piece in reversed(self.split(text) if len(self._patterns) == 1 else []):
             if num_chars_after >= self._max_chars:
                 break
-            if piece.encode() in self.ids:
+            if piece in self.contents:
                 hidden.update(range(num_chars_after + 1, num_chars_after + len(piece)))
             num_chars_after += len(piece)
         return hidden
+
+
+def _build_refusal(text: str, at: int, name: str) -> InvalidRequestError:
+    byte = ord(text[at]) - 0xDC00  # if it is a lone one
+    shown = f"the byte 0x{byte:02X}" if 0x80 <= byte <= 0xFF else f"U+{ord(text[at]):04X}"
+    return InvalidRequestError(
+        f"the model's vocabulary cannot spell {shown}, character {len(text) - at} from the end of the {name}"
+    )
 
 
 def _build_pattern(contents: list[str]) -> re.Pattern[str]:
@@ -103,7 +110,7 @@ class TextEncoder(ABC):
     def __init__(self, added: Sequence[Sequence[AddedToken]] = (), start_ids: tuple[int, ...] = ()) -> None:
         """`added`: the groups of added texts."""
         self.start_ids = start_ids  # special tokens that begin every text
-        self._unspelled: frozenset[int] = frozenset()  # bytes that have no token
+        self._unspelled = b""  # the bytes that have no token
         self.encode = cache_short(self._encode, _MAX_CACHED_PRE_TOKENS)  # pre-token -> the ids of one whole pre-token
         self._has_added_texts = bool(added)
         self._added_texts = AddedTexts(added)
@@ -117,9 +124,45 @@ class TextEncoder(ABC):
         """How many characters at the end of the text a normalizer may change if more text follows."""
         return 0
 
-    def drop_unspelled(self, text: str) -> str:
-        """The text without the characters that no tokens spell, which `encode` refuses."""
-        return "".join([character for character in text if self._unspelled.isdisjoint(character.encode())])
+    def find_unspelled(self, text: str) -> list[int]:
+        """The indices of the characters that no tokens spell, which `encode` refuses; most vocabularies spell all.
+
+        A byte that is not UTF-8 is a lone surrogate, as `surrogateescape` has it.
+        """
+        data = text.encode(errors="surrogateescape") if self._unspelled else b""
+        if len(data.translate(None, self._unspelled)) == len(data):
+            return []
+        found: list[int] = []
+        start = 0
+        for piece in self._added_texts.split(text):
+            if piece not in self._added_texts.contents:
+                found += [at for at, character in enumerate(piece, start) if not self._spells(character)]
+            start += len(piece)
+        return found
+
+    def replace_unspelled(self, text: str) -> str:
+        """The text with U+FFFD, or a blank, for each character that no tokens spell."""
+        characters = list(text) if (found := self.find_unspelled(text)) else [text]
+        for at in found:
+            characters[at] = next(filter(self._spells, _REPLACEMENTS), "")
+        return "".join(characters)
+
+    def check_end(self, text: str, num_bytes: int, name: str) -> None:
+        """Raises InvalidRequestError if no tokens spell the last `num_bytes` of the text. `name`: what the text is."""
+        found = self.find_unspelled(text)
+        if found and len(text[found[-1] + 1 :].encode(errors="surrogateescape")) < num_bytes:
+            raise _build_refusal(text, found[-1], name)
+
+    def _check_bytes(self, data: bytes) -> None:
+        """Raises InvalidRequestError if one of the bytes of a pre-token has no token."""
+        if data.translate(None, self._unspelled) != data:
+            text = data.decode(errors="surrogateescape")
+            lacking = [at for at, each in enumerate(text) if not TextEncoder._spells(self, each)]
+            raise _build_refusal(text, lacking[-1], "text")
+
+    def _spells(self, character: str) -> bool:
+        """True if there are tokens for the character, which is no added text."""
+        return not set(character.encode(errors="surrogateescape")).intersection(self._unspelled)
 
     def find_dummy_prefix(self, text: str) -> str:  # noqa: ARG002  # most tokenizers add none
         """The blank that the tokenizer puts before the text, or an empty string."""
@@ -168,7 +211,7 @@ class ByteLevelEncoder(TextEncoder):
     """Byte-level BPE after a pre-tokenizer, as in GPT-2, Qwen, StarCoder, DeepSeek, Falcon and Llama 3."""
 
     def __init__(self, file: TokenizerFile) -> None:
-        """Raises ModelError if the pre-tokenizer does not write all bytes, or a byte has no token."""
+        """Raises ModelError if the pre-tokenizer does not write all bytes."""
         super().__init__(file.added_texts, file.find_start_ids())
         assert file.pre_tokenizer is not None, "byte-level BPE without a ByteLevel step is refused"
         shown = [piece for piece, _ in file.pre_tokenizer.pre_tokenize_str(_SAMPLE)]
@@ -176,8 +219,8 @@ class ByteLevelEncoder(TextEncoder):
             raise ModelError(f"pre_tokenizer makes {shown} of {_SAMPLE!r}, which is not all of the text")
         self._file = file
         self._pre_tokenizer = file.pre_tokenizer
-        self._byte_ids = _find_byte_ids(file.tokenizer)
-        self._unspelled = _RARE_BYTES - self._byte_ids.keys()
+        self._byte_ids = _find_byte_ids(file)
+        self._unspelled = bytes(set(range(256)) - self._byte_ids.keys())
         self._whole = file.tokenizer.model
         self._merged = _without_lookup(file.tokenizer) if self._whole.ignore_merges else self._whole
         self._adds_blank = file.tokenizer.encode("a", add_special_tokens=False).tokens[0].startswith(_to_alphabet(b" "))
@@ -220,8 +263,7 @@ class ByteLevelEncoder(TextEncoder):
 
         Raises InvalidRequestError for a byte without a token, which the library would drop.
         """
-        if not self._unspelled.isdisjoint(data):
-            raise InvalidRequestError("the text has a character that the model's vocabulary cannot spell")
+        self._check_bytes(data)
         ids = tuple([token.id for token in model.tokenize(_to_alphabet(data))])
         return ids if self._file.control_ids.isdisjoint(ids) else tuple([self._byte_ids[byte] for byte in data])
 
@@ -235,13 +277,10 @@ def cache_short(find: Callable[[bytes], _Found], max_cached: int) -> Callable[[b
     return lambda data: (find_cached if len(data) <= _MAX_CACHED_BYTES else find)(data)
 
 
-def _find_byte_ids(tokenizer: Tokenizer) -> dict[int, int]:
-    found = {byte: tokenizer.token_to_id(character) for byte, character in enumerate(BYTE_LEVEL_ALPHABET)}
-    refuse(ModelError, {
-        f"model vocab has no token {BYTE_LEVEL_ALPHABET[byte]!r} for the byte 0x{byte:02X}": found[byte] is None
-        for byte in sorted(found.keys() - _RARE_BYTES)
-    })  # fmt: skip
-    return {byte: token_id for byte, token_id in found.items() if token_id is not None}
+def _find_byte_ids(file: TokenizerFile) -> dict[int, int]:
+    """The tokens of the bytes that have one. What a vocabulary was trained on may not have all of them."""
+    found = {byte: file.spec["model"]["vocab"].get(shown) for byte, shown in enumerate(BYTE_LEVEL_ALPHABET)}
+    return {byte: token_id for byte, token_id in found.items() if token_id not in (None, *file.control_ids)}
 
 
 def _without_lookup(tokenizer: Tokenizer) -> Any:  # tokenizers has no type for its models

@@ -37,6 +37,9 @@ class ScriptedCharacterModel:
             with self._log.open("a") as log:
                 log.write(event + "\n")
 
+    def check_spelled(self, text: bytes) -> None:
+        """It knows all bytes."""
+
     def open(self, context: bytes, settings: object) -> "ScriptedState":
         """Opens a state, or does what the context says."""
         self.note(f"open {context!r}")

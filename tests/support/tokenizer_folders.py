@@ -17,8 +17,16 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 
 
 def spec_of(kind: str, **changes: _Json) -> _Json:
-    """Returns the `tokenizer.json` of a toy with other parts. `model` and `added` are added to what is there."""
+    """Returns the `tokenizer.json` of a toy with other parts. `model` and `added` are added to what is there.
+
+    `lacks`: the pieces with one of these strings are left out.
+    """
     spec = json.loads(toy_tokenizer(kind).tokenizer.to_str())
+    lacks, model = changes.pop("lacks", ()), spec["model"]
+    names = {token["content"] for token in spec["added_tokens"]}
+    pieces = [piece for piece in model["vocab"] if piece in names or not any(part in piece for part in lacks)]
+    model["vocab"] = {piece: i for i, piece in enumerate(sorted(pieces, key=model["vocab"].__getitem__))}
+    model["merges"] = [pair for pair in model["merges"] if not any(part in "".join(pair) for part in lacks)]
     spec["model"] |= changes.pop("model", {})
     vocab, flags = spec["model"]["vocab"], ("single_word", "lstrip", "rstrip", "normalized", "special")
     for token in changes.pop("added", []):
@@ -96,6 +104,9 @@ SPECIAL_KINDS: dict[str, dict[str, _Json]] = {
     },
     "bytes before digits": {"kind": "gpt2", "pre_tokenizer": sequence({**BYTE_LEVEL, "use_regex": True}, _DIGITS)},
     "digits from the right": {"kind": "llama3", "pre_tokenizer": sequence(split(_DIGITS_FROM_RIGHT), BYTE_LEVEL)},
+    "bytes without tokens": {"kind": "gpt2", "lacks": [*"xÃ'", "Đ", "ñ", "à"]},
+    "U+FFFD without tokens": {"kind": "qwen", "normalizer": _NFC, "lacks": [*"=½Ìä"], "added": add("a=")},
+    "fallbacks without tokens": {"kind": "llama2", "lacks": ["<0xC3>", "<0xE4>", "<0xF0>"]},
     "kept matches": {
         "kind": "qwen",
         "pre_tokenizer": sequence(split(r"\p{L}+|\p{N}|[^\p{L}\p{N}]+", "Removed", invert=True), BYTE_LEVEL),

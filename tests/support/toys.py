@@ -72,8 +72,8 @@ class ToyTokenizer:
         return b"".join(self.vocabulary.token_bytes[token_id] for token_id in token_ids)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Encodes a whole text with the `tokenizers` library itself."""
-        ids = self.plain.encode(text, add_special_tokens=False).ids
+        """Encodes a whole text with the `tokenizers` library itself, which drops what the vocabulary cannot spell."""
+        ids = self.plain.encode(self.encoder.replace_unspelled(text), add_special_tokens=False).ids
         return tuple([self.ids.get(token_id, token_id) for token_id in ids])
 
 

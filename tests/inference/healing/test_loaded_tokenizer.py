@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,6 @@ from inference.errors import InvalidRequestError, ModelError
 from inference.healing.heal_point import encode_text, find_heal_point
 from inference.healing.loaded_tokenizer import build_text_encoder, find_start_ids, load_tokenizer
 from inference.healing.tokenizer_file import parse_tokenizer_file
-from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET
 from tests.support.tokenizer_folders import BYTE_LEVEL, add, any_tokenizer, sequence, spec_of, split, write_folder
 from trie_cache.vocabulary import Vocabulary
 
@@ -150,19 +150,40 @@ def test_a_panic_of_the_library_is_an_error_of_the_tokenizer_and_of_the_text(tmp
             find_heal_point(encoder, "z" * 60 + " ")
 
 
-def test_a_byte_without_a_token_is_named_if_a_text_can_have_it(tmp_path: Path) -> None:
-    spec = spec_of("gpt2")
-    model = spec["model"]
-    for byte in (0xC0, 0xC1, 0xF1, *range(0xF5, 0x100)):  # which StarCoder2's has not
-        del model["vocab"][BYTE_LEVEL_ALPHABET[byte]]
-    encoder = load_tokenizer(write_folder(tmp_path, spec)).encoder
-    assert encode_text(encoder, "ÿ \ue0b0 \U000fffff")
-    with pytest.raises(InvalidRequestError, match="the text has a character that the model's vocabulary cannot spell"):
-        find_heal_point(encoder, "x = '\U00040000' + ")
-    model["vocab"] = {piece: token_id for piece, token_id in model["vocab"].items() if "Ã" not in piece}
-    model["merges"] = [pair for pair in model["merges"] if "Ã" not in "".join(pair)]
-    with pytest.raises(ModelError, match="vocab has no token 'Ã' for the byte 0xC3"):
-        load_tokenizer(write_folder(tmp_path, spec))
+@pytest.mark.parametrize(
+    ("kind", "lacks", "unspelled", "replacement"),
+    [
+        ("gpt2", "ÀÁñõö÷øùúûüýþÿ", "\U00040000", "\ufffd"),  # as StarCoder2's
+        ("qwen", "ĄĆĵ", "\x04\x06", "\ufffd"),  # control characters, as SmolLM2's
+        ("qwen", "½x", "x½\ufffd", " "),
+        ("gpt2", "½Ġ", " \ufffd", "?"),
+        ("llama2", ["<0xC3>", "<0xF0>"], "\xc0\U0001f600", "\ufffd"),
+        ("llama2", ["<0xEF>", "<0xC3>"], "\xc0\ufffd", " "),
+    ],
+)
+def test_characters_that_a_vocabulary_lacks_bytes_for_are_replaced_by_one_that_it_spells(
+    kind: str, lacks: Sequence[str], unspelled: str, replacement: str, tmp_path: Path
+) -> None:
+    encoder = load_tokenizer(write_folder(tmp_path, spec_of(kind, lacks=lacks))).encoder
+
+    for text in ("{}", "ab{}", "a\n{0}b-{0}", "\x05{}"):
+        replaced = text.format(replacement * len(unspelled))
+        assert encoder.replace_unspelled(text.format(unspelled)) == replaced
+        assert encode_text(encoder, text.format(unspelled)) == encode_text(encoder, replaced)
+    name = f"U\\+{ord(unspelled[-1]):04X}, character 1 from the end of the text"
+    with pytest.raises(InvalidRequestError, match=f"the model's vocabulary cannot spell {name}"):
+        encoder.encode_beginning(f"ab{unspelled}".encode())
+
+
+def test_an_added_text_may_have_characters_that_no_other_token_spells(tmp_path: Path) -> None:
+    """And an added token is not taken for that of a byte, though its name may be the byte's."""
+    spec = spec_of("gpt2", lacks="xĄ", added=add("x=\x04", "Ą"))
+    loaded = load_tokenizer(write_folder(tmp_path, spec))
+
+    ids = encode_text(loaded.encoder, "a x=\x04 x\x04 Ą")
+
+    spelled = b"".join(loaded.vocabulary.token_bytes[token_id] for token_id in ids)
+    assert spelled.decode() == "a x=\x04 \ufffd\ufffd Ą"
 
 
 def test_a_byte_token_may_be_the_character_itself(tmp_path: Path) -> None:

@@ -32,9 +32,7 @@ _REFUSED = {
     # settings of the model
     "dropout": "dropout",
     "end-of-word-suffix": "end_of_word_suffix",
-    "missing-byte": "0xC3",
     "byte-fallback-unused": "byte_fallback",
-    "sentencepiece-missing-byte": "<0xC3>",
     "sentencepiece-no-bytes": "Prepend",
     "sentencepiece-no-normalizer": "blank",
     # other models
