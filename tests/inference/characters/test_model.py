@@ -1,5 +1,6 @@
 """The paper's own examples, sampling, the coverings as a caller sees them, and contexts far longer than the window."""
 
+import re
 import tracemalloc
 from collections import Counter
 from collections.abc import Mapping
@@ -11,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.characters.model import CoveringSettings, cut_context
+from inference.characters.service import CharacterService
 from inference.characters.token_string import TokenString
 from inference.errors import InvalidRequestError
-from inference.protocol.characters import MAX_CONTEXT_BYTES, CoveringKind
+from inference.protocol.characters import MAX_CONTEXT_BYTES, Ask, CharacterRequest, CoveringKind
 from tests.support.character_oracles import find_all_texts
 from tests.support.character_toys import (
     START,
@@ -27,6 +29,7 @@ from tests.support.character_toys import (
     spell_out,
 )
 from tests.support.samplers import assert_follows
+from tests.support.tokenizer_folders import any_tokenizer
 from tests.support.toys import ToyTokenizer, narrow_tokenizer, toy_tokenizer, train, wrap
 from trie_cache.vocabulary import Vocabulary
 
@@ -223,3 +226,36 @@ def test_refusing_a_long_word_takes_little_memory() -> None:
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak_bytes < 20_000_000
+
+
+_FAR = "# '中' is 1\n"  # its first byte has no token
+
+
+@pytest.mark.parametrize("covering", [_CANONICAL, _BEAM], ids=lambda covering: covering.kind)
+def test_a_context_is_spelled_as_far_as_the_vocabulary_can(covering: CoveringSettings) -> None:
+    toy = any_tokenizer("bytes without tokens")
+    characters = open_toy(toy, RandomModel(toy.trie.num_tokens, seed=1, sharpness=1.0))
+    states = [characters.open(text.encode(), covering) for text in (_FAR, _FAR.replace("中", "\ufffd"))]
+
+    _assert_close(*[state.advance(b"as a").next_log_probs for state in states])
+
+
+@pytest.mark.parametrize("covering", _EVERY_KIND, ids=list(CoveringKind))
+@pytest.mark.parametrize(
+    ("context", "text", "name"),
+    [
+        ("a '中".encode(), b"a", "U+4E2D, character 1 from the end of the context"),
+        (b"a", "'中b".encode(), "U+4E2D, character 2 from the end of the text"),
+        (b"a \xe4", b"\xb8\xad", "the byte 0xE4, character 1 from the end of the context"),
+        (b"a", b" \xe4", "the byte 0xE4, character 1 from the end of the text"),
+    ],
+)
+def test_what_the_vocabulary_cannot_spell_is_refused_by_name(
+    covering: CoveringSettings, context: bytes, text: bytes, name: str
+) -> None:
+    toy = any_tokenizer("bytes without tokens")
+    service = CharacterService(open_toy(toy, RandomModel(toy.trie.num_tokens, seed=1, sharpness=1.0)), 1 << 20)
+
+    for ask in Ask:
+        with pytest.raises(InvalidRequestError, match=re.escape(f"cannot spell {name}")):
+            service.answer(CharacterRequest(text, context, ask, covering.kind, max_bytes=4))
