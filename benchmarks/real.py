@@ -54,6 +54,7 @@ _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
 _NUM_EACH_OFFSET, _NUM_LINES, _NUM_VISITS, _NUM_REPEATS = 50, 40, 40, 3
 _SHORT_EACH = 4  # every fourth of a cursor after each number of characters
 _CONTEXT_CHARS, _MAX_TOKENS = 1200, 12
+_ENDS = (*" ().,:;=[]{}<>", '"', "'")  # of a name; what follows is not asked for
 _SEED, _LINE_SEEDS = 1, (101, 102)
 _OTHERS = ("guidance", "transformers_healing")
 
@@ -94,7 +95,7 @@ def _measure_identifiers(is_short: bool) -> Iterator[Measured]:
         def measure(cut: Cut) -> dict[str, bool]:
             requests = {
                 str(healing): CompletionRequest(
-                    _find_text(cut), max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE
+                    _find_text(cut), max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE, stop=_ENDS
                 )
                 for healing in _HEALINGS
             }

@@ -71,6 +71,7 @@ def _write_folder(folder: Path) -> None:
             **tokenizer["tokenizer_config.json"],
             "tokenizer_class": "PreTrainedTokenizerFast",
             "eos_token": metadata["tokenizer.ggml.tokens"][metadata["tokenizer.ggml.eos_token_id"]],
+            "pad_token": metadata["tokenizer.ggml.tokens"][metadata["tokenizer.ggml.padding_token_id"]],
         },
     }
     for name, content in contents.items():
