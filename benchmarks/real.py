@@ -38,7 +38,7 @@ from benchmarks.corpora.cuts import Cut, draw_cuts_by_offset, draw_visits
 from benchmarks.corpora.projects import load_new_files
 from benchmarks.corpora.real_model import REAL_FOLDER, REAL_GGUF, fetch_real_model
 from benchmarks.measures.checkpoint import measure_each
-from benchmarks.measures.report import Figures, Measured, Row, Target, Value, find_percent, run_parts
+from benchmarks.measures.report import Figures, Measured, Row, Stamp, Target, Value, find_percent, run_parts
 from benchmarks.typing import LlamaServer
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
@@ -122,7 +122,7 @@ def _compare_right(part: str, measure: Callable[[Cut], Mapping[str, bool]], is_s
     figures: dict[str, float] = {}
     rows: list[Row] = []
     for key, language in _LANGUAGES.items():
-        found = [*measure_each(f"real-{part}-{key}", _draw_cuts(language, is_short), measure)]
+        found = [*measure_each(f"real-{part}-{key}", _draw_cuts(language, is_short), measure, Stamp.take().commit)]
         right = {name: find_percent(each[name] for each in found) for name in found[0]}
         rows += [
             {"language": language, "by": name, "cursors": len(found), "right %": value,
@@ -164,7 +164,9 @@ def _measure_typing(is_short: bool) -> Iterator[Measured]:
                 def measure(pair: tuple[Line, Line], ghosts: _Ghosts = ghosts) -> dict[str, _Typed]:
                     return runner.run(_type(ghosts, *pair))
 
-                found = [*measure_each(f"real-typing-{key}", [*zip(typed, asked, strict=True)], measure)]
+                found = [
+                    *measure_each(f"real-typing-{key}", [*zip(typed, asked, strict=True)], measure, Stamp.take().commit)
+                ]
                 figures[f"num_lines_{key}"] = len(found)
                 for name in ghosts:
                     figures |= _sum_up([each[name] for each in found], f"{name}_{key}")

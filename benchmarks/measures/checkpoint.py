@@ -5,20 +5,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmarks.measures.report import Stamp, track
+from benchmarks.measures.report import track
 
 _FOLDER = Path("build/checkpoints")
 
 _Item = TypeVar("_Item")
 
 
-def measure_each(name: str, items: Sequence[_Item], measure: Callable[[_Item], Any]) -> Iterator[Any]:
+def measure_each(name: str, items: Sequence[_Item], measure: Callable[[_Item], Any], commit: str) -> Iterator[Any]:
     """Yields what is measured for each item, as JSON has it, and remembers it until the last one was yielded.
 
-    What an ended run of the same commit remembered is not measured again. With changes that are not committed,
-    everything is.
+    What an ended run of the same commit remembered is not measured again. `commit` is as in a `Stamp`; with changes
+    that are not committed, everything is measured.
     """
-    commit = Stamp.take().commit
     path = _FOLDER / f"{name}-{len(items)}-{commit}.jsonl"
     known = path.read_text().split("\n")[:-1] if path.exists() and commit.isalnum() else []  # the last may be cut off
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 import pytest
 
-from benchmarks.corpora.cuts import Cut, Gap, GapKind
+from benchmarks.corpora.cuts import Cut, Gap, GapKind, draw_cuts_by_offset
+from models.training.corpus import SourceFile
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,19 @@ def test_an_identifier_is_filled_by_exactly_its_rest(completion: str, is_rest: b
 def test_a_line_is_filled_by_the_whole() -> None:
     gap = Gap(GapKind.LINE, "n", "ame", "\n")
     assert [gap.is_filled_by(completion) for completion in ("ame ", "ame(")] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("path", "comment", "line", "long_name"),
+    [
+        ("a.py", "#", "né = node_counter  # a comment\n", "node_counter"),
+        ("a.ts", "//", "const né = this.nodeCounter // a comment\n", "nodeCounter"),
+        ("a.go", "//", "var né = w.nodeCounter // a comment\n", "nodeCounter"),
+    ],
+)
+def test_cursors_are_inside_names_in_each_language(path: str, comment: str, line: str, long_name: str) -> None:
+    file = SourceFile("here", path, f"{comment} some documentation of it\n" * 30 + line * 20)
+
+    cuts = draw_cuts_by_offset([file], 10, 1)
+
+    assert {cut.prefix.split()[-1].split(".")[-1] + cut.run_end for cut in cuts} == {"né", long_name}
