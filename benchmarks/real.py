@@ -52,8 +52,9 @@ from midtoken.typing_trial import Cursors, GhostText, Line, Trial, Typist, draw_
 _LANGUAGES = {"py": "python", "ts": "typescript", "go": "go"}
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
 _NUM_EACH_OFFSET, _NUM_LINES, _NUM_VISITS, _NUM_REPEATS = 50, 40, 40, 3
-_SHORT_EACH = 4  # every fourth of a cursor after each number of characters
+_NUM_SHORT = 10  # files; and a cursor or a line of each language
 _CONTEXT_CHARS, _MAX_TOKENS = 1200, 12
+_GRAPHS = REAL_FOLDER.with_name("graphs")
 _ENDS = (*" ().,:;=[]{}<>", '"', "'")  # of a name; what follows is not asked for
 _SEED, _LINE_SEEDS = 1, (101, 102)
 _OTHERS = ("guidance", "transformers_healing")
@@ -79,8 +80,10 @@ def main() -> None:
 
 
 def _draw_cuts(language: str, is_short: bool) -> list[Cut]:
-    cuts = draw_cuts_by_offset(load_new_files(language), 1 if is_short else _NUM_EACH_OFFSET, _SEED)
-    return cuts[::_SHORT_EACH] if is_short else cuts
+    files = load_new_files(language)
+    if is_short:
+        return draw_cuts_by_offset(files[:_NUM_SHORT], 1, _SEED)[-1:]
+    return draw_cuts_by_offset(files, _NUM_EACH_OFFSET, _SEED)
 
 
 def _find_text(cut: Cut) -> str:
@@ -89,7 +92,7 @@ def _find_text(cut: Cut) -> str:
 
 
 def _measure_identifiers(is_short: bool) -> Iterator[Measured]:
-    config = EngineConfig(REAL_FOLDER, dtype="int8", num_threads=1)
+    config = EngineConfig(REAL_FOLDER, dtype="int8", num_threads=1, graph_dir=_GRAPHS)
     with closing(load_engine(config)) as engine:
 
         def measure(cut: Cut) -> dict[str, bool]:
@@ -239,7 +242,7 @@ def _list_entries() -> list[Entry]:
     folder, file = str(REAL_FOLDER), str(REAL_GGUF)
     llama_cpp, transformers = find_python("llama_cpp"), find_python("transformers")
     return [
-        Entry("midtoken", Path(sys.executable), "midtoken", (folder, "--dtype=int8")),
+        Entry("midtoken", Path(sys.executable), "midtoken", (folder, "--dtype=int8", f"--graph-dir={_GRAPHS}")),
         Entry("llama_cpp", llama_cpp, "llama_cpp_python", (file,)),
         Entry("guidance", llama_cpp, "guidance_gen", (file,)),
         Entry("transformers", transformers, "transformers_generate", (folder,)),
@@ -249,8 +252,12 @@ def _list_entries() -> list[Entry]:
 
 def _time(is_short: bool) -> Iterator[Measured]:
     """Yields a step for each repeat, with the ratios of the others' times to midtoken's."""
-    visits = draw_visits(load_new_files("python"), 1 if is_short else _NUM_VISITS, _SEED)
-    for found in compare(_list_entries(), visits, 1 if is_short else _NUM_REPEATS):
+    entries, files = _list_entries(), load_new_files("python")
+    if is_short:  # the others run in another part
+        steps = compare(entries[:2], draw_visits(files[:_NUM_SHORT], 1, _SEED), 1)
+    else:
+        steps = compare(entries, draw_visits(files, _NUM_VISITS, _SEED), _NUM_REPEATS)
+    for found in steps:
         ours, *others = found.rows
         ratios = {
             f"{name}_{row['contestant']}_to_midtoken": float(row[name] or 0) / float(ours[name] or 1)
