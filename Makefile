@@ -330,5 +330,5 @@ bench-context: $(BENCH_READY)  ## measure what the model is told of other files 
 
 # Without vLLM, whose build is 3.4 GB.
 .PHONY: bench-short
-bench-short: $(BENCH_READY) $(NVIM) $(LLAMA_SERVER) $(LARGE_VOCABULARY) $(GENLM_READY) $(CONTESTANTS_READY) $(GGUF_READY)  ## see that every benchmark runs, each in about a minute; writes into build/short
+bench-short: $(BENCH_READY) $(REAL_MODEL)/config.json $(NVIM) $(LLAMA_SERVER) $(LARGE_VOCABULARY) $(GENLM_READY) $(CONTESTANTS_READY) $(GGUF_READY)  ## see that every benchmark runs, each in about a minute; writes into build/short
 	@$(BIN)/python -m benchmarks.short
