@@ -207,7 +207,7 @@ async def test_a_client_that_asks_whether_a_server_is_there_is_answered(
 
 
 async def test_what_is_said_of_the_server_has_the_form_of_each_protocol(front: FrontClient) -> None:
-    answers = {}
+    answers = dict[str, Any]()
     for path in ("/", "/models", "/v1/models", "/v1/models/default", "/api/ps", "/api/version"):
         async with front.session.get(f"{front.url}{path}") as response:
             answers[path] = await (response.text() if path == "/" else response.json())
