@@ -232,7 +232,7 @@ async def fetch_model_card(http: HttpClient) -> Mapping[str, Any]:
         which = f"no model {quote(wanted)}" if is_needed and not several else "several models"
         raise ModelError(f"{http.name} has {which}: it has {names}; name one with --engine {http.url}#NAME")
     card: dict[str, Any] = several[0]
-    parent = next((each for each in cards if each.get("id") == card.get("parent")), {})
+    parent: dict[str, Any] = next((each for each in cards if each.get("id") == card.get("parent")), {})
     return {**parent, **{name: value for name, value in card.items() if value is not None}}
 
 
