@@ -20,19 +20,3 @@ def call_at_signals(call: Callable[[], object], *names: str) -> None:
     """Calls the function in the running event loop when a signal arrives. Windows has only Ctrl-C, which cancels it."""
     for name in names if sys.platform != "win32" else ():
         asyncio.get_running_loop().add_signal_handler(signal.Signals[name], call)
-
-
-def is_there(process_id: int) -> bool:
-    """Returns whether the process exists here. If not, its id is one of another machine or container.
-
-    Windows has no such question: there, the 0 would be Ctrl-C.
-    """
-    if sys.platform == "win32":
-        return False
-    try:
-        os.kill(process_id, 0)
-    except PermissionError:  # it is another user's
-        return True
-    except (ProcessLookupError, OverflowError):
-        return False
-    return True

@@ -102,6 +102,11 @@ class BackendStarter:
             await asyncio.wait({self._start_task}, timeout=self._grace_s)
         return self._backend
 
+    async def wait(self) -> None:
+        """Waits until it is connected or cannot be."""
+        if self._start_task is not None:
+            await asyncio.wait({self._start_task})
+
     def is_current(self, backend: CompletionBackend) -> bool:
         """Returns False for a backend that was dropped."""
         return self._backend is backend

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from pygls.capabilities import get_capability
 
 from lsp_server.backend import BackendFactory
 from lsp_server.commands import add_commands
-from lsp_server.documents import Place
 from lsp_server.items import Suggestion, completion_item, extend_selected, inline_item
 from lsp_server.no_suggestion import HIDING, NoSuggestion
 from lsp_server.notebooks import Notebooks
@@ -53,7 +51,7 @@ def _add_lifecycle(server: MidtokenServer) -> None:
     def _initialize(params: types.InitializeParams) -> None:
         server.initialize(params)
         if _draws_ghost_text(params.capabilities):
-            _add_inline_completion(server, writes_lf=_is(params, "Neovim"))
+            _add_inline_completion(server)
         else:
             _add_completion_menu(server, _reads_markdown(params))
 
@@ -92,11 +90,8 @@ def _add_text_synchronization(server: MidtokenServer) -> None:
         server.feature(method)(handle)
 
 
-def _add_inline_completion(server: MidtokenServer, writes_lf: bool) -> None:
-    r"""For clients that say that they have it. `writes_lf`: the line ends of the text are \n in any document.
-
-    Neovim 0.12 splits the text at \n only, and would draw and insert each \r as ^M.
-    """
+def _add_inline_completion(server: MidtokenServer) -> None:
+    """For clients that say that they have it."""
 
     # Without the options object pygls does not announce the capability.
     @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
@@ -105,8 +100,7 @@ def _add_inline_completion(server: MidtokenServer, writes_lf: bool) -> None:
         found = await server.suggest(params.text_document.uri, params.position, is_invoked)
         if isinstance(found, NoSuggestion):
             return types.InlineCompletionList([]) if found.reason in HIDING else None
-        place = replace(found.place, line_end="\n") if writes_lf else found.place
-        return _to_inline_list(found, place, params.context.selected_completion_info)
+        return _to_inline_list(found, params.context.selected_completion_info)
 
 
 def _add_completion_menu(server: MidtokenServer, reads_markdown: bool) -> None:
@@ -119,10 +113,10 @@ def _add_completion_menu(server: MidtokenServer, reads_markdown: bool) -> None:
 
 
 def _to_inline_list(
-    suggestion: Suggestion, place: Place, selected: types.SelectedCompletionInfo | None
+    suggestion: Suggestion, selected: types.SelectedCompletionInfo | None
 ) -> types.InlineCompletionList | None:
     """An empty list makes the editor hide the ghost text. null, for a request without an answer, does not."""
-    context = suggestion.context
+    context, place = suggestion.context, suggestion.place
     if selected is None:
         items = [inline_item(insertion, context, place) for insertion in suggestion.insertions]
     else:
@@ -149,11 +143,8 @@ def _draws_ghost_text(capabilities: types.ClientCapabilities) -> bool:
 def _reads_markdown(params: types.InitializeParams) -> bool:
     """Helix does not say so, and takes all text for Markdown."""
     field = "text_document.completion.completion_item.documentation_format"
-    return _is(params, "helix") or types.MarkupKind.Markdown in (get_capability(params.capabilities, field) or ())
-
-
-def _is(params: types.InitializeParams, name: str) -> bool:
-    return params.client_info is not None and params.client_info.name == name
+    is_helix = params.client_info is not None and params.client_info.name == "helix"
+    return is_helix or types.MarkupKind.Markdown in (get_capability(params.capabilities, field) or ())
 
 
 # Implementation-dependent (LSP, "$ Notifications"): servers that do not know it ignore it.

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -10,7 +12,6 @@ from typing import Any
 from lsprotocol import types
 from pygls.exceptions import FeatureRequestError, JsonRpcException
 
-from inference.platforms import is_there
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
 from lsp_server.documents import Document, Notebook, num_units
 from lsp_server.editor_request import EditorRequest, build_editor_request
@@ -62,9 +63,10 @@ class MidtokenServer(TextServer):
             converter_factory=build_strict_converter,
             notebook_document_sync=_NOTEBOOKS,
         )
-        self.editor_id: int | None = None  # of its process, if that is on this machine
+        self.editor_id: int | None = None  # of its process, if that is the parent of this one
         self.usage = usage or UsageFile(None)
         self.encoding = types.PositionEncodingKind.Utf16
+        self._writes_lf = False
         self.sessions: dict[str, Session] = {}  # by URI
         self._status = Status(Window(self))
         self._starter = BackendStarter(partial(self._connect, connect), self._status)
@@ -77,10 +79,17 @@ class MidtokenServer(TextServer):
         self._closing = asyncio.Lock()
         self._settings_sources = SettingsSources()
         self._are_settings_known = False
+        self.configuration_wait_s = 5.0  # for an answer to workspace/configuration
 
     def initialize(self, params: types.InitializeParams) -> None:
-        """Sets the position encoding that pygls negotiated, the editor's process, and the first settings."""
-        self.editor_id = params.process_id if params.process_id and is_there(params.process_id) else None
+        r"""Sets the position encoding that pygls negotiated, the editor's process, and the first settings.
+
+        In Neovim, the text of items has \n as line ends in any document: it splits the text there, and would draw and
+        insert each \r as ^M.
+        """
+        self._writes_lf = params.client_info is not None and params.client_info.name == "Neovim"
+        # Any other process with this id need not be the editor: ids in another container mean nothing here.
+        self.editor_id = params.process_id if params.process_id == os.getppid() else None
         self.encoding = types.PositionEncodingKind(self.workspace.position_encoding)
         self._settings_sources.initialization_options = params.initialization_options
         self._read_settings()
@@ -91,15 +100,22 @@ class MidtokenServer(TextServer):
         self._read_settings()
 
     async def pull_settings(self) -> None:
-        """Requests the editor's settings. Until the first answer nothing is sent; on an error they stay unchanged."""
+        """Requests the editor's settings. On an error they stay unchanged.
+
+        Until the first answer nothing is sent, but an editor that does not answer is not waited for for ever.
+        """
         workspace = self.client_capabilities.workspace
         if workspace is not None and workspace.configuration:
             params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
+            asking = asyncio.ensure_future(self.workspace_configuration_async(params))
+            await asyncio.wait({asking}, timeout=self.configuration_wait_s)
+            if not asking.done():
+                self._status.not_configured(self.configuration_wait_s)
+                self._know_settings()
             with contextlib.suppress(JsonRpcException):
-                answer: Any = await self.workspace_configuration_async(params)  # any JSON: see MidtokenProtocol
+                answer: Any = await asking  # any JSON: see MidtokenProtocol
                 self._settings_sources.pulled = answer[0] if isinstance(answer, list) and answer else None
-        self._are_settings_known = True
-        self._read_settings()
+        self._know_settings()
 
     def open(self, item: types.TextDocumentItem, notebook: Notebook | None = None) -> None:
         """Adds a document that the editor opened, and starts to connect to the completion server."""
@@ -218,6 +234,9 @@ class MidtokenServer(TextServer):
         self._prefetcher.schedule(None)
         number = session.supersede()
         found = await self.documents.check_by_new_rules(session.document)
+        if found is not None and found.reason is Reason.UNKNOWN_RULES:
+            await session.wait_for(number, self.documents.wait_for_rules(session.document))
+            found = self.documents.check(session.document)
         if not session.is_newest(number):
             return SUPERSEDED
         if found is not None:
@@ -244,7 +263,8 @@ class MidtokenServer(TextServer):
         if not insertions:
             return NoSuggestion(Reason.FILTERED if texts[0].strip() else Reason.NOTHING)
         session.acceptance.show(request.place, insertions)
-        return Suggestion(request.place, request.context, insertions)
+        place = replace(request.place, line_end="\n") if self._writes_lf else request.place
+        return Suggestion(place, request.context, insertions)
 
     def _expect_taken(self, request: EditorRequest, insertion: Insertion) -> None:
         start = request.place.position
@@ -257,6 +277,10 @@ class MidtokenServer(TextServer):
         self.project.refresh_all()
         self._prefetcher.reschedule()
         return backend
+
+    def _know_settings(self) -> None:
+        self._are_settings_known = True
+        self._read_settings()
 
     def _read_settings(self) -> None:
         read = self._settings_sources.read()

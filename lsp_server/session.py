@@ -3,9 +3,10 @@
 import asyncio
 import enum
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
 from inference.brackets import CLOSERS, QUOTES
 from inference.errors import MidtokenError, ServerUnreachableError
@@ -16,7 +17,7 @@ from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.documents import Change, Document
 from lsp_server.editor_request import EditorRequest
 from lsp_server.errors import to_midtoken_error
-from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, find_reason, is_paste
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_reason, is_paste
 from lsp_server.privacy.guard import Cleared
 from lsp_server.request_builder import Purpose, RequestBuilder
 from lsp_server.status import Status
@@ -104,6 +105,7 @@ def _differ_by_closers(suffix: str, other: str) -> bool:
 
 
 _MAX_REMEMBERED = 16
+_SOON_S = 2.0
 
 
 class Session:
@@ -143,6 +145,7 @@ class Session:
         self._generation: Generation | None = None
         self._remembered: deque[Generation] = deque(maxlen=_MAX_REMEMBERED)  # finished ones, the newest first
         self._changed = asyncio.Event()  # a request or text has come, or the generation has ended
+        self._superseded = asyncio.Event()
         self._drawing: _Drawing | None = None
         self._was_known = False  # whether the last answer was, so that the editor may show it already
         self._num_requests = 0  # so far; an edit counts, too
@@ -208,12 +211,27 @@ class Session:
     def supersede(self) -> int:
         """Ends the waiting request without a suggestion; the generation continues. Returns a number for `is_newest`."""
         self._num_requests += 1
+        self._superseded.set()
+        self._superseded = asyncio.Event()
         self._wake()
         return self._num_requests
 
     def is_newest(self, number: int) -> bool:
         """True if neither a request nor an edit has come since `supersede` returned this number."""
         return number == self._num_requests
+
+    async def wait_for(self, number: int, coming: Coroutine[Any, Any, None]) -> None:
+        """Waits for a coroutine that ends soon; not for long, and not after the request was superseded.
+
+        To many clients, an empty answer is final: they do not ask again before the next key.
+        """
+        tasks = {asyncio.ensure_future(coming), asyncio.ensure_future(self._superseded.wait())}
+        try:
+            if self.is_newest(number):
+                await asyncio.wait(tasks, timeout=_SOON_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in tasks:
+                each.cancel()
 
     def close(self) -> None:
         """Cancels the generation, and ends the waiting request without a suggestion."""
@@ -255,6 +273,9 @@ class Session:
     async def _start(self, request: EditorRequest, number: int) -> NoSuggestion | None:
         """Starts a generation. Returns why there is none, if it cannot be started."""
         backend = await self._starter.get()
+        if backend is None and self._starter.reason.reason is Reason.STARTING:
+            await self.wait_for(number, self._starter.wait())
+            backend = await self._starter.get()
         if not self.is_newest(number):
             return SUPERSEDED
         if backend is None:

@@ -159,6 +159,13 @@ class Status:
         for problem in problems:
             self._show_error(problem)
 
+    def not_configured(self, waited_s: float) -> None:
+        """The editor has not answered the request for its settings."""
+        text = (
+            f"the editor has not answered workspace/configuration for {waited_s:g} s; until then, other settings hold"
+        )
+        self._window.log(text, types.MessageType.Warning)
+
     def checked(self, uri: str, found: NoSuggestion | None) -> None:
         """It was found whether a document gets suggestions; None: it does. Nothing is told if that was so before."""
         if found == self._off.get(uri):

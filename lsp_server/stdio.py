@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from pygls.io_ import StdoutWriter
 
-from inference.platforms import call_at_signals, is_there
+from inference.platforms import call_at_signals
 from lsp_server.errors import BrokenInputError
 from lsp_server.protocol import MidtokenProtocol
 from lsp_server.server import MidtokenServer
@@ -85,7 +85,7 @@ async def read_body(reader: asyncio.StreamReader) -> bytes | None:
 
 
 def serve_stdio(server: MidtokenServer) -> NoReturn:
-    """Serves LSP on stdin and stdout until the editor sends `exit`, closes stdin or dies, or SIGINT or SIGTERM.
+    """Serves LSP on stdin and stdout until the editor sends `exit`, closes stdin or ends, or SIGINT or SIGTERM.
 
     Then it ends the process. The exit status is 0 only for `exit` after `shutdown`.
     """
@@ -93,11 +93,11 @@ def serve_stdio(server: MidtokenServer) -> NoReturn:
 
 
 async def _wait_for_end(find_id: Callable[[], int | None]) -> None:
-    """Returns when the editor's process has ended (`processId` of initialize); never while `find_id` returns none.
+    """Returns when the editor, the parent process, has ended; never while `find_id` returns none.
 
-    Some editors end without closing stdin, or another process holds it open.
+    That matters only if another process holds stdin open. A process whose parent has ended gets another one.
     """
-    while (process_id := find_id()) is None or is_there(process_id):
+    while find_id() in (None, os.getppid()):
         await asyncio.sleep(1.0)
 
 

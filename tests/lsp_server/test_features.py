@@ -10,6 +10,7 @@ from lsprotocol.types import Position, Range
 from pygls.exceptions import JsonRpcInternalError, JsonRpcRequestCancelled
 
 from inference.protocol.completion import Chunks, CompletionRequest, Extent, Healing
+from lsp_server.backend import OnDownload
 from tests.support.lsp_editor import LspEditor, build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess
 
@@ -123,16 +124,51 @@ async def test_a_cancelled_request_cancels_its_generation(both: InProcess) -> No
 # textDocument/completion
 
 
-@pytest.mark.parametrize(("text", "inserted"), [(":\n    c", ["b:\r\n    c"]), ("", [])])
+@pytest.mark.parametrize(
+    ("name", "text", "inserted"),
+    [
+        ("helix", ":\n    c", ["b:\r\n    c"]),
+        ("Neovim", ":\n    c", ["b:\n    c"]),  # nvim-cmp and blink.cmp would draw ^M
+        ("Neovim", "", []),
+    ],
+)
 async def test_the_menu_is_an_incomplete_list_with_one_item_or_none(
-    both: InProcess, text: str, inserted: list[str]
+    both: InProcess, name: str, text: str, inserted: list[str]
 ) -> None:
-    await both.start_with("a\r\nb", build_capabilities(draws_ghost_text=False), name="Neovim")
+    await both.start_with("a\r\nb", build_capabilities(draws_ghost_text=False), name=name)
     asking = asyncio.ensure_future(both.editor.menu(1, 1))
     (await both.find_stream()).finish(text)
     menu = await asking
     assert menu.is_incomplete
     assert [item.text_edit and item.text_edit.new_text for item in menu.items] == inserted
+
+
+@pytest.mark.parametrize("is_typing", [False, True])
+@pytest.mark.parametrize("waits_for", ["settings", "server"])
+async def test_a_menu_waits_at_the_start_until_the_next_edit(both: InProcess, waits_for: str, is_typing: bool) -> None:
+    settings, connected = asyncio.get_running_loop().create_future(), asyncio.Event()
+
+    async def connect(_: OnDownload) -> None:
+        await connected.wait()
+
+    if waits_for == "settings":
+        both.editor.answer_configuration = lambda: settings
+        both.server.documents.guard.exclusions._wait_s = 0.01
+    else:
+        both.download = connect
+    await both.start_with("x", build_capabilities(draws_ghost_text=False))
+    asking = asyncio.ensure_future(both.editor.menu(0, 1))
+    await wait_for(lambda: any(report[1] == "starting" for report in both.editor.reports))
+    if is_typing:
+        both.editor.edit(0, 1, "y")
+        assert not (await asking).items
+        assert both.editor.logged[-1] == "no suggestion (superseded)"
+    connected.set()
+    if not settings.done():
+        settings.set_result([None])
+    if not is_typing:
+        (await both.find_stream()).finish(" = 1")
+        assert [item.label for item in (await asking).items] == ["x = 1"]
 
 
 @pytest.mark.parametrize(
@@ -221,6 +257,18 @@ async def test_an_editor_without_our_settings_is_no_error(both: InProcess, answe
     assert (await find_request(both)).max_tokens == 5
     assert both.editor.shown == []
     assert all(future.done() for future in both.server.protocol._request_futures.values())
+
+
+async def test_an_editor_that_does_not_answer_which_settings_it_has_is_not_waited_for_for_ever(both: InProcess) -> None:
+    answer = asyncio.get_running_loop().create_future()
+    both.editor.answer_configuration = lambda: answer
+    both.server.configuration_wait_s = 0.01
+    await both.start(options={"maxTokens": 5})
+    assert (await find_request(both)).max_tokens == 5
+    assert sum("has not answered workspace/configuration" in line for line in both.editor.logged) == 1
+    answer.set_result([{"maxTokens": 9}])
+    await both.exchange("unknown", {})  # any message after the answer
+    assert (await find_request(both)).max_tokens == 9
 
 
 async def test_no_request_is_sent_while_suggestions_are_disabled(both: InProcess) -> None:

@@ -104,12 +104,12 @@ async def test_nothing_is_sent_until_the_editor_has_answered_what_the_settings_a
     both.editor.answer_configuration = lambda: answer
     both.server.documents.guard.exclusions._wait_s = 0.01
     await both.start_with("x")
-    assert await both.editor.ask(0, 1) is None
-    assert both.backend.streams == []
+    asking = both.editor.ask(0, 1)
+    await wait_for(lambda: both.editor.reports != [])
     assert both.editor.reports[-1][1:3] == ("starting", "unknown_rules")
     answer.set_result([{"exclude": ["/project/*.py"]}])
-    await wait_for(lambda: both.editor.reports[-1][1:3] == ("off", "excluded"))
-    assert await both.editor.ask(0, 1) == _NOTHING
+    assert await asking == _NOTHING
+    assert both.editor.reports[-1][1:3] == ("off", "excluded")
     assert both.backend.streams == []
 
 

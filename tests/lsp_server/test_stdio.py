@@ -109,18 +109,23 @@ async def test_a_message_that_is_no_json_object_is_skipped(body: bytes, caplog: 
     ]
 
 
-@pytest.mark.parametrize(("process_id", "known"), [(None, None), (2**31 - 1, None), (2**80, None), (1, 1)])
-async def test_only_an_editor_that_is_there_is_waited_for(process_id: int | None, known: int | None) -> None:
+_PARENT = os.getppid()
+
+
+@pytest.mark.parametrize(
+    ("process_id", "known"), [(None, None), (2**80, None), (os.getpid(), None), (_PARENT, _PARENT)]
+)
+async def test_a_process_that_is_not_the_parent_is_not_the_editor(process_id: int | None, known: int | None) -> None:
     async with run_in_process() as both:
         await both.exchange("initialize", {"capabilities": {}, "processId": process_id})
         assert both.server.editor_id == known
 
 
-def _start(folder: Path) -> "subprocess.Popen[bytes]":
-    """Starts the language server's process."""
+def _start(folder: Path, *wrapper: str) -> "subprocess.Popen[bytes]":
+    """Starts the language server's process. `wrapper`: the beginning of a command that starts it as a child."""
     script = folder / "script.json"
     script.write_text(json.dumps({"rules": [], "log": str(folder / "log")}))
-    command, pipe = [sys.executable, "-m", "tests.support.scripted_server", str(script)], subprocess.PIPE
+    command, pipe = [*wrapper, sys.executable, "-m", "tests.support.scripted_server", str(script)], subprocess.PIPE
     return subprocess.Popen(command, cwd=_ROOT, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
@@ -138,22 +143,31 @@ def test_the_process_ends_with_its_input_and_says_why_in_one_line(
     assert (process.returncode, said) == (status, line)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, None], ids=["SIGINT", "SIGTERM", "editor"])
-def test_a_signal_and_the_end_of_the_editors_process_end_the_process_in_order(
-    number: signal.Signals | None, tmp_path: Path
-) -> None:
-    with _start(tmp_path) as process, subprocess.Popen(["sleep", "60"]) as editor:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(_initialize(editor.pid))
-        process.stdin.flush()
-        assert process.stdout.readline().startswith(b"Content-Length: ")
-        if number is not None:
-            process.send_signal(number)
-        else:
-            editor.kill()
-            editor.wait()
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_process_in_order(number: signal.Signals, tmp_path: Path) -> None:
+    with _start(tmp_path) as process:
+        _exchange(process, _initialize())
+        process.send_signal(number)
         assert process.wait(20) == 1
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+_EDITOR = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])")
+
+
+def test_the_process_ends_with_the_editor_that_started_it_also_while_its_input_is_open(tmp_path: Path) -> None:
+    with _start(tmp_path, *_EDITOR) as editor:
+        assert editor.stdout is not None
+        _exchange(editor, _initialize(editor.pid))
         editor.kill()
+        editor.stdout.read()  # until the language server has ended
+
+
+def _exchange(process: "subprocess.Popen[bytes]", message: bytes) -> None:
+    """Writes a message, and returns when an answer begins."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(message)
+    process.stdin.flush()
+    assert process.stdout.readline().startswith(b"Content-Length: ")

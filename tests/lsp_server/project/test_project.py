@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from inference.platforms import is_there
 from lsp_server.project.index import Index
 from lsp_server.project.project import Project
 from tests.support.lsp_editor import wait_for
@@ -32,7 +31,7 @@ async def test_a_process_reads_the_folder_and_ends_with_the_project(tmp_path: Pa
     await asyncio.wait_for(changed.wait(), 60)
     assert index.find_declared("two") == ["b.py"]  # another process has written it meanwhile
     await project.close()
-    await wait_for(lambda: not is_there(project.process_id or 0))
+    await wait_for(lambda: not Path(f"/proc/{project.process_id}").exists())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no modes")
