@@ -1,6 +1,7 @@
 """The plugin's keys in Neovim, above all when no suggestion is shown: then they do what they did before."""
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,50 @@ def test_while_the_completion_menu_is_open_the_keys_are_its_own(edit: Edit) -> N
     editor.type_and_wait("<Tab><Tab>")
     assert editor.lines[-1] == "Nodular"
     editor.type_and_wait("<C-e>")
+    editor.wait_for_ghost("e(value, x)")
+
+
+def test_in_a_placeholder_of_a_snippet_no_suggestion_is_shown_and_the_key_jumps(edit: Edit) -> None:
+    editor = edit([""])
+    editor.nvim.command("inoremap <expr> <Tab> v:lua.vim.snippet.active() ? '<Cmd>lua vim.snippet.jump(1)<CR>' : 'no'")
+    editor.type_and_wait("iNod")
+    editor.wait_for_ghost("e(value, x)")
+    editor.lua("vim.snippet.expand('(${1:one}, ${2:two})$0')")
+    editor.wait_for(lambda: editor.nvim.api.get_mode()["mode"], "s")
+    editor.type_and_wait("Nod")
+    time.sleep(0.3)
+    assert editor.ghost is None
+    editor.type("<Tab>")
+    editor.type_and_wait("x<C-g>u")
+    assert editor.lines == ["Nod(Nod, x)"]
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        "lua package.loaded['luasnip'] = { locally_jumpable = function(way) return way == 1 end }",
+        "lua package.loaded['snippy'] = { can_jump = function(way) return way == 1 end }",
+        "lua package.loaded['mini.snippets'] = { session = { get = function() return { cur_tabstop = '1' } end } }",
+        "runtime autoload/vsnip.vim",
+    ],
+)
+def test_plugins_for_snippets_are_asked_whether_the_cursor_is_in_a_placeholder(
+    edit: Edit, define: str, tmp_path: Path
+) -> None:
+    editor = edit([""])
+    (tmp_path / "autoload").mkdir()
+    (tmp_path / "autoload/vsnip.vim").write_text("function vsnip#jumpable(way)\nreturn a:way == 1\nendfunction\n")
+    editor.type("iNod")
+    editor.wait_for_ghost("e(value, x)")
+    editor.nvim.command(f"set runtimepath+={tmp_path}")
+    editor.nvim.command(define)
+    try:
+        editor.type("<BS>d")
+        editor.wait_for(lambda: (editor.lines, editor.ghost), (["Nod"], None))
+    finally:
+        editor.lua("for _, name in ipairs({ 'luasnip', 'snippy', 'mini.snippets' }) do package.loaded[name] = nil end")
+        editor.nvim.command(f"silent! delfunction vsnip#jumpable | set runtimepath-={tmp_path}")
+    editor.type("<BS>d")
     editor.wait_for_ghost("e(value, x)")
 
 

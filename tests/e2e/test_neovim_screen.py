@@ -26,8 +26,11 @@ end
 """
 
 
-def _screen(editor: Editor) -> list[str]:
-    rows = editor.lua("""
+def _screen(editor: Editor, ghost: str = "") -> list[str]:
+    """Returns the rows of the screen. `ghost`: is drawn first, and nothing happens in between."""
+    rows = editor.lua(
+        """
+        if ... ~= '' then require('midtoken.ghost').draw(0, ..., '') end
         vim.cmd.redraw()
         local rows = {}
         for row = 1, vim.o.lines do
@@ -36,7 +39,9 @@ def _screen(editor: Editor) -> list[str]:
           table.insert(rows, table.concat(cells))
         end
         return rows
-    """)
+        """,
+        ghost,
+    )
     return [str(row).rstrip() for row in rows]
 
 
@@ -54,6 +59,97 @@ def test_the_lines_of_a_block_go_on_in_the_next_row_at_the_edge_of_the_window(ed
     editor.wait_for_ghost(":")
     editor.type_and_wait("<Tab>")  # the other lines come after the first
     editor.wait_for(lambda: _screen(editor)[1:3], ["    " + "y" * 76, "y" * 14])
+
+
+@pytest.mark.parametrize(
+    ("options", "before", "text"),
+    [
+        ("", "ab", "\tx\ty\n\tif a:\n\t\treturn 世界\té\t🙂"),
+        ("tabstop=4 list listchars=tab:<->", "\t", "a\tx\n  \tb"),
+        ("vartabstop=3,9,5 list listchars=tab:>-", "x", "\t\t\ty\n\t\t\ty"),
+        ("list listchars=nbsp:+", "x", "\ty\n\ty"),
+        ("linebreak", "x", "\n  " + 6 * "word, another.word "),
+        ("linebreak breakindent showbreak=>>", "x", "\n\t" + 6 * "word, another.word "),
+        ("breakindent breakindentopt=shift:2,sbr,min:5 showbreak=~", "x", "\n    " + 90 * "y"),
+        ("breakindent breakindentopt=min:70", "x", "\n    " + 90 * "y"),
+        ("showbreak=>>", "x", "\n" + 39 * "世" + "a世 \ty"),
+        ("nowrap", 85 * "x", "yy\n    " + 90 * "y"),
+    ],
+)
+def test_a_block_is_drawn_as_the_buffer_will_draw_it(edit: Edit, options: str, before: str, text: str) -> None:
+    editor = edit([before, "last"])
+    names = [option.partition("=")[0] for option in options.split()]
+    editor.nvim.command(f"setlocal noexpandtab tabstop=8 {options}")
+    try:
+        editor.type_and_wait("A")
+        screens = [_screen(editor)]
+        screens.append(_screen(editor, text))
+        editor.type_and_wait("<Esc>")
+        editor.nvim.current.buffer[:] = [*f"{before}{text}".split("\n"), "last"]
+        editor.type_and_wait("ggA")
+        screens.append(_screen(editor))
+    finally:
+        editor.nvim.command(f"set {' '.join(f'{name}&' for name in names)} tabstop&")
+    before_it, drawn, inserted = (each[:-2] for each in screens)
+    assert drawn == inserted != before_it
+
+
+@pytest.mark.parametrize(("height", "num_seen"), [(10, 3), (3, 2), (1, 0)])
+def test_a_block_at_the_bottom_of_the_window_is_scrolled_into_view_and_nothing_is_accepted_unseen(
+    edit: Edit, height: int, num_seen: int
+) -> None:
+    editor = edit(["x = 1"] * 50)
+    editor.nvim.command("belowright new | wincmd p")
+    editor.nvim.command(f"resize {height} | setlocal noautoindent indentexpr= noexpandtab softtabstop=0 shiftwidth=8")
+    try:
+        editor.type("Godef s(a):")
+        block = ["    one(a)", "    two(a)", "    three(a)"]
+        editor.wait_for_ghost("\n".join(["", *block]))
+        assert _screen(editor)[height - 1 - num_seen : height] == ["def s(a):", *block[:num_seen]]
+        editor.type_and_wait("<Tab>")
+        assert editor.lines[50:] == ["def s(a):" + ("" if num_seen else "\t"), *block[:num_seen]]
+        if 0 < num_seen < 3:
+            editor.wait_for_ghost("\n".join(["", *block[num_seen:]]))
+            editor.type_and_wait("<Tab>")
+            assert editor.lines[50:] == ["def s(a):", *block]
+    finally:
+        editor.type_and_wait("<Esc>")
+        editor.nvim.command("only")
+
+
+@pytest.mark.parametrize("key", ["<Tab>", "<M-w>", "<M-l>"])
+def test_no_frame_has_the_text_twice_when_it_is_accepted(edit: Edit, key: str) -> None:
+    editor = edit([""])
+    editor.type("iNod")
+    editor.wait_for_ghost("e(value, x)")
+    editor.lua("""
+        frames = {}
+        local namespace = vim.api.nvim_create_namespace('midtoken')
+        vim.api.nvim_set_decoration_provider(vim.api.nvim_create_namespace('frames'), { on_win = function(_, _, buf)
+          local drawn = vim.api.nvim_buf_get_lines(buf, 0, 1, true)[1]
+          for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(buf, namespace, 0, -1, { details = true })) do
+            for _, chunk in ipairs(mark[4].virt_text) do drawn = drawn .. chunk[1] end
+          end
+          table.insert(frames, drawn)
+        end })
+    """)
+    editor.type_and_wait(key)
+    _screen(editor)
+    frames = editor.lua("return frames")
+    editor.lua("vim.api.nvim_set_decoration_provider(vim.api.nvim_create_namespace('frames'), {})")
+    assert set(frames) <= {"Node(value, x)", *(["Node"] if key == "<M-w>" else [])}
+
+
+def test_an_accepted_block_is_not_hidden_in_a_closed_fold(edit: Edit) -> None:
+    editor = edit(["x = 1"])
+    editor.nvim.command("setlocal foldmethod=indent foldlevel=0")
+    editor.type("odef s(a):")
+    editor.wait_for(lambda: (editor.ghost or "").startswith("\n    one(a)"), True)
+    editor.type_and_wait("<Tab>")
+    assert _screen(editor)[1:5] == ["def s(a):", "    one(a)", "    two(a)", "    three(a)"]
+    editor.type_and_wait("<Esc>")
+    assert _screen(editor)[1:5] == ["def s(a):", "    one(a)", "    two(a)", "    three(a)"]
+    editor.nvim.command("setlocal foldmethod=manual")
 
 
 @pytest.mark.parametrize("place", ["eol", "inline", "right_align"])

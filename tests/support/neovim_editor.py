@@ -25,6 +25,7 @@ RULES: Sequence[dict[str, Any]] = [
     {"ends_with": "f()", "texts": ["(one)"]},
     {"ends_with": "return fir", "texts": ["st"]},
     {"ends_with": "(sel", "texts": ["f): pass"]},
+    {"ends_with": "def s(a):", "texts": ["\n    one(a)\n    two(a)\n    three(a)\n"]},
     {"ends_with": "if long", "texts": [f":\n    {90 * 'y'}"]},
 ]
 

@@ -1,5 +1,6 @@
 -- Accepts the suggestion that is shown: all of it, its next word, or its next line.
 
+local ghost = require('midtoken.ghost')
 local suggestion = require('midtoken.suggestion')
 
 local M = {}
@@ -20,11 +21,13 @@ local function insert(buf, offer, part, rest)
   local is_kept = left:match('^[^\n]*'):find(offer.replaced, 1, true) ~= nil
   local row, col = unpack(vim.api.nvim_win_get_cursor(0))
   close_undo_block()
+  ghost.clear(buf) -- before Neovim draws the text itself
   if not is_kept then
     vim.api.nvim_buf_set_text(buf, row - 1, col, row - 1, col + #offer.replaced, {})
   end
   vim.api.nvim_paste(part, false, -1) -- as typed text, a count or `.` repeats it
   vim.api.nvim_feedkeys(vim.keycode('<C-g>u'), 'in', false) -- what is typed next is a block of its own
+  vim.cmd(('silent! %d,.foldopen!'):format(row))
   suggestion.offer_rest(buf, left, is_kept and offer.replaced or '')
 end
 
@@ -37,7 +40,11 @@ local function accept_with(find_part)
     if not offer or not rest then
       return false
     end
-    insert(buf, offer, find_part(rest), rest)
+    local part = find_part(ghost.find_visible(rest)) -- nothing is accepted unseen
+    if part == '' then
+      return false
+    end
+    insert(buf, offer, part, rest)
     return true
   end
 end

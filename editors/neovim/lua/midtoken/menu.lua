@@ -1,4 +1,5 @@
--- The completion menus of Neovim, nvim-cmp and blink.cmp, beside which no suggestion is shown.
+-- What has the keys while it is there, so that no suggestion is shown: the completion menus of Neovim, nvim-cmp and
+-- blink.cmp, and the placeholders of snippets.
 
 local M = {}
 
@@ -35,12 +36,53 @@ function M.follow(on_change)
   follow()
 end
 
+-- The ways in which plugins for snippets say that there is another placeholder to jump to. None is loaded here.
+local SNIPPET_MODULES = {
+  ['vim.snippet'] = function(snippet)
+    return snippet.active({ direction = 1 })
+  end,
+  luasnip = function(luasnip)
+    return luasnip.locally_jumpable(1)
+  end,
+  snippy = function(snippy)
+    return snippy.can_jump(1)
+  end,
+  ['mini.snippets'] = function(snippets)
+    return snippets.session.get(false) ~= nil
+  end,
+}
+local SNIPPET_FUNCTIONS = { -- and their arguments
+  ['vsnip#jumpable'] = { 1 },
+  ['UltiSnips#CanJumpForwards'] = {},
+  ['neosnippet#jumpable'] = {},
+  ['coc#jumpable'] = {},
+}
+
+--- True if the cursor is in a placeholder of a snippet.
+local function is_in_snippet()
+  for name, is_active in pairs(SNIPPET_MODULES) do
+    local is_known, is_here = pcall(is_active, package.loaded[name])
+    if is_known and is_here then
+      return true
+    end
+  end
+  for name, arguments in pairs(SNIPPET_FUNCTIONS) do
+    local is_here = vim.fn.exists('*' .. name) == 1 and vim.fn[name](unpack(arguments))
+    if is_here and is_here ~= 0 then
+      return true
+    end
+  end
+  return false
+end
+
+--- Whether a menu is open or a placeholder is filled in.
 ---@return boolean
-function M.is_open()
+function M.has_keys()
   local blink = package.loaded['blink.cmp']
   return vim.fn.pumvisible() == 1
     or (cmp_window ~= nil and cmp_window:visible())
     or (type(blink) == 'table' and blink.is_visible ~= nil and blink.is_visible())
+    or is_in_snippet()
 end
 
 return M

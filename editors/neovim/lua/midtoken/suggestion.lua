@@ -46,7 +46,7 @@ local function is_inserting()
   return vim.startswith(vim.api.nvim_get_mode().mode, 'i')
 end
 
---- No suggestion competes with a completion menu: while one is open, its keys are its own.
+--- No suggestion competes with a completion menu or a snippet's placeholder: while one is there, its keys are its own.
 local function can_show(buf)
   return buffers[buf] ~= nil
     and buf == vim.api.nvim_get_current_buf()
@@ -54,7 +54,7 @@ local function can_show(buf)
     and vim.fn.getcurpos()[4] == 0 -- a cursor behind the end of the line, as 'virtualedit' allows, would add blanks
     and vim.bo[buf].modifiable
     and not vim.o.paste -- which switches the keys off
-    and not menu.is_open()
+    and not menu.has_keys()
     and switch.is_on(buf)
     and buffers[buf].dismissed_tick ~= vim.b.changedtick
 end
