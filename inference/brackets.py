@@ -6,6 +6,8 @@ Those in string literals count, too, but for the strings of the cursor's line, u
 import re
 from string import punctuation
 
+import regex
+
 CLOSER_OF = {"(": ")", "[": "]", "{": "}", "⟨": "⟩"}
 _OPENER_OF = {closer: opener for opener, closer in CLOSER_OF.items()}
 CLOSERS = frozenset(CLOSER_OF.values())
@@ -119,7 +121,7 @@ def count_faults(line: str) -> int:
 
 
 # Before a letter, an apostrophe after a letter and a lifetime of Rust begin no string.
-_QUOTE = re.compile(rf"{_QUOTES}|[\"`]|'(?!\w)|((?<![\w&<])|(?<=\b[bfru]))'", re.IGNORECASE)
+_QUOTE = regex.compile(rf"{_QUOTES}|[\"`]|'(?!\w)|((?<![\w&<])|(?<=\b[bfru]))'", regex.IGNORECASE)
 _STRINGS = {  # none is right before an empty one
     quote * num: re.compile(rf"(?:\\.|(?!{quote * num})[^\\])*{quote * num}(?!{quote * 2})")
     for quote in QUOTES

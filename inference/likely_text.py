@@ -5,9 +5,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+import regex
+
 from inference.protocol.completion import CompletionChunk
 
 _BELOW = 1 - 1e-9  # by less than a probability is rounded
+_WORD = regex.compile(r"\w")  # `re` and `isalnum` know no marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,5 +103,5 @@ class LikelyText:
 
 
 def is_word(char: str) -> bool:
-    """True for a character of a name."""
-    return char.isalnum() or char == "_"
+    r"""True for a character of a name: Unicode's `\w` (UTS #18, annex C), so combining marks and joiners are some."""
+    return _WORD.match(char) is not None

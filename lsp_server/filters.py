@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 
+import regex
+
 from inference.brackets import QUOTES, count_bracket_faults, fit_line
 from inference.likely_text import is_word
 from lsp_server.context import Context
@@ -16,7 +18,7 @@ from lsp_server.privacy.redaction import PLACEHOLDER
 _UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffd]")
 _MAY_REPEAT = re.compile(r"\s*(?:await\s+)?[\w.:>-]+\(.*\);?|.*,")
 _NEAR_CHARS = 2000  # before the cursor, in which brackets count; after it, a quarter of that
-_LAST_WORD = re.compile(r"\w+\Z")
+_LAST_WORD = regex.compile(r"\w+\Z")
 
 
 def cut_at_unsafe(text: str, _context: Context) -> str:

@@ -1,9 +1,10 @@
 """Declarations of other open files that the cursor's line uses, or is about to use, as comments above that line."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import regex
 
 from inference.protocol.completion import RelatedFile
 from lsp_server.context import Context
@@ -13,8 +14,8 @@ if TYPE_CHECKING:  # commands have no documents
     from lsp_server.documents import Document
 
 _MAX_LINE_CHARS = 400  # of the line that are read; it may be one of megabytes
-_WORD_AT_END = re.compile(r"[^\W\d]\w*\Z")
-_BRACKET = re.compile(r"(?:([^\W\d]\w*)[ \t]*)?\(|\)")
+_WORD_AT_END = regex.compile(r"[^\W\d]\w*\Z")
+_BRACKET = regex.compile(r"(?:([^\W\d]\w*)[ \t]*)?\(|\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def _write(declarations: Iterable[Declaration], beginning: str) -> str:
 
 def _continues_in(context: Context, typed: str) -> bool:
     """True if a longer word in the text around the cursor begins with the typed word."""
-    longer = re.compile(rf"\b{re.escape(typed)}\w")
+    longer = regex.compile(rf"\b{regex.escape(typed)}\w")
     before = context.prefix[: len(context.prefix) - len(typed)]
     return typed != "" and any(longer.search(text) is not None for text in (before, context.suffix))
 

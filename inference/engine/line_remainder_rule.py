@@ -15,16 +15,17 @@ A rest without words may be brackets that the editor has inserted: it is not rep
 read before it ended the text itself, or with which the text ends (`inference.engine.suffix_rule`).
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+import regex
 
 from inference.brackets import CLOSER_OF, CLOSERS, QUOTES, count_faults
 
 _NEAR_CHARS = 500  # before the cursor and after it, in which brackets count
-_WORD = re.compile(r"\w+")
-_PIECE = re.compile(r"\w+|[^\w\s]")
-_CODE = re.compile(r"[^\W_]|[^\0-\x7f]")
+_WORD = regex.compile(r"\w+")
+_PIECE = regex.compile(r"\w+|[^\w\s]")
+_CODE = regex.compile(r"[^\W_]|[^\0-\x7f]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,10 @@ UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
         ("f(Nod", ")\nmore", 5, UTF16, "e", 5, ")"),  # and may replace the bracket that follows
         ("😀 éa", "", 8, UTF8, "éae", 5, ""),
         ("😀 éa", "", 5, UTF16, "éae", 3, ""),
+        # A mark or a joiner is part of its word, as in Unicode's `\\w`.
+        ("संख्या = कीम", "", 12, UTF16, "कीमe", 9, ""),
+        ("cafe\u0301", "", 6, UTF8, "cafe\u0301e", 0, ""),
+        ("x = می\u200cخوا", "", 10, UTF16, "می\u200cخواe", 4, ""),
     ],
 )
 def test_an_item_replaces_the_typed_word_in_the_units_of_the_editor(

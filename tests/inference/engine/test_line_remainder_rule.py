@@ -28,6 +28,7 @@ from inference.engine.line_remainder_rule import LineRemainderRule
         ("def |(object_list, timeout):", "_wait(handles):", "_wait"),
         ("    def |object_list, timeout):", "_wait(handles):", "_wait("),
         ("f(|, c)", "a", None),
+        ("sum(के|, x)", "ल = 2", "ल"),  # a mark is part of its word
         ("def f(|):", "self, a) -> int:", None),  # a rest without words
         ("f(|, c)", "a,\n  b", None),
     ],
