@@ -53,7 +53,7 @@ def cut_excerpt(document: "Document", position: "Position", settings: Settings, 
     The prefix starts at `document.anchor_line`. The anchor moves only when the prefix no longer fits, or is less than
     half full, and then by at least a quarter of the limit. If it moved with each typed line, the model could reuse
     nothing that it has computed for the prefix. While nobody waits, it moves before the prefix is full, so that no
-    key has to move it. Raises OutOfSyncError, TooLargeError.
+    key has to move it. Raises EditorError.
     """
     sizes = settings.sizes
     lines, line, before, after = document.split_with_above(position)

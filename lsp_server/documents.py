@@ -5,7 +5,6 @@ seconds for an edit in a very long line.
 """
 
 import copy
-import io
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,8 @@ from lsprotocol.types import (
     TextDocumentItem,
 )
 
-from lsp_server.errors import EditorError, OutOfSyncError, TooLargeError
+from lsp_server.errors import EditorError, LineEndsError, OutOfSyncError, TooLargeError
+from lsp_server.line_ends import LineEnds, split_lines
 
 Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
 
@@ -72,9 +72,13 @@ class Document:
     """
 
     def __init__(
-        self, item: TextDocumentItem, encoding: PositionEncodingKind, notebook: Notebook | None = None
+        self,
+        item: TextDocumentItem,
+        encoding: PositionEncodingKind,
+        notebook: Notebook | None = None,
+        line_ends: LineEnds = LineEnds.LSP,
     ) -> None:
-        """`notebook`: the one that has it as a cell."""
+        """`notebook`: the one that has it as a cell. `line_ends`: the rule of the editor."""
         self.uri = item.uri
         self.notebook = notebook
         if notebook is not None:
@@ -90,7 +94,9 @@ class Document:
         self.last_edit: Edit | None = None
         self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
         self._encoding = encoding
+        self._line_ends = self._client_line_ends = line_ends
         self._lines: list[str] = [""]
+        self._num_lone_cr = 0  # lines that end with it
         self.num_chars = 0  # the length of the text
         self.num_edits = 0  # grows with each notification of an edit, also under one version
         self.problem: EditorError | None = None  # why the text is not known; None if it is
@@ -98,7 +104,7 @@ class Document:
 
     @property
     def lines(self) -> Sequence[str]:
-        """The lines with their line ends. Raises OutOfSyncError, TooLargeError."""
+        """The lines with their line ends. Raises EditorError: `problem`."""
         self._check_known()
         return self._lines
 
@@ -144,9 +150,15 @@ class Document:
         A position after the end of the text means the end of the text.
         """
         self._check_known()
+        if (
+            position.line >= len(self._lines) == 1 and "\r" in self._lines[0]
+        ):  # in an editor that counts \n, it has none
+            self._line_ends = LineEnds.LSP
+            self._lines = split_lines(self._lines[0])
         if position.line >= len(self._lines):
             return len(self._lines) - 1, self._lines[-1], ""
-        before, after = split_line(self._lines[position.line], position.character, self._encoding)
+        keeps_cr = self._line_ends is LineEnds.LF
+        before, after = split_line(self._lines[position.line], position.character, self._encoding, keeps_cr)
         return position.line, before, after
 
     @property
@@ -184,35 +196,51 @@ class Document:
             self.mark_out_of_sync(
                 f"the editor sent an edit that ends before it starts ({span}, version {self.version})"
             )
-        first, before, _ = self.split_at(span.start)
         last, _, after = self.split_at(span.end)
+        first, before, _ = self.split_at(span.start)
         if first > 0 and not before and self._lines[first - 1].endswith("\r"):
             first -= 1  # the new text may begin with \n, which joins the \r to one line end
             before = self._lines[first]
-        removed = sum(map(len, self._lines[first : last + 1]))
-        lines = _splice(before, text, after)
-        self.num_chars += sum(map(len, lines)) - removed
+        removed = self._lines[first : last + 1]
+        lines = self._splice(before, text, after)
+        self.num_chars += sum(map(len, lines)) - sum(map(len, removed))
         if last < len(self._lines) - 1 and len(lines) > 1 and not lines[-1]:
             lines.pop()  # `after` has a line end, and the line that follows it is in the document already
         self._lines[first : last + 1] = lines
+        self._num_lone_cr += _count_lone_cr(lines) - _count_lone_cr(removed)
         self._move_anchor(first, last, len(lines))
         end = first + len(lines) - 1
         self.last_edit = Edit(text, end, lines[-1][: len(lines[-1]) - len(after)] if lines else "")
-        self._check_size()
+        self._check_text()
+
+    def _splice(self, before: str, text: str, after: str) -> list[str]:
+        joined = before + text + after
+        if _may_join(before, text) or _may_join(text, after) or _may_join(before, after):
+            joined = join_surrogates(joined)
+        if _has_line_end(before) or _has_line_end(text):
+            return split_lines(joined, self._line_ends)
+        return [joined]  # without searching it for line ends, since it may be a line of megabytes
 
     def _replace_all(self, text: str) -> None:
-        self._lines = split_lines(text) if len(text) <= MAX_CHARS else [""]
+        self._line_ends = self._client_line_ends
+        self._lines = split_lines(text, self._line_ends) if len(text) <= MAX_CHARS else [""]
+        self._num_lone_cr = _count_lone_cr(self._lines)
         self.num_chars = len(text)
         self.problem = None
         self.anchor_line = min(self.anchor_line, len(self.lines_above) + len(self._lines) - 1)
-        self._check_size()
+        self._check_text()
 
-    def _check_size(self) -> None:
+    def _check_text(self) -> None:
         if self.num_chars > MAX_CHARS:
             self.problem = TooLargeError(
                 f"the document has more than {MAX_CHARS // 1_000_000} million characters, so it gets no suggestions"
             )
             self._lines, self.anchor_line, self.last_edit = [""], 0, None
+        elif self._line_ends is LineEnds.UNKNOWN and 0 < self._num_lone_cr < len(self._lines) - 1:
+            self.problem = LineEndsError(
+                "the document has a carriage return that may end a line or be a character of it, which this editor "
+                "does not say, so there are no suggestions until the document is opened without it"
+            )
 
     def _move_anchor(self, first: int, last: int, num_new: int) -> None:
         num_above = len(self.lines_above)
@@ -226,26 +254,8 @@ class Document:
             raise self.problem
 
 
-def split_lines(text: str) -> list[str]:
-    r"""Returns the lines of `text`, each with its \n, \r\n or \r. The last line has no line end and may be empty.
-
-    `str.splitlines` cannot be used, because no other character ends a line (LSP, Text Documents).
-    """
-    if not _has_line_end(text):
-        return [text]
-    lines = io.StringIO(text, newline="").readlines()
-    if lines[-1].endswith(("\n", "\r")):
-        lines.append("")
-    return lines
-
-
-def _splice(before: str, text: str, after: str) -> list[str]:
-    joined = before + text + after
-    if _may_join(before, text) or _may_join(text, after) or _may_join(before, after):
-        joined = join_surrogates(joined)
-    if _has_line_end(before) or _has_line_end(text):
-        return split_lines(joined)
-    return [joined]  # without searching it for line ends, since it may be a line of megabytes
+def _count_lone_cr(lines: Sequence[str]) -> int:
+    return sum(line.endswith("\r") for line in lines)
 
 
 def _find_line_end(line: str) -> str:
@@ -273,8 +283,8 @@ def num_units(text: str, encoding: PositionEncodingKind) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def split_line(line: str, character: int, encoding: PositionEncodingKind) -> tuple[str, str]:
-    """Splits `line` at the editor's offset `character`.
+def split_line(line: str, character: int, encoding: PositionEncodingKind, keeps_cr: bool = False) -> tuple[str, str]:
+    r"""Splits `line` at the editor's offset `character`. `keeps_cr`: a \r before its \n may be text.
 
     An offset after the end of the line means the end, before the line end characters (LSP, Position). An offset inside
     the UTF-8 bytes of a code point means the start of the code point. An offset inside a surrogate pair splits the
@@ -283,6 +293,8 @@ def split_line(line: str, character: int, encoding: PositionEncodingKind) -> tup
     end = len(line)
     while end > 0 and line[end - 1] in _LINE_ENDS:
         end -= 1
+    if keeps_cr and character <= num_units(line.removesuffix("\n"), encoding):
+        end = len(line.removesuffix("\n"))
     head = line[: min(character, end)]  # a code point has at least one unit, so the split is in `head`
     if line.isascii() or encoding is PositionEncodingKind.Utf32:
         return head, line[len(head) :]

@@ -34,7 +34,7 @@ def build_editor_request(
 ) -> EditorRequest:
     """Returns the request at a position. `is_invoked`: the user asked, and also gets an unlikely text.
 
-    Raises OutOfSyncError, TooLargeError.
+    Raises EditorError.
     """
     place = document.find_place(position)
     excerpt = cut_excerpt(document, place.position, settings)

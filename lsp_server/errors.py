@@ -4,6 +4,7 @@ MidtokenError (inference.errors)
 ├── EditorError               the editor sent something that cannot be applied
 │   ├── OutOfSyncError        the text is no longer known; the document has to be opened again
 │   ├── TooLargeError         the document is too large for suggestions
+│   ├── LineEndsError         it is not known what ends a line of the document
 │   └── BrokenInputError      the input is not LSP, so nothing more can be read from it
 ├── NotSentError              the rules on what may be sent refuse a text
 │   ├── ExcludedError         it is of an excluded document
@@ -24,6 +25,10 @@ class OutOfSyncError(EditorError):
 
 class TooLargeError(EditorError):
     """The document is too large. Its text is not kept, so there are no suggestions for it."""
+
+
+class LineEndsError(EditorError):
+    """What ends a line of the document for its editor is not known, so neither is what its positions mean."""
 
 
 class BrokenInputError(EditorError):

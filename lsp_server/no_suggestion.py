@@ -7,7 +7,14 @@ from inference.errors import MidtokenError, OverloadedError, ServerUnreachableEr
 from inference.likely_text import is_word
 from lsp_server.context import Context
 from lsp_server.documents import Document, Edit, Place
-from lsp_server.errors import ExcludedError, InSecretError, OutOfSyncError, TooLargeError, UnexpectedError
+from lsp_server.errors import (
+    ExcludedError,
+    InSecretError,
+    LineEndsError,
+    OutOfSyncError,
+    TooLargeError,
+    UnexpectedError,
+)
 from lsp_server.settings import ANY_LANGUAGE, Settings
 
 
@@ -19,6 +26,7 @@ class Reason(StrEnum):
     TURNED_OFF = "turned_off"  # by a command
     EXCLUDED = "excluded"  # by a rule on what may leave the process
     TOO_LARGE = "too_large"
+    UNKNOWN_LINE_ENDS = "unknown_line_ends"  # a carriage return may be text or end a line
     OTHER_LANGUAGE = "other_language"  # the model does not know it
     OUT_OF_STEP = "out_of_step"  # the editor sent an edit that could not be applied
     # It is not known yet whether the document gets some.
@@ -42,7 +50,12 @@ class Reason(StrEnum):
 
 
 # Those that hold for every place in the document.
-_UNSUITED = frozenset({Reason.DISABLED, Reason.TURNED_OFF, Reason.EXCLUDED, Reason.TOO_LARGE, Reason.OTHER_LANGUAGE})
+_UNSUITED = frozenset(
+    {
+        *(Reason.DISABLED, Reason.TURNED_OFF, Reason.EXCLUDED),
+        *(Reason.TOO_LARGE, Reason.UNKNOWN_LINE_ENDS, Reason.OTHER_LANGUAGE),
+    }
+)
 OF_DOCUMENT = _UNSUITED | {Reason.OUT_OF_STEP}
 # Those for which an older suggestion should not stay visible. For the others, nothing is known about the text at hand.
 _DISTURBING = {Reason.SNOOZED, Reason.INSIDE_WORD, Reason.PASTED}
@@ -74,6 +87,7 @@ def find_reason(error: MidtokenError) -> Reason:
 _REASONS = {
     OutOfSyncError: Reason.OUT_OF_STEP,
     TooLargeError: Reason.TOO_LARGE,
+    LineEndsError: Reason.UNKNOWN_LINE_ENDS,
     UnexpectedError: Reason.FAILED,
     ExcludedError: Reason.EXCLUDED,
     InSecretError: Reason.IN_SECRET,

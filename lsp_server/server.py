@@ -18,6 +18,7 @@ from lsp_server.editor_request import EditorRequest, build_editor_request
 from lsp_server.errors import EditorError, OutOfSyncError, to_midtoken_error
 from lsp_server.filters import Insertion, fit_all
 from lsp_server.items import Suggestion
+from lsp_server.line_ends import LineEnds, find_line_ends
 from lsp_server.no_suggestion import SNOOZED, SUPERSEDED, NoSuggestion, Reason, find_disturbance, to_no_suggestion
 from lsp_server.open_documents import OpenDocuments
 from lsp_server.prefetch import CURSOR_REST_S, Expectation, Prefetcher
@@ -67,6 +68,7 @@ class MidtokenServer(TextServer):
         self.usage = usage or UsageFile(None)
         self.encoding = types.PositionEncodingKind.Utf16
         self._writes_lf = False
+        self.line_ends = LineEnds.UNKNOWN
         self.sessions: dict[str, Session] = {}  # by URI
         self._status = Status(Window(self))
         self._starter = BackendStarter(partial(self._connect, connect), self._status)
@@ -91,6 +93,7 @@ class MidtokenServer(TextServer):
         # Any other process with this id need not be the editor: ids in another container mean nothing here.
         self.editor_id = params.process_id if params.process_id == os.getppid() else None
         self.encoding = types.PositionEncodingKind(self.workspace.position_encoding)
+        self.line_ends = find_line_ends(params.client_info.name if params.client_info else "")
         self._settings_sources.initialization_options = params.initialization_options
         self._read_settings()
 
@@ -120,7 +123,7 @@ class MidtokenServer(TextServer):
     def open(self, item: types.TextDocumentItem, notebook: Notebook | None = None) -> None:
         """Adds a document that the editor opened, and starts to connect to the completion server."""
         self.close(item.uri)
-        document = Document(item, self.encoding, notebook)
+        document = Document(item, self.encoding, notebook, self.line_ends)
         self.sessions[item.uri] = Session(document, self._builder, self._starter, self._status, self.usage)
         self.documents.open(document)
         self.project.refresh(document)

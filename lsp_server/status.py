@@ -90,6 +90,9 @@ class Window:
             self._progress_token = None
 
 
+_SHOWN = (Reason.TOO_LARGE, Reason.UNKNOWN_LINE_ENDS, Reason.OTHER_LANGUAGE)  # the others are only logged
+
+
 class Status:
     """Reports changes of state. An error that occurs at every keystroke is shown once.
 
@@ -179,7 +182,7 @@ class Status:
         self._window.log(f"{found.reason}: {name} gets no suggestions: {found.message}")
         state = State.STARTING if found.reason is Reason.UNKNOWN_RULES else State.OFF
         self._window.report(StatusReport(uri, state, found.reason, found.message))
-        if found.reason in (Reason.TOO_LARGE, Reason.OTHER_LANGUAGE) and found.message not in self._shown_infos:
+        if found.reason in _SHOWN and found.message not in self._shown_infos:
             self._shown_infos.add(found.message)
             self._window.show(found.message)
 

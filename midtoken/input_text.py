@@ -19,6 +19,7 @@ from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest, RelatedFile
 from lsp_server.context import Context, Excerpt, clean
 from lsp_server.errors import ExcludedError, InSecretError
+from lsp_server.line_ends import LineEnds, split_lines
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.privacy.redaction import PLACEHOLDER
@@ -55,17 +56,17 @@ def read_cursor(text: str, from_stdin: bool = False) -> tuple[Path, Context]:
         content = read_file("-" if from_stdin else name).decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 at byte {error.start}") from None
-    lines = content.split("\n")
+    lines = split_lines(content, LineEnds.LF if "\n" in content else LineEnds.LSP)
     if not 1 <= line <= len(lines):
         raise UsageError(f"{path} has {len(lines)} lines; there is no line {line}")
-    length = len(lines[line - 1].removesuffix("\r"))
+    length = len(lines[line - 1].rstrip("\r\n"))
     if column is None:
         column = length + 1
     if not 1 <= column <= length + 1:
         raise UsageError(
             f"line {line} of {path} has {length} characters; the column must be between 1 and {length + 1}"
         )
-    at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
+    at = sum(map(len, lines[: line - 1])) + column - 1
     return path, Context(clean(content[:at]), clean(content[at:]))
 
 

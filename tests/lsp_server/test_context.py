@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
 from lsp_server.context import Context, cut_excerpt
-from lsp_server.documents import Document, num_units, split_lines
+from lsp_server.documents import Document, num_units
+from lsp_server.line_ends import split_lines
 from lsp_server.settings import Settings
 
 _SMALL = Settings(max_prefix_bytes=256, max_suffix_bytes=64)

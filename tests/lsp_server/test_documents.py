@@ -18,6 +18,7 @@ from lsprotocol.types import (
 
 from lsp_server.documents import Document, join_surrogates, num_units
 from lsp_server.errors import OutOfSyncError
+from lsp_server.line_ends import LineEnds
 
 UTF8, UTF16, UTF32 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16, PositionEncodingKind.Utf32
 _CODECS = {UTF8: ("utf-8", 1), UTF16: ("utf-16-le", 2), UTF32: ("utf-32-le", 4)}
@@ -26,16 +27,19 @@ _CODECS = {UTF8: ("utf-8", 1), UTF16: ("utf-16-le", 2), UTF32: ("utf-32-le", 4)}
 _CHARACTERS = "ab\t\n\n\r\r\x0b\x0c\x1c\x85\u2028\u2029é漢😀\ufeff"
 _HALVES = "\ud83d\ude00"
 _LINE_END = re.compile("\r\n|\r|\n")
+_LF = re.compile("\n")
 
 
 class Oracle:
     """The text. Each edit encodes all of it, and counts positions from the start."""
 
-    def __init__(self, text: str, encoding: PositionEncodingKind) -> None:
-        self.text, self._encoding = text, encoding
+    def __init__(self, text: str, encoding: PositionEncodingKind, line_end: re.Pattern[str] = _LINE_END) -> None:
+        self.text, self._encoding, self.line_end = text, encoding, line_end
         self._codec, self._unit_bytes = _CODECS[encoding]
 
     def replace(self, span: Range, text: str) -> None:
+        if span.end.line > 0 and "\n" not in self.text and "\r" in self.text:
+            self.line_end = _LINE_END  # an editor that counts only \n would have one line
         encoded = self._encode(self.text)
         changed = encoded[: self._find(span.start)] + self._encode(text) + encoded[self._find(span.end) :]
         self.text = changed.decode(self._codec, "surrogatepass")
@@ -45,18 +49,22 @@ class Oracle:
 
     def _find(self, position: Position) -> int:
         """Returns how many bytes are before a position."""
-        starts = [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+        starts = [0, *(match.end() for match in self.line_end.finditer(self.text))]
         if position.line >= len(starts):
             return len(self._encode(self.text))
-        before, line = self.text[: starts[position.line]], _LINE_END.split(self.text)[position.line]
+        before, line = self.text[: starts[position.line]], self.line_end.split(self.text)[position.line]
+        if len(self._encode(line)) < position.character * self._unit_bytes:
+            line = line.rstrip("\r")
         encoded = self._encode(line)[: position.character * self._unit_bytes]
         if self._encoding is UTF8:
             encoded = encoded.decode("utf-8", "ignore").encode()  # without a part of a code point
         return len(self._encode(before)) + len(encoded)
 
 
-def open_document(text: str, encoding: PositionEncodingKind = UTF16, version: int = 0) -> Document:
-    return Document(TextDocumentItem("file:///a.py", "python", version, text), encoding)
+def open_document(
+    text: str, encoding: PositionEncodingKind = UTF16, version: int = 0, line_ends: LineEnds = LineEnds.LSP
+) -> Document:
+    return Document(TextDocumentItem("file:///a.py", "python", version, text), encoding, None, line_ends)
 
 
 def edit(line: int, character: int, num_lines: int, end: int, text: str) -> TextDocumentContentChangePartial:
@@ -69,13 +77,19 @@ def edits(texts: st.SearchStrategy[str]) -> st.SearchStrategy[list[TextDocumentC
     return st.lists(st.builds(edit, *[st.integers(0, 6)] * 4, texts), max_size=8)
 
 
-def check(text: str, encoding: PositionEncodingKind, changes: Sequence[TextDocumentContentChangePartial]) -> None:
-    document, oracle = open_document(text, encoding), Oracle(text, encoding)
+def check(
+    text: str,
+    encoding: PositionEncodingKind,
+    changes: Sequence[TextDocumentContentChangePartial],
+    line_ends: LineEnds = LineEnds.LSP,
+) -> None:
+    document = open_document(text, encoding, line_ends=line_ends)
+    oracle = Oracle(text, encoding, _LF if line_ends is LineEnds.LF else _LINE_END)
     for version, change in enumerate(changes, 1):
         document.apply(version, [change])
         oracle.replace(change.range, change.text)
         assert "".join(document.lines) == oracle.text
-        assert [line.rstrip("\r\n") for line in document.lines] == _LINE_END.split(oracle.text)
+        assert [oracle.line_end.sub("", line) for line in document.lines] == oracle.line_end.split(oracle.text)
 
 
 @given(
@@ -88,6 +102,28 @@ def test_after_edits_the_text_equals_the_editors(
     text: str, encoding: PositionEncodingKind, changes: list[TextDocumentContentChangePartial]
 ) -> None:
     check(text, encoding, changes)
+
+
+@given(st.text("ab\r\r\né", max_size=20), st.sampled_from([UTF8, UTF16]), edits(st.text("ab\r\né", max_size=6)))
+@example('a = "l\rr"\ntot\n', UTF8, [edit(1, 3, 0, 0, "al")])
+@example("a\r\nb\n", UTF16, [edit(0, 2, 0, 0, "x")])
+@example("a\rb\r", UTF16, [edit(1, 1, 0, 0, "x")])  # a file whose lines end with \r
+def test_an_editor_that_ends_lines_with_lf_may_have_carriage_returns_in_them(
+    text: str, encoding: PositionEncodingKind, changes: list[TextDocumentContentChangePartial]
+) -> None:
+    check(text, encoding, changes, LineEnds.LF)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_known"), [("a\rb\rc", True), ("a\r\nb\nc", True), ("a\rb\nc", False), ("a\rb\r\n", False)]
+)
+def test_a_text_whose_lines_depend_on_an_unknown_editor_is_not_known(text: str, is_known: bool) -> None:
+    document = open_document("", line_ends=LineEnds.UNKNOWN)
+    document.apply(1, [edit(0, 0, 0, 0, text)])
+    assert (document.problem is None) == is_known
+    assert (open_document(text, line_ends=LineEnds.UNKNOWN).problem is None) == is_known
+    document.apply(2, [edit(0, 0, 9, 0, "")])
+    assert (document.problem is None) == is_known, "only a new text is known again"
 
 
 @given(

@@ -11,7 +11,7 @@ from pygls.exceptions import JsonRpcInternalError, JsonRpcRequestCancelled
 
 from inference.protocol.completion import Chunks, CompletionRequest, Extent, Healing
 from lsp_server.backend import OnDownload
-from tests.support.lsp_editor import LspEditor, build_capabilities, wait_for
+from tests.support.lsp_editor import URI, LspEditor, build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess
 
 
@@ -96,6 +96,23 @@ async def test_a_suggestion_has_the_line_ends_that_the_editor_expects(
     await both.start_with("a\r\nb", name=name)
     (item,) = (await both.ask_and_finish(1, 1, ":\n    c")).items
     assert item.insert_text == f"b:{line_end}    c"
+
+
+@pytest.mark.parametrize("name", ["Neovim", "helix", "Vim", "coc.nvim", "Emacs", "Eglot (emacs)", "kakoune-lsp"])
+async def test_a_carriage_return_is_a_character_where_the_editor_has_it_as_one(both: InProcess, name: str) -> None:
+    await both.start_with('a = "l\rr"\ntot\n', name=name)
+    both.editor.edit(1, 3, "al")
+    (item,) = (await both.ask_and_finish(1, 5, "ly")).items
+    assert (item.insert_text, item.range) == ("totally", Range(Position(1, 0), Position(1, 5)))
+    assert "".join(both.server.sessions[URI].document.lines) == 'a = "l\rr"\ntotal\n'
+
+
+async def test_nothing_is_suggested_where_it_is_not_known_what_ends_a_line(both: InProcess) -> None:
+    await both.start_with('a = "l\rr"\ntot\n', name="some editor")
+    answer = await both.editor.ask(1, 3)
+    assert answer is not None
+    assert not answer.items
+    assert both.editor.reports[-1][1:3] == ("off", "unknown_line_ends")
 
 
 @pytest.mark.parametrize(("text", "inserted"), [(".log", [".log(value)"]), (".lock", None)])

@@ -42,6 +42,19 @@ def test_lines_and_columns_count_characters_from_one(place: str, prefix: str, so
 
 
 @pytest.mark.parametrize(
+    ("text", "place", "prefix"),
+    [
+        ('a = "l\rr"\ntot\n', "2:4", 'a = "l\nr"\ntot'),
+        ("a\r\nb\n", "1", "a"),
+        ("a\rb\r", "2", "a\nb"),
+    ],
+)
+def test_lines_of_a_file_are_those_of_an_editor(text: str, place: str, prefix: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(text.encode())
+    assert read_cursor(f"{tmp_path}/a.py:{place}")[1].prefix == prefix
+
+
+@pytest.mark.parametrize(
     ("cursor", "message"),
     [
         ("app.py", "is not FILE:LINE:COLUMN"),
