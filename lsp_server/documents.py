@@ -21,6 +21,7 @@ from lsprotocol.types import (
 )
 
 from lsp_server.errors import EditorError, LineEndsError, OutOfSyncError, TooLargeError
+from lsp_server.languages import find_language
 from lsp_server.line_ends import LineEnds, split_lines
 
 Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
@@ -59,7 +60,7 @@ class Notebook:
         uris = [cell.document for cell in self.cells if cell.kind is NotebookCellKind.Code]
         before = uris[: uris.index(document.uri)] if document.uri in uris else []
         cells = [self.documents[uri] for uri in before if uri in self.documents]
-        usable = [cell for cell in cells if cell.language_id == document.language_id and cell.problem is None]
+        usable = [cell for cell in cells if cell.language == document.language and cell.problem is None]
         texts = ("".join(cell.lines).rstrip() for cell in usable)
         return [line for text in texts if text for line in split_lines(text + "\n\n")[:-1]]
 
@@ -86,6 +87,7 @@ class Document:
         self.file_uri = item.uri if notebook is None else notebook.uri  # of the file whose rules apply
         self.random_id = uuid.uuid4().hex  # names it to the server, where its path could be guessed from a hash
         self.language_id = item.language_id
+        self.language = find_language(item.language_id)
         self.version = item.version
         # The number of the line at which the sent prefix starts (lsp_server.context), counted with those of the cells
         # above. Edits above the line change the number, so that it stays the same line of the text.

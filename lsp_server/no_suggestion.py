@@ -15,6 +15,7 @@ from lsp_server.errors import (
     TooLargeError,
     UnexpectedError,
 )
+from lsp_server.languages import find_language
 from lsp_server.settings import ANY_LANGUAGE, Settings
 
 
@@ -110,7 +111,7 @@ def find_document_reason(
     if exclusion is not None:
         return to_no_suggestion(ExcludedError(exclusion, document.uri))
     languages = model_languages if settings.languages is None else settings.languages
-    if languages is None or document.language_id in languages or ANY_LANGUAGE in languages:
+    if languages is None or ANY_LANGUAGE in languages or document.language in map(find_language, languages):
         return None
     name = document.language_id or "files without a language"
     if settings.languages is not None:

@@ -128,7 +128,7 @@ class OpenDocuments:
 
         `told_uris`: of other files whose declarations are sent, so that an exclusion of one is noticed.
         """
-        others = [each for each in reversed(self.by_uri.values()) if each.language_id == document.language_id]
+        others = [each for each in reversed(self.by_uri.values()) if each.language == document.language]
         languages = _list_languages(others[:_MAX_OTHERS]) | dict.fromkeys(told_uris, document.language_id)
         await self.guard.exclusions.refresh_others(languages)
         return [each for each in others[:_MAX_OTHERS] if self.find_reason(each) is None]

@@ -90,7 +90,7 @@ class ProjectText:
         If it is being read already, that is finished, and then it is read once more: an editor that saves with each key
         would otherwise never let it be finished.
         """
-        if document.language_id in BY_LANGUAGE_ID and document.num_chars <= _MAX_CHARS:
+        if document.language in BY_LANGUAGE_ID and document.num_chars <= _MAX_CHARS:
             self._cancel_rest(document.uri)
             self._due.add(document.uri)
             running = self._refreshing.get(document.uri)
@@ -151,7 +151,7 @@ class ProjectText:
 
     def _read(self, document: Document, num_edits: int, text: str, before: str) -> ProjectContext:
         """Runs in the thread. `before`: the text before the last edit."""
-        language, path = BY_LANGUAGE_ID[document.language_id], to_fs_path(document.file_uri)
+        language, path = BY_LANGUAGE_ID[document.language], to_fs_path(document.file_uri)
         known = self._told.get(document.uri, ProjectContext())
         summary = known.summary
         if known.num_edits != num_edits:

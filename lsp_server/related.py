@@ -8,6 +8,7 @@ import regex
 
 from inference.protocol.completion import RelatedFile
 from lsp_server.context import Context
+from lsp_server.languages import find_language
 from lsp_server.project.declarations import Declaration
 
 if TYPE_CHECKING:  # commands have no documents
@@ -51,7 +52,9 @@ _BY_MARKER = {  # by what begins a line of comment, the identifiers of languages
     "!": "fortran fortran90 fortran-modern",
     '"': "vim viml",
 }
-COMMENT_MARKERS = {language: marker for marker, languages in _BY_MARKER.items() for language in languages.split()}
+COMMENT_MARKERS = {
+    find_language(language): marker for marker, languages in _BY_MARKER.items() for language in languages.split()
+}
 
 
 _MIN_TYPED_CHARS = 2
@@ -81,7 +84,7 @@ class RelatedText:
         `others`: what each of the documents declares whose text may be used, those that matter most first.
         `is_expected`: nobody has typed this text, so its line may still get other comments.
         """
-        marker = COMMENT_MARKERS.get(document.language_id.lower())
+        marker = COMMENT_MARKERS.get(document.language)
         start = len(context.prefix) - len(context.line_before)
         above = context.prefix[:start]
         if marker is None or self.max_bytes == 0:
@@ -108,7 +111,7 @@ class RelatedText:
 
 def write_comments(files: Sequence[RelatedFile], language_id: str) -> tuple[RelatedFile, ...]:
     """Returns the files as comments that begin with their paths, for a model that knows no format of files."""
-    marker = COMMENT_MARKERS.get(language_id.lower(), "#")
+    marker = COMMENT_MARKERS.get(find_language(language_id), "#")
     texts = (f"{each.path}:\n{each.text}" for each in files)
     comments = ("".join(f"{marker} {line}\n" for line in text.splitlines()) for text in texts)
     return tuple(RelatedFile(each.path, text) for each, text in zip(files, comments, strict=True))

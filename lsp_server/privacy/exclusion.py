@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from lsp_server.languages import list_endings
 from lsp_server.privacy.credentials import find_credential_rule
 from lsp_server.privacy.git_rules import GitRules
 from lsp_server.privacy.paths import Disk, find_real_path, iter_spellings, read_uri
@@ -110,8 +111,7 @@ class _NameRules:
 
     def list_possible_paths(self, names: Sequence[str], language_id: str) -> list[str]:
         """Returns where a document without a file may be stored: at the top of the workspace, under its language."""
-        endings = ("", f".{language_id}", f".{_ENDINGS.get(language_id, language_id)}")
-        spelled = [name + ending for name in names or ["untitled"] for ending in endings]
+        spelled = [name + ending for name in names or ["untitled"] for ending in ("", *list_endings(language_id))]
         return [*spelled, *(posixpath.join(folder, name) for folder in self.folders for name in spelled)]
 
     def _find_reason(self, path: str) -> str | None:
@@ -128,11 +128,3 @@ def _find_below(path: str, rules: RuleList) -> Rule | None:
     """Returns the rule in one list that excludes a path, if it is below the list's folder."""
     is_below = path.startswith(rules.folder.rstrip("/") + "/")
     return find_rule(path, rules.folder, lambda _: [rules]) if is_below else None
-
-
-# The endings of files in a language (LSP, TextDocumentItem.languageId), beside its own name.
-_ENDINGS = {
-    **{"python": "py", "javascript": "js", "javascriptreact": "jsx", "typescript": "ts", "typescriptreact": "tsx"},
-    **{"ruby": "rb", "rust": "rs", "csharp": "cs", "kotlin": "kt", "perl": "pl", "shellscript": "sh", "yaml": "yml"},
-    **{"markdown": "md", "dotenv": "env", "terraform": "tf", "terraform-vars": "tfvars", "plaintext": "txt"},
-}

@@ -187,7 +187,8 @@ def _find_without_file(uri: str, language: str, exclude: Sequence[str], *folders
 
 @pytest.mark.parametrize("uri", ["untitled:Untitled-1", "file://", ""])
 def test_a_document_without_a_file_has_the_rules_of_its_language_and_workspace(uri: str, folder: Path) -> None:
-    assert _find_without_file(uri, "python", ["*.py"]) == "setting exclude: `*.py`"
+    for name in ("python", "python.django", "django.python", "python-ts", "Python", "python3"):
+        assert _find_without_file(uri, name, ["*.py"]) == "setting exclude: `*.py`"
     assert _find_without_file(uri, "dotenv", []) == "it looks like a credentials file (`*.env`)"
     assert _find_without_file(uri, "yaml", ["src/*.yml"]) is None
     assert _find_without_file(uri, "python", [], folder) is None
