@@ -1,3 +1,7 @@
+import ast
+import importlib
+from pathlib import Path
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -17,6 +21,8 @@ _letters = st.text(alphabet="ab\n\r )}\t", max_size=12)
         (Extent.AUTO, "def f(): ", "\nx", BlockRule(1, closes=True)),
         (Extent.AUTO, "def f():", ")", LineRule()),
         (Extent.AUTO, "    if x:\n        ", "", BlockRule(5, closes=True)),
+        (Extent.AUTO, "def f(a,\n      b):", "", BlockRule(1, closes=True)),
+        (Extent.AUTO, "def f(a,\n      b):\n    ", "", BlockRule(1, closes=True)),
         (Extent.AUTO, "f(\n\n    ", "", BlockRule(1, closes=True)),
         (Extent.AUTO, "x = 1\n    ", "", LineRule()),
         (Extent.AUTO, "", "", LineRule()),
@@ -116,3 +122,60 @@ def test_what_the_end_of_a_line_or_block_may_cut_is_not_settled(
 ) -> None:
     assert rule.find_end(text) is None
     assert text[: rule.count_settled(text)] == settled
+
+
+@pytest.mark.parametrize("extent", [Extent.AUTO, Extent.UNLIMITED])
+@pytest.mark.parametrize(
+    ("prefix", "text", "left"),
+    [
+        # A line goes back to a level at which nothing was begun.
+        ("class A:\n        ", "@property\n    def g(self): ...", "@property"),
+        ("if x:\n        ", "y()\n    z()", "y()"),
+        ("def f():\n    ", "try:\n        g()\nexcept E:\n    pass", "try:\n        g()"),
+        ("def f():\n    ", "for x in y:\nreturn x", "for x in y:"),
+        # A clause belongs to nothing.
+        ("if x:\n    ", "y()\n    else:\n        z()", "y()"),
+        ("if x:\n    y()\n    ", "else:\n        z()", ""),
+        ("while x:\n    ", "y()\n    except E:\n        z()", "y()"),
+        ("match x:\n    case 1:\n        ", "y()\n        case 2:\n            z()", "y()"),
+        # What the text itself has opened stays.
+        ("def f():\n    ", "if (a and\n            b): c()\n    elif d:\n        e()\n    else:\n        g()", None),
+        ("def f():\n    ", "try:\n        g()\n    except E:\n        h()\n    finally:\n        i()", None),
+        ("def f():\n    ", "match x:\n        case 1:\n            y()\n        case 2:\n            z()", None),
+        ("def f():\n    ", "x = g(\n1, 2\n)\n    return x", None),
+        ("def f():\n    ", 'x = """\ntry: this\n"""\n    return x', None),
+        ("def f():\n    ", "x = a + \\\nb\n    return x", None),
+        ("def f():\n    ", "@a\n    # why\n    def g(b,\n          c):\n        d()\n    return g", None),
+    ],
+)
+def test_python_ends_where_a_line_cannot_stand(prefix: str, text: str, left: str | None, extent: Extent) -> None:
+    rule = build_extent_rule(extent, prefix, "")
+    if extent is Extent.UNLIMITED or isinstance(rule, BlockRule) or left == "":
+        assert rule.find_end(text + "\n") == (None if left is None else len(left))
+    for end in range(len(text)):
+        part = text[:end]
+        assert rule.find_end(part) is not None or text[: rule.find_end(text)].startswith(
+            part[: rule.count_settled(part)]
+        )
+
+
+@pytest.mark.parametrize("name", ["bisect", "contextlib", "textwrap", "queue"])
+def test_the_true_text_of_a_block_of_python_ends_where_the_block_does(name: str) -> None:
+    path = importlib.import_module(name).__file__
+    assert path is not None
+    source = Path(path).read_text()
+    lines = source.split("\n")
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.Module) or not isinstance(body, list) or lines[body[0].lineno - 2].strip()[-1:] != ":":
+            continue
+        first, end = body[0].lineno - 1, body[-1].end_lineno
+        start = len(lines[first]) - len(lines[first].lstrip())
+        prefix = "\n".join([*lines[:first], lines[first][:start]])
+        rest = "\n".join([lines[first][start:], *lines[first + 1 : end + 30]])
+        block = "\n".join([lines[first][start:], *lines[first + 1 : end]])
+
+        found = rest[: build_extent_rule(Extent.AUTO, prefix, "").find_end(rest)]
+
+        assert found.startswith(block)
+        assert all(line.lstrip()[:1] in ("", "#") for line in found.removeprefix(block).split("\n"))
