@@ -64,8 +64,6 @@ def trim_blanks(text: str, context: Context) -> str:
 _FILTERS: tuple[Callable[[str, Context], str], ...] = (
     cut_at_unsafe,
     cut_at_placeholder,
-    match_indentation,
-    drop_repeated_above,
 )
 
 
@@ -77,22 +75,26 @@ class Insertion:
     replaced_after: str = ""
 
 
-def fit(text: str, context: Context) -> Insertion | None:
+def fit(text: str, context: Context, find_unit: Callable[[], str | None] = lambda: None) -> Insertion | None:
     """Returns what to insert for `text`, which was generated at the cursor; None if nothing is left to suggest.
 
     The engine has ended `text` where it reached the suffix. What is left to do here comes from the editor, such as
     brackets and quotes that it has inserted (`fit_line`): `self):⏎  pass` replaces the `)` after the cursor.
+    `find_unit` finds the indentation of one level where the context does not show it.
     """
     for change in _FILTERS:
         text = change(text, context)
+    text = drop_repeated_above(match_indentation(text, context, find_unit), context)
     text, replaced_after = _fit_rest(text, context) if context.line_after.strip() else (text, "")
     text = trim_blanks(text, context)
     return None if not text or text == replaced_after else Insertion(text, replaced_after)
 
 
-def fit_all(texts: Iterable[str], context: Context) -> tuple[Insertion, ...]:
+def fit_all(
+    texts: Iterable[str], context: Context, find_unit: Callable[[], str | None] = lambda: None
+) -> tuple[Insertion, ...]:
     """Returns what is left to insert of some texts, in their order, without what stands there twice."""
-    fitted = (fit(text, context) for text in texts)
+    fitted = (fit(text, context, find_unit) for text in texts)
     return tuple(dict.fromkeys(each for each in fitted if each is not None))
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from inference.brackets import match_brackets
@@ -18,17 +19,17 @@ _NEEDS_BLOCK = re.compile(
 )
 
 
-def match_indentation(text: str, context: Context) -> str:
+def match_indentation(text: str, context: Context, find_default: Callable[[], str | None] = lambda: None) -> str:
     """Writes the indentation of the text's lines as the file does.
 
     A line that is deeper than the one above, which opens a block, gets one level of the file more. A line that is less
     deep gets the indentation of the line that it returns to. If there is no such line, or a block is missing, the text
     ends before it. Inside brackets and texts of several lines, the columns by which a line is deeper are kept. On a
     blank line, `text` may begin with blanks. They are those that are missing up to
-    a level of the file.
+    a level of the file. `find_default` finds the indentation of one level where no line shows it.
     """
     is_bare = "\n" not in text and not text[:1].isspace()
-    unit = None if is_bare else find_unit(context)  # which takes as long as the rest of an answer
+    unit = None if is_bare else find_unit(context) or find_default()  # which takes as long as the rest of an answer
     if unit is None:
         return text
     lines = text.split("\n")
@@ -46,12 +47,15 @@ def match_indentation(text: str, context: Context) -> str:
     return "\n".join(kept)
 
 
-def write_blanks(context: Context, language_id: str) -> Context:
+def write_blanks(context: Context, language: str | None = None) -> Context:
     """The text of a Python file that is indented with tabs, with four blanks for each, as most of Python is written.
 
-    Models know that better. What they write is brought back by `match_indentation`.
+    Models know that better. What they write is brought back by `match_indentation`. `language`: None if only the text
+    shows it.
     """
-    if language_id != "python" or "\n\t" not in context.prefix or find_unit(context) != "\t":
+    if language is None and any(map(_NEEDS_BLOCK.match, context.prefix.split("\n"))):
+        language = "python"
+    if language != "python" or "\n\t" not in context.prefix or find_unit(context) != "\t":
         return context
     rest, line_end, below = context.suffix.partition("\n")
     return Context(_TABS.sub(_to_blanks, context.prefix), rest + line_end + _TABS.sub(_to_blanks, below))

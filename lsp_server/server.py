@@ -25,6 +25,7 @@ from lsp_server.prefetch import CURSOR_REST_S, Expectation, Prefetcher
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from lsp_server.project.grammar import BY_EXTENSION
+from lsp_server.project_indentation import find_project_unit
 from lsp_server.project_text import ProjectText
 from lsp_server.protocol import MidtokenProtocol, TextServer, build_strict_converter
 from lsp_server.quiet import Quiet
@@ -261,7 +262,8 @@ class MidtokenServer(TextServer):
 
     def _offer(self, session: Session, request: EditorRequest, texts: list[str]) -> Suggestion | NoSuggestion:
         """Returns what is left of the texts to insert. The first one is the best."""
-        insertions = fit_all(texts, request.context)[:_MAX_ITEMS]
+        find_unit = partial(find_project_unit, request.document, self.documents.by_uri.values())
+        insertions = fit_all(texts, request.context, find_unit)[:_MAX_ITEMS]
         self._expect_taken(request, insertions[0] if insertions else Insertion(""))
         if not insertions:
             return NoSuggestion(Reason.FILTERED if texts[0].strip() else Reason.NOTHING)

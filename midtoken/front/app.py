@@ -36,6 +36,7 @@ from lsp_server.privacy.guard import Cleared, Guard
 from midtoken.endpoint import Endpoint
 from midtoken.front import llama_server, mistral, ollama, openai, tabby
 from midtoken.front.form import Form, Texts, to_json
+from midtoken.front.indented import send_blanks, write_tabs
 from midtoken.front.likely import show_likely
 from midtoken.front.parsed_request import Fields, ParsedRequest, cut_near
 from midtoken.front.passage import Passage
@@ -250,7 +251,7 @@ class _Front:
         was_cut = any(len(cut.prefix) < len(each.prefix) for cut, each in zip(near, parsed.completions, strict=True))
         parsed = replace(parsed, completions=near, was_cut=was_cut)
         try:
-            return parsed, [self._guard.clear(each, ()) for each in near]
+            return parsed, [self._guard.clear(send_blanks(each), ()) for each in near]
         except NotSentError as error:  # of which an editor need not be told with a box at each key
             return replace(parsed, reason=str(error)), []
 
@@ -267,7 +268,7 @@ class _Front:
             return
         for number, (each, request) in enumerate(zip(cleared, parsed.completions, strict=True)):
             chunks = self._generate(each, request if parsed.may_be_one else None)
-            async with aclosing(show_likely(chunks, request.min_probability)) as shown:
+            async with aclosing(write_tabs(show_likely(chunks, request.min_probability), request)) as shown:
                 async for chunk in shown:
                     yield replace(chunk, candidate=chunk.candidate + number * request.num_candidates)
 
@@ -282,7 +283,7 @@ class _Front:
         except InvalidRequestError:
             if or_one_of is None:
                 raise
-            one = await asyncio.to_thread(self._guard.clear, replace(or_one_of, num_candidates=1), ())
+            one = await asyncio.to_thread(self._guard.clear, replace(send_blanks(or_one_of), num_candidates=1), ())
             async with aclosing(self._generate(one, None)) as chunks:
                 async for chunk in chunks:
                     yield chunk
