@@ -1,5 +1,7 @@
 """Clients of the port get the indentation of their own text."""
 
+from collections.abc import AsyncGenerator
+
 import pytest
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
@@ -14,7 +16,7 @@ _WRITTEN = "\n        if x:\n            return 2\n        return 1\n"
     ("prefix", "shown"), [(_PREFIX, "\n\t\tif x:\n\t\t\treturn 2\n\t\treturn 1\n"), ("a:\n  b:", _WRITTEN)]
 )
 async def test_a_text_with_tabs_is_continued_with_tabs(prefix: str, shown: str, num_chars: int) -> None:
-    async def generate():  # type: ignore[no-untyped-def]
+    async def generate() -> AsyncGenerator[CompletionChunk, None]:
         for start in range(0, len(_WRITTEN), num_chars):
             part = _WRITTEN[start : start + num_chars]
             yield CompletionChunk(part, text_ends=(len(part),), log_probs=(-0.1,))
