@@ -29,7 +29,7 @@ from models.training.corpus import iter_held_out
 from tests.support.sinks import submit
 
 _COUNTS = {GapKind.IDENTIFIER: 1000, GapKind.LINE: 300, GapKind.BLOCK: 150}
-_SHORT_COUNTS = {GapKind.IDENTIFIER: 48, GapKind.LINE: 12, GapKind.BLOCK: 6}
+_SHORT_COUNTS = {GapKind.IDENTIFIER: 24, GapKind.LINE: 8, GapKind.BLOCK: 4}
 _PREFIX_CHARS, _SUFFIX_CHARS = 1500, 700
 _MAX_TOKENS = {GapKind.IDENTIFIER: 16, GapKind.LINE: 32, GapKind.BLOCK: 48}
 _BATCH_SIZE = 24

@@ -34,7 +34,7 @@ from midtoken.typing_trial import Cursors, Line, Trial, Typist, draw_lines, run_
 from models.training.corpus import iter_held_out
 from tests.support.front_clients import read_sent
 
-_NUM_LINES, _NUM_CURVE_LINES, _NUM_INFILL, _NUM_SHORT = 300, 100, 30, 3
+_NUM_LINES, _NUM_CURVE_LINES, _NUM_INFILL, _NUM_SHORT = 300, 100, 30, 1
 _PRINT_EACH = 20  # lines
 _TYPED_SEED, _ASKED_SEED = 101, 102
 _DEFAULT = Settings().confidence
