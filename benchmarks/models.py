@@ -166,7 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", nargs="*", metavar="FAMILY", choices=FAMILIES, help="these only; writes nothing")
     parser.add_argument(
-        "--short", action="store_true", help="two folders of two families, and two tokenizers; writes no page"
+        "--short", action="store_true", help="two folders of two families, two tokenizers; writes no page"
     )
     options, stamp = parser.parse_args(), Stamp.take()
     families = options.families or (_SHORT_FAMILIES if options.short else FAMILIES)
