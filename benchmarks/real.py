@@ -11,7 +11,7 @@ llama-server and guidance run the same GGUF file, and transformers the same numb
 - typing: lines are typed with the 1,200 characters above them and no text below. Tab is pressed where all that is shown
   is right. midtoken shows what is as likely as the default `confidence`, with healing and without; llama-server shows
   the whole line. `shown_right_share` is that of cursors anywhere in other lines.
-- others: the identifiers again, completed by guidance and by transformers with its token healing.
+- others: a third of as many identifiers, completed by guidance and by transformers with its token healing.
 - times: the same requests as in `benchmarks.contestants`, in Python. Only these depend on what else the machine does.
 
 A part that was ended goes on where it was, if nothing has changed; see `benchmarks.measures.checkpoint`.
@@ -51,7 +51,7 @@ from midtoken.typing_trial import Cursors, GhostText, Line, Trial, Typist, draw_
 
 _LANGUAGES = {"py": "python", "ts": "typescript", "go": "go"}
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
-_NUM_EACH_OFFSET, _NUM_LINES, _NUM_VISITS, _NUM_REPEATS = 50, 40, 40, 3
+_NUM_EACH_OFFSET, _NUM_OTHERS_EACH, _NUM_LINES, _NUM_VISITS, _NUM_REPEATS = 38, 13, 30, 40, 3
 _NUM_SHORT = 10  # files; and a cursor or a line of each language
 _CONTEXT_CHARS, _MAX_TOKENS = 1200, 12
 _GRAPHS = REAL_FOLDER.with_name("graphs")
@@ -79,11 +79,10 @@ def main() -> None:
     )
 
 
-def _draw_cuts(language: str, is_short: bool) -> list[Cut]:
+def _draw_cuts(language: str, num_each: int) -> list[Cut]:
+    """Draws `num_each` after each number of typed characters; one in all if it is 0."""
     files = load_new_files(language)
-    if is_short:
-        return draw_cuts_by_offset(files[:_NUM_SHORT], 1, _SEED)[-1:]
-    return draw_cuts_by_offset(files, _NUM_EACH_OFFSET, _SEED)
+    return draw_cuts_by_offset(files, num_each, _SEED) if num_each else draw_cuts_by_offset(files, 1, _SEED)[-1:]
 
 
 def _find_text(cut: Cut) -> str:
@@ -104,7 +103,7 @@ def _measure_identifiers(is_short: bool) -> Iterator[Measured]:
             }
             return {name: cut.is_solved_by(complete(engine, request)[0]) for name, request in requests.items()}
 
-        yield from _compare_right("identifiers", measure, is_short)
+        yield from _compare_right("identifiers", measure, 0 if is_short else _NUM_EACH_OFFSET)
 
 
 def _measure_others(is_short: bool) -> Iterator[Measured]:
@@ -117,15 +116,15 @@ def _measure_others(is_short: bool) -> Iterator[Measured]:
             request = Request(_find_text(cut), _MAX_TOKENS)
             return {name: cut.is_solved_by(each.complete(request).line) for name, each in contestants.items()}
 
-        yield from _compare_right("others", measure, is_short)
+        yield from _compare_right("others", measure, 0 if is_short else _NUM_OTHERS_EACH)
 
 
-def _compare_right(part: str, measure: Callable[[Cut], Mapping[str, bool]], is_short: bool) -> Iterator[Measured]:
+def _compare_right(part: str, measure: Callable[[Cut], Mapping[str, bool]], num_each: int) -> Iterator[Measured]:
     """Yields a step for each language: what each strategy or contestant completes correctly, in percent."""
     figures: dict[str, float] = {}
     rows: list[Row] = []
     for key, language in _LANGUAGES.items():
-        found = [*measure_each(f"real-{part}-{key}", _draw_cuts(language, is_short), measure, Stamp.take().commit)]
+        found = [*measure_each(f"real-{part}-{key}", _draw_cuts(language, num_each), measure, Stamp.take().commit)]
         right = {name: find_percent(each[name] for each in found) for name in found[0]}
         rows += [
             {"language": language, "by": name, "cursors": len(found), "right %": value,

@@ -113,7 +113,9 @@ _PARENT = os.getppid()
 
 
 @pytest.mark.parametrize(
-    ("process_id", "known"), [(None, None), (2**80, None), (os.getpid(), None), (_PARENT, _PARENT)]
+    ("process_id", "known"),
+    [(None, None), (2**80, None), (os.getpid(), None), (_PARENT, _PARENT)],
+    ids=["none", "no process", "another process", "the parent"],
 )
 async def test_a_process_that_is_not_the_parent_is_not_the_editor(process_id: int | None, known: int | None) -> None:
     async with run_in_process() as both:
