@@ -6,10 +6,11 @@ file is a reason to keep its text here in any case.
 
 The repository may be anybody's, so nothing that its configuration names is run: `check-ignore --no-index` starts no
 program and does not read the index, and the file system monitor is switched off all the same. So a repository of
-another user needs no entry in `safe.directory`.
+another user needs no entry in `safe.directory`, and none is looked for, since `--git-dir` names the repository.
 
-Git knows nothing of what is behind a symbolic link. There, and where Git is not installed or has no work tree, the
-ignore files of the repository are read here; the user's own (`core.excludesFile`) is not.
+Git knows nothing of what is behind a symbolic link. There, and where Git is not installed, has no work tree or finds no
+repository, the ignore files are read here; the user's own (`core.excludesFile`) is not. Such a `.git` may be that of a
+worktree whose repository is elsewhere. Whatever else Git does not answer excludes.
 """
 
 import os
@@ -19,12 +20,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from lsp_server.privacy.paths import Disk, to_system_path
 from lsp_server.privacy.patterns import Rule, RuleList, UnreadableRulesError, find_rule, list_folders
 
-_OPTIONS = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false", "--no-optional-locks")
+_OPTIONS = ("-c", "core.fsmonitor=false", "--no-optional-locks", "--git-dir=.git")
 _CHECK = ("check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
 
 
 class _NoGitError(Exception):
     """Git is not installed, or has no work tree here."""
+
+
+class _NoRepositoryError(_NoGitError):
+    """Git does not take a `.git` for a repository."""
 
 
 class GitRules:
@@ -41,37 +46,42 @@ class GitRules:
 
     def find_reasons(self, paths: Iterable[str], disk: Disk) -> dict[str, str]:
         """Returns for those absolute paths that Git ignores which rule says so, and where it does not say, why not."""
+        return self._find_reasons({path: os.path.dirname(path) for path in paths}, disk)
+
+    def _find_reasons(self, folders: Mapping[str, str], disk: Disk) -> dict[str, str]:
+        """`folders`: for each path, the folder in which and above which its repository is looked for."""
         by_top: dict[str, list[str]] = {}
-        for path in paths:
-            top = _find_top(path, disk)
+        for path, folder in folders.items():
+            top = _find_top(folder, disk)
             if top is not None:
                 by_top.setdefault(top, []).append(path)
         found: dict[str, str] = {}
         for top, below in by_top.items():
             try:
-                rules = self._find_in_repository(top, below, disk)
-                found |= {path: f"git ignores it ({rule})" for path, rule in rules.items()}
+                found |= self._find_in_repository(top, below, disk)
             except UnreadableRulesError as error:
                 found |= dict.fromkeys(below, str(error))
         return found
 
-    def _find_in_repository(self, top: str, paths: Sequence[str], disk: Disk) -> dict[str, Rule]:
+    def _find_in_repository(self, top: str, paths: Sequence[str], disk: Disk) -> dict[str, str]:
         links = {path: _find_link(path, top, disk) for path in paths}
+        rules: dict[str, Rule] = {}
+        outside: dict[str, str] = {}
+        behind = [path for path, link in links.items() if link != path]
         try:
-            found = self._check(top, list(dict.fromkeys(links.values())))
-            behind = [path for path, link in links.items() if link != path]
-        except _NoGitError:
-            found, behind = {}, list(paths)
+            rules = self._check(top, list(dict.fromkeys(links.values())))
+        except _NoGitError as error:
+            behind = list(paths)
+            if isinstance(error, _NoRepositoryError) and top != "/":  # they may belong to one further up
+                outside = self._find_reasons(dict.fromkeys(paths, os.path.dirname(top)), disk)
         own = {path: _find_own_rule(path, top, disk) for path in behind}
-        return {path: rule for path in paths if (rule := own.get(path) or found.get(links[path])) is not None}
+        found = {path: rule for path in paths if (rule := own.get(path) or rules.get(links[path])) is not None}
+        return outside | {path: f"git ignores it ({rule})" for path, rule in found.items()}
 
     def _check(self, top: str, paths: Sequence[str]) -> dict[str, Rule]:
         """Asks Git. None of the paths is behind a symbolic link."""
         asked = b"".join(b"." + os.fsencode(path[len(top.rstrip("/")) :]) + b"\0" for path in paths)
-        said = self._run(top, asked)
-        if said is None:
-            return {}
-        fields = said.split(b"\0")
+        fields = self._run(top, asked).split(b"\0")
         if fields[3::4] != asked.split(b"\0")[:-1] or not all(line.isdigit() or not line for line in fields[1::4]):
             raise _build_error("its answer is not one for each path")
         records = zip(paths, fields[0::4], fields[1::4], fields[2::4], strict=False)
@@ -81,8 +91,8 @@ class GitRules:
             if source and not text.startswith(b"!")
         }
 
-    def _run(self, top: str, data: bytes) -> bytes | None:
-        """Returns what Git says; None outside a repository. Raises UnreadableRulesError, _NoGitError."""
+    def _run(self, top: str, data: bytes) -> bytes:
+        """Returns what Git says. Raises UnreadableRulesError, _NoGitError."""
         try:
             done = subprocess.run(
                 ["git", *_OPTIONS, "-C", to_system_path(top), *_CHECK],
@@ -100,7 +110,7 @@ class GitRules:
             raise _build_error("it does not answer in time") from None
         problem = done.stderr
         if b"not a git repository" in problem:
-            return None
+            raise _NoRepositoryError
         if b"must be run in a work tree" in problem:  # `core.bare` is set, and files are beside `.git` all the same
             raise _NoGitError
         if problem or done.returncode not in (0, 1):  # Git only warns of ignore files that it cannot read
@@ -121,12 +131,9 @@ def _build_error(reason: str) -> UnreadableRulesError:
     return UnreadableRulesError(f"Git does not report whether it ignores it: {' '.join(reason.split())}")
 
 
-def _find_top(path: str, disk: Disk) -> str | None:
-    """Returns the folder to ask Git in: the nearest with a `.git`; None if there is none.
-
-    If that is no repository, Git looks further up by itself.
-    """
-    folders = list_folders(os.path.dirname(path), "/")
+def _find_top(start: str, disk: Disk) -> str | None:
+    """Returns the folder to ask Git in: the nearest with a `.git`, from `start` upwards; None if there is none."""
+    folders = list_folders(start, "/")
     return next((folder for folder in folders if disk.find_status(os.path.join(folder, ".git")) is not None), None)
 
 

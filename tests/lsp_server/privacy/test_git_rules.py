@@ -1,6 +1,7 @@
 """What Git says of paths, and what holds where it says nothing."""
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -68,12 +69,69 @@ def test_rules_count_whatever_a_repository_says_and_no_program_of_it_is_run(
     assert not (tmp_path / "ran").exists()
 
 
+# Git 2.35.2 to 2.37 takes `safe.directory` from files only.
+_STRICT = """case "$*" in *--git-dir*) PATH={path} exec git "$@";; esac
+echo "fatal: unsafe repository ('.' is owned by someone else)" >&2; exit 128"""
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
-def test_the_rules_of_another_users_repository_count(folder: Path) -> None:
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_the_rules_of_another_users_repository_count(is_strict: bool, folder: Path, tmp_path: Path) -> None:
     (folder / ".gitignore").write_text("a.py\n")
     for path in (folder, folder / ".git"):
         os.chown(path, 12345, 12345)
-    assert [_find(folder / name) for name in ("a.py", "b.py")] == [_REASON, None]
+    environment = {"PATH": _install_git(tmp_path / "bin", _STRICT.format(path=_PATH))} if is_strict else {}
+    assert [_find(folder / name, **environment) for name in ("a.py", "b.py")] == [_REASON, None]
+
+
+@pytest.mark.parametrize("kind", ["worktree", "submodule", "elsewhere"])
+def test_a_repository_may_be_in_another_folder(kind: str, folder: Path, tmp_path: Path) -> None:
+    (folder / ".gitignore").write_text("/sub/a.py\n")
+    top = tmp_path / "top"
+    if kind == "elsewhere":
+        run_git(folder, "config", "core.worktree", str(top))
+        top.mkdir()
+        (top / ".git").write_text(f"gitdir: {folder}/.git\n")
+        (top / ".gitignore").write_text("/sub/a.py\n")
+    else:
+        run_git(folder, "add", ".gitignore")
+        run_git(folder, "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "--quiet", "-m", "a")
+    if kind == "worktree":
+        run_git(folder, "worktree", "add", "--quiet", str(top))
+    if kind == "submodule":
+        run_git(tmp_path, "init", "--quiet", "outer")
+        add = ("submodule", "--quiet", "add", str(folder), "in")
+        run_git(tmp_path / "outer", "-c", "protocol.file.allow=always", *add)
+        top = tmp_path / "outer" / "in"
+    assert (top / ".git").is_file()
+    assert [_find(top / name) is None for name in ("sub/a.py", "a.py")] == [False, True]
+
+
+_MOVED = "gitdir: /nowhere/.git/worktrees/project\n"  # as in a container that has only the worktree
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "is_known"),
+    [(".git", _MOVED, True), (".git", "", False), (".git/HEAD", "", True), (".git/config", "[", False)],
+    ids=["no repository", "no path", "empty HEAD", "corrupt"],
+)
+def test_what_git_cannot_answer_does_not_mean_that_nothing_is_ignored(
+    file: str, text: str, is_known: bool, folder: Path
+) -> None:
+    (folder / ".gitignore").write_text("a.py\n")
+    if file == ".git":
+        shutil.rmtree(folder / ".git")
+    (folder / file).write_text(text)
+    found = [_find(folder / name) for name in ("a.py", "b.py")]
+    assert found == [_REASON, None] if is_known else all(found)
+
+
+def test_a_folder_that_is_no_repository_belongs_to_the_one_around_it(folder: Path) -> None:
+    (folder / ".gitignore").write_text("a.py\n")
+    (folder / "sub" / ".git").mkdir(parents=True)
+    (folder / "sub" / ".gitignore").write_text("b.py\n")
+    found = {name: _find(folder / "sub" / name) is not None for name in ("a.py", "b.py", "c.py")}
+    assert found == {"a.py": True, "b.py": True, "c.py": False}
 
 
 def test_names_behind_a_symbolic_link_are_compared_with_the_rules(folder: Path, tmp_path: Path) -> None:
