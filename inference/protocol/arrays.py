@@ -26,9 +26,14 @@ _Request = TypeVar("_Request")
 # A model's heartbeat: how long ago its worker thread last made progress. A normal request as a probe would wait for
 # other requests, and a busy server would look dead. `model.py` answers a heartbeat request at once.
 HEARTBEAT = "heartbeat"  # the input that requests it; required inputs of the model are sent too, empty
-HEARTBEAT_TYPES: FieldTypes = {HEARTBEAT: ("BOOL", np.bool_)}
 HEARTBEAT_ANSWER = "heartbeat_ms"  # the only output: milliseconds without progress, 0 while idle
 HEARTBEAT_ANSWER_TYPES: FieldTypes = {HEARTBEAT_ANSWER: ("FP32", np.float32)}
+
+# The input with the id of a request that this one cancels. It has no answer of its own: that request's answer ends. A
+# request's id is that of its message, and random, so that no other client can cancel it.
+CANCEL = "cancel"
+
+COMMON_TYPES: FieldTypes = {HEARTBEAT: ("BOOL", np.bool_), CANCEL: ("BYTES", np.object_)}
 
 # With a heartbeat, also the model's metrics.
 METRICS, METRICS_ANSWER = "metrics", "metrics_text"

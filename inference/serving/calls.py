@@ -11,6 +11,7 @@ import hmac
 import secrets
 import socket
 import sys
+from asyncio import timeout
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,6 +185,48 @@ class Channel:
         streams = await connect(host.strip("[]"), int(port))
         self.problem = ""
         return streams
+
+
+class OpenCall:
+    """A call with one request. Cancelling a task that writes or reads does not cancel the call.
+
+    tritonserver 2.51 crashes, or never closes the connection, if a call is cancelled while its answer is under way. So
+    a request is cancelled by another message, and each call ends by itself.
+    """
+
+    def __init__(self, call: Any) -> None:
+        """`call`: of gRPC, on which nothing is written yet."""
+        self._call = call
+        self._writing: asyncio.Future[None] | None = None
+        self._reading: asyncio.Future[Any] | None = None
+
+    async def write(self, message: Any) -> None:
+        """Sends the request. Raises RpcError."""
+        self._writing = asyncio.ensure_future(self._call.write(message))
+        with contextlib.suppress(asyncio.InvalidStateError):  # it has ended already; reading says why
+            await asyncio.shield(self._writing)
+
+    async def read(self) -> Any:
+        """Returns the next message, or gRPC's EOF. Raises RpcError."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self._call.read())
+        return await asyncio.shield(self._reading)
+
+    async def end(self, cancel: Any, timeout_s: float) -> None:
+        """Ends the call. `cancel`: the message that cancels the request; None if its answer is complete."""
+        if self._writing is None:  # nothing is under way
+            self._call.cancel()
+            return
+        try:
+            async with timeout(timeout_s):
+                await self._writing
+                if cancel is not None:
+                    await self._call.write(cancel)
+                await self._call.done_writing()
+                while await self.read() is not grpc.aio.EOF:
+                    pass
+        except (TimeoutError, grpc.RpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            self._call.cancel()
 
 
 def is_lost(error: Any) -> bool:

@@ -1,7 +1,7 @@
 """The async client of a server: completions, and answers of the character-level model.
 
-Each request has a gRPC stream of its own, because Triton cancels requests only together with their stream. All share
-one channel, so make one client for each process and event loop.
+Each request has a gRPC stream of its own, on which it can be cancelled. All share one channel, so make one client for
+each process and event loop.
 Unary calls are never used for requests, because the bundled server crashes when one is cancelled
 (triton-inference-server issue 7368).
 """
@@ -24,6 +24,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import (
+    CANCEL,
     HEARTBEAT,
     METRICS,
     Array,
@@ -41,6 +42,7 @@ from inference.serving.calls import (
     COMPLETION,
     Channel,
     Metadata,
+    OpenCall,
     Secret,
     Tls,
     add_tensors,
@@ -260,34 +262,30 @@ class Client(AbstractAsyncContextManager["Client"]):
 
         No response within `timeout_s` is a ServerError.
         """
-        call = self._server.ModelStreamInfer(metadata=self._metadata + metadata)
-        has_ended = False
+        stream = self._server.ModelStreamInfer(metadata=self._metadata + metadata)
+        call, has_ended = OpenCall(stream), False
         try:
             with self._translate_errors():
-                await self._check_server(call)
+                await self._check_server(stream)
                 await self._write(call, message)
-                await _end_writing(call)
             self._unheard_since = min(self._unheard_since, monotonic())
             while not has_ended:
                 received = await self._receive(call, timeout_s)
                 item = received if isinstance(received, MidtokenError) else read(received)
                 if isinstance(item, MidtokenError) or is_last(item):
                     has_ended = True
-                    self._end(call)
+                    self._end(call, None)
                 if isinstance(item, MidtokenError):
                     raise item
                 yield item
         finally:
-            # Only while the stream is open. If a cancel arrives as the stream ends, Triton 2.51 keeps a reference to
-            # the model, and its shutdown then waits until the timeout.
             if not has_ended:
-                call.cancel()
+                self._end(call, _build_cancel(message))
 
-    async def _write(self, call: Any, message: Any) -> None:
-        """Sends the only message of a call. Raises RpcError."""
+    async def _write(self, call: OpenCall, message: Any) -> None:
+        """Sends the request of a call. Raises RpcError."""
         try:
-            with suppress(asyncio.InvalidStateError):  # it has ended already; reading says why
-                await call.write(message)
+            await call.write(message)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.INTERNAL:
                 await self._raise_reason()
@@ -301,7 +299,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         call = self._server.ModelStreamInfer(metadata=self._metadata)
         with suppress(TimeoutError):
             async with timeout(self._silent_s):
-                await _end_writing(call)
+                with suppress(grpc.aio.InternalError):  # it has ended meanwhile; reading says why
+                    await call.done_writing()
                 await call.read()
         call.cancel()
 
@@ -316,7 +315,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         if not self._secret.is_answer(self._number, metadata):
             raise ServerUnreachableError(f"the server at {self.url} is not the one of this user: it has another secret")
 
-    async def _receive(self, call: Any, timeout_s: float) -> Mapping[str, Array] | MidtokenError:
+    async def _receive(self, call: OpenCall, timeout_s: float) -> Mapping[str, Array] | MidtokenError:
         try:
             async with timeout(timeout_s):
                 with self._translate_errors():
@@ -333,9 +332,9 @@ class Client(AbstractAsyncContextManager["Client"]):
         answer = response.infer_response
         return read_tensors(answer.outputs, answer.raw_output_contents)
 
-    def _end(self, call: Any) -> None:
-        """Lets a call end by itself, while its answer is used already."""
-        task = asyncio.create_task(_read_end(call, self._idle_timeout_s))
+    def _end(self, call: OpenCall, cancel: Any) -> None:
+        """Lets a call end by itself, while its answer is used already, or another request is sent."""
+        task = asyncio.create_task(call.end(cancel, self._idle_timeout_s))
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
 
@@ -360,27 +359,24 @@ def _describe_to_gateway(request: CompletionRequest) -> Metadata:
     return (*session, ("traceparent", request.traceparent)) if request.traceparent else session
 
 
-async def _end_writing(call: Any) -> None:
-    with suppress(grpc.aio.InternalError):  # it has ended meanwhile; reading says why
-        await call.done_writing()
-
-
-async def _read_end(call: Any, timeout_s: float) -> None:
-    try:
-        async with timeout(timeout_s):
-            while await call.read() is not grpc.aio.EOF:
-                pass
-    except (TimeoutError, grpc.RpcError):
-        call.cancel()
-
-
 def _build_request(model_name: str, arrays: Mapping[str, Array]) -> Any:
     """The ModelInferRequest with these inputs. Much less work than with tritonclient's objects for them."""
-    request = service_pb2.ModelInferRequest(model_name=model_name)
+    request = service_pb2.ModelInferRequest(model_name=model_name, id=secrets.token_hex(16))
     add_tensors(request.inputs, request.raw_input_contents, arrays)
     return request
 
 
 def _build_heartbeat_request(model_name: str, *more: str) -> Any:
     asked = {name: np.array([True]) for name in (HEARTBEAT, *more)}
-    return _build_request(model_name, {_REQUIRED_INPUTS[model_name]: to_array(("",), np.object_), **asked})
+    return _build_request(model_name, _list_required(model_name) | asked)
+
+
+def _build_cancel(request: Any) -> Any:
+    """The message that cancels a request."""
+    cancelled = {CANCEL: to_array((request.id,), np.object_)}
+    return _build_request(request.model_name, _list_required(request.model_name) | cancelled)
+
+
+def _list_required(model_name: str) -> dict[str, Array]:
+    """The arrays without which Triton refuses any request to a model."""
+    return {_REQUIRED_INPUTS[model_name]: to_array(("",), np.object_)}

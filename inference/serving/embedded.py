@@ -23,7 +23,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, LaunchError, MidtokenError, quote, to_public_error
-from inference.protocol.arrays import Array, FieldTypes, error_to_response
+from inference.protocol.arrays import CANCEL, Array, FieldTypes, error_to_response
 from inference.serving.calls import CHARACTERS, COMPLETION, LIMIT, SOCKET_SCHEME, Secret, add_tensors, read_tensors
 from inference.serving.launcher import (
     DRAIN_S,
@@ -108,15 +108,36 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
 
     async def ModelStreamInfer(self, messages: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802  # its own name
         await self._admit(context)
-        async for message in messages:
-            reply, is_last = _Reply(), False
-            try:
-                self._take(message, reply)
-                while not is_last:
-                    answer, is_last = await reply.answers.get()
-                    yield answer
-            finally:
-                reply.is_closed = True
+        requests = asyncio.Queue[Any]()
+        reading = asyncio.create_task(self._read(messages, requests))
+        try:
+            while (message := await requests.get()) is not None:
+                reply, is_last = _Reply(), False
+                try:
+                    self._take(message, reply)
+                    while not is_last:
+                        answer, is_last = await reply.answers.get()
+                        yield answer
+                finally:
+                    reply.has_closed = True
+                requests.task_done()
+        finally:
+            reading.cancel()
+
+    async def _read(self, messages: Any, requests: "asyncio.Queue[Any]") -> None:
+        """Passes on the requests of a stream, each once the one before is answered, and None at the end.
+
+        Those that cancel are taken at once.
+        """
+        try:
+            async for message in messages:
+                if any(each.name == CANCEL for each in message.inputs):
+                    self._take(message, _Reply())
+                else:
+                    await requests.join()
+                    requests.put_nowait(message)
+        finally:
+            requests.put_nowait(None)
 
     def _take(self, message: Any, reply: "_Reply") -> None:
         try:
@@ -129,7 +150,7 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
         except Exception as error:  # of a message that is not what a client of ours sends
             reply.fail(to_public_error(error, partial(print, file=sys.stderr)))
         else:
-            adapter.take(arrays, reply)
+            adapter.take(arrays, reply, message.id)
 
     async def _admit(self, context: Any) -> None:
         if self._secret is not None:
@@ -202,7 +223,7 @@ class _Reply:
 
     def __init__(self) -> None:
         self._loop, self.answers = asyncio.get_running_loop(), asyncio.Queue[tuple[Any, bool]]()
-        self.is_closed = False  # nobody reads the answers any more
+        self.has_closed = False  # nobody reads the answers any more
 
     def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
         message = service_pb2.ModelStreamInferResponse()
@@ -214,8 +235,8 @@ class _Reply:
         text, _ = error_to_response(error)  # a gRPC stream transmits no more
         self._put(service_pb2.ModelStreamInferResponse(error_message=text), True)
 
-    def is_cancelled(self) -> bool:
-        return self.is_closed
+    def is_closed(self) -> bool:
+        return self.has_closed
 
     def _put(self, message: Any, is_last: bool) -> None:
         self._loop.call_soon_threadsafe(self.answers.put_nowait, (message, is_last))

@@ -4,6 +4,7 @@ Whoever has a key is a tenant of the server: the key says which, never the reque
 model and the tensors are passed on, so that nothing else of Triton's protocol can be used from other machines.
 """
 
+import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -17,7 +18,7 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2
 
 from inference.errors import OverloadedError
-from inference.protocol.arrays import METRICS, error_to_response, to_array
+from inference.protocol.arrays import CANCEL, METRICS, error_to_response, to_array
 from inference.protocol.completion import Priority
 from inference.serving.calls import LIMIT, Channel, Metadata, Secret, add_tensors, is_lost
 from inference.serving.key_file import KeyFile
@@ -105,7 +106,7 @@ class PublicPort:
         self._metadata = () if secret is None else secret.begin("")
 
     async def _answer(self, messages: Any, context: Any) -> AsyncIterator[bytes]:
-        """Answers the requests of a stream, one after the other."""
+        """Answers the one request of a stream."""
         tenant = await self._admit(context)
         with self._count(tenant) as is_one_too_many:
             if is_one_too_many:
@@ -114,14 +115,9 @@ class PublicPort:
                     error_message=error_to_response(error)[0]
                 ).SerializeToString()
                 return
-            async for message in messages:
-                try:
-                    request = _rewrite(message, tenant)
-                except (DecodeError, ValueError):
-                    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "each input needs its raw_input_contents")
-                async with aclosing(self._pass_on(request, context)) as answers:
-                    async for answer in answers:
-                        yield answer
+            async with aclosing(self._pass_on(messages, tenant, context)) as answers:
+                async for answer in answers:
+                    yield answer
 
     async def _admit(self, context: Any) -> str | None:
         """Returns the tenant; None if there are no keys, and the request says it. Ends the stream of all others."""
@@ -146,16 +142,19 @@ class PublicPort:
             self._num_streams[tenant] -= 1
             self._num_streams += Counter()  # forgets those with none
 
-    async def _pass_on(self, request: bytes, context: Any) -> AsyncGenerator[bytes, None]:
+    async def _pass_on(self, messages: Any, tenant: str | None, context: Any) -> AsyncGenerator[bytes, None]:
         if self._channel is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is starting")
             return
-        call = self._channel.grpc.unary_stream(f"/{_SERVICE}/{_CALL}")(request, metadata=self._metadata)
-        has_ended = False
+        call = self._channel.grpc.stream_stream(f"/{_SERVICE}/{_CALL}")(metadata=self._metadata)
+        sending, has_ended = asyncio.ensure_future(_send(messages, tenant, call)), False
         try:
-            async for answer in call:
+            while (answer := await call.read()) is not grpc.aio.EOF:
                 yield answer
             has_ended = True
+            await sending
+        except (DecodeError, ValueError) as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except grpc.RpcError as error:
             has_ended = True
             code, details = error.code(), error.details()
@@ -163,13 +162,30 @@ class PublicPort:
                 code, details = grpc.StatusCode.UNAVAILABLE, "the server has ended, or is being started again"
             await context.abort(code, details)
         finally:
+            sending.cancel()
             if not has_ended:  # the client has gone
                 call.cancel()
 
 
-def _rewrite(message: bytes, tenant: str | None) -> bytes:
+async def _send(messages: Any, tenant: str | None, call: Any) -> None:
+    """Sends the request of a stream, and what cancels it. Raises DecodeError or ValueError for another message."""
+    is_first = True
+    with contextlib.suppress(grpc.RpcError, grpc.aio.InternalError, asyncio.InvalidStateError):  # reading says why
+        try:
+            async for message in messages:
+                await call.write(_rewrite(message, tenant, is_first))
+                is_first = False
+        finally:
+            await call.done_writing()
+
+
+def _rewrite(message: bytes, tenant: str | None, is_first: bool) -> bytes:
     """Returns the request with this tenant instead of its own. Raises DecodeError or ValueError."""
     given = service_pb2.ModelInferRequest.FromString(message)
+    if not is_first and all(tensor.name != CANCEL for tensor in given.inputs):
+        raise ValueError("a stream has one request, and what cancels it")
+    if len(given.inputs) != len(given.raw_input_contents):
+        raise ValueError("each input needs its raw_input_contents")
     request = service_pb2.ModelInferRequest(model_name=given.model_name, id=given.id)
     for tensor, content in zip(given.inputs, given.raw_input_contents, strict=True):
         is_probe = tensor.name == _PRIORITY and content.endswith(Priority.PROBE.encode())  # which nobody counts

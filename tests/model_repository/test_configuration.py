@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inference.protocol import characters, completion_arrays
-from inference.protocol.arrays import HEARTBEAT_ANSWER_TYPES, HEARTBEAT_TYPES, METRICS_ANSWER_TYPES, METRICS_TYPES
+from inference.protocol.arrays import COMMON_TYPES, HEARTBEAT_ANSWER_TYPES, METRICS_ANSWER_TYPES, METRICS_TYPES
 from tests.support.adapters import read_configuration
 
 _ROW = r'name: "(\w+)", data_type: TYPE_(\w+), dims: \[ (-?\d+) \](, optional: true)? \}'
@@ -36,7 +36,7 @@ def test_the_configuration_has_the_tensors_of_the_protocol(
 ) -> None:
     inputs, outputs = read_configuration(name).split("output [")
     kinds = {"BYTES": "STRING"}
-    cases = ((inputs, request_types | HEARTBEAT_TYPES), (outputs, HEARTBEAT_ANSWER_TYPES | answer_types))
+    cases = ((inputs, request_types | COMMON_TYPES), (outputs, HEARTBEAT_ANSWER_TYPES | answer_types))
     for text, types in cases:
         is_optional = [text is inputs and each not in ("prefix", "text") for each in types]
         assert re.findall(_ROW, text) == [

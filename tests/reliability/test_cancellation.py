@@ -1,4 +1,7 @@
-"""Requests that are cancelled at random places, over each protocol: all are released, and the others are answered."""
+"""Requests that are cancelled at random places, over each protocol: all are released, and the others are answered.
+
+The server is the same process before and after, with as many files open.
+"""
 
 import asyncio
 import random
@@ -16,8 +19,8 @@ from inference.serving.client import Client
 from tests.support.chaos_editor import build_texts, start_editor
 from tests.support.chaos_proxy import run_proxy
 from tests.support.reliability import Reliability
-from tests.support.server_watch import END_S, Tally, find_unreleased
-from tests.support.servers import EMBEDDED, TRITON, RunningServer, make_slow, needs_triton, run_server
+from tests.support.server_watch import END_S, Tally, count_files, find_unreleased
+from tests.support.servers import EMBEDDED, TRITON, RunningServer, make_slow, needs_triton, run_server, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(0)]
 
@@ -76,6 +79,7 @@ async def test_cancelled_requests_are_released_and_others_answered(
 ) -> None:
     num, tally = reliability.choose(25, 6_000 if runtime == TRITON else 9_500), Tally()  # of each protocol
     with run_server(make_slow(tmp_path, pass_s=0.01), tmp_path / "state", runtime=runtime) as server:
+        before = count_files(server)
         async with Client(server.url) as client, aiohttp.ClientSession() as session:
             await _cancel_often(lambda text: _stream(client, text), num, tally, seed=1)
             if runtime == TRITON:
@@ -83,6 +87,7 @@ async def test_cancelled_requests_are_released_and_others_answered(
             async with run_proxy(server.url) as proxy:  # a language server needs the address of a port
                 await _cancel_in_editor(f"127.0.0.1:{proxy.port}", tmp_path / "lsp", num, tally)
             num_unreleased = await find_unreleased(client, END_S)
+        await asyncio.to_thread(wait_until, lambda: count_files(server) == before)
     figures = {
         "cancels": tally.num_cancelled,
         "cancels_unreleased": num_unreleased,

@@ -46,5 +46,5 @@ class RecordedReply:
         self.error = error
         self.num_ends += 1
 
-    def is_cancelled(self) -> bool:
+    def is_closed(self) -> bool:
         return self.cancelled

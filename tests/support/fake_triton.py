@@ -17,7 +17,7 @@ from typing import Any  # tritonclient has no types
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from inference.protocol.arrays import HEARTBEAT, Array, asks_for, heartbeat_to_arrays
+from inference.protocol.arrays import CANCEL, HEARTBEAT, Array, asks_for, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
 from inference.serving.calls import add_tensors, read_tensors
@@ -95,24 +95,46 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         self.has_parameters = False  # any of the requests
         self.metadata: list[dict[str, str]] = []  # of each of these
         self.cancelled = asyncio.Event()
+        self.num_broken = 0  # calls that were cancelled, of which tritonserver dies
         self._answer = answer
 
     async def ModelStreamInfer(self, requests: Any, context: Any) -> Any:  # noqa: N802  # the service's own name
         """Answers the one request of a stream; nothing if it is closed before it has one."""
         self.num_opened += 1
         self.metadata.append(dict(context.invocation_metadata()))
-        request = await anext(aiter(requests), None)
+        requests = aiter(requests)
+        request = await anext(requests, None)
         if request is None:
             return
         self.has_parameters = self.has_parameters or bool(request.parameters)
         call = ModelCall(request.model_name, read_tensors(request.inputs, request.raw_input_contents))
         self.calls.append(call)
+        answering = asyncio.Queue[Any]()
+        work = self._put(call, answering), self._cancel(request.id, requests, answering)
+        tasks = [asyncio.ensure_future(each) for each in work]
         try:
-            async for response in self._answer(call):
+            while (response := await answering.get()) is not None:
                 yield _to_message(response)
         except asyncio.CancelledError:
-            self.cancelled.set()
+            self.num_broken += 1
             raise
+        finally:
+            for each in tasks:
+                each.cancel()
+
+    async def _put(self, call: ModelCall, answering: asyncio.Queue[Any]) -> None:
+        try:
+            async for response in self._answer(call):
+                answering.put_nowait(response)
+        finally:
+            answering.put_nowait(None)
+
+    async def _cancel(self, request_id: str, requests: AsyncIterator[Any], answering: asyncio.Queue[Any]) -> None:
+        async for message in requests:
+            cancelled = read_tensors(message.inputs, message.raw_input_contents)[CANCEL].item()
+            assert cancelled == request_id.encode()
+            self.cancelled.set()
+            answering.put_nowait(None)
 
 
 def _to_message(response: Mapping[str, Array] | str) -> Any:

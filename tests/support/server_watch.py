@@ -12,7 +12,7 @@ import psutil
 
 from inference.errors import MidtokenError, OverloadedError
 from inference.serving.client import Client
-from tests.support.servers import RunningServer
+from tests.support.servers import TRITON, RunningServer
 
 _MIB = 2**20
 _SAMPLE_S = 0.5
@@ -88,6 +88,15 @@ def take_sample(server: RunningServer) -> Sample:
             files, threads = files + process.num_fds(), threads + process.num_threads()
     regions = sum(path.stat().st_blocks * 512 for path in server.find_regions())
     return Sample(memory / _MIB, files, threads, regions / 1024)
+
+
+def count_files(server: RunningServer) -> dict[int, int]:
+    """How many files each tritonserver has open, by its process; without Triton, the whole server."""
+    is_triton = server.runtime == TRITON
+    lines = {pid: line for pid, line in server.find_processes().items() if "process_guard" not in line}
+    return {
+        pid: psutil.Process(pid).num_fds() for pid, line in lines.items() if not is_triton or "/tritonserver " in line
+    }
 
 
 def find_orphans(server: RunningServer, regions: Sequence[Path]) -> list[str]:

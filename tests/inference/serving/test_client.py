@@ -89,16 +89,25 @@ async def test_a_call_that_was_open_when_its_server_ended_is_unreachable() -> No
     await client.close()
 
 
-async def test_an_answer_is_read_even_if_closing_the_call_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    close = grpc.aio._call.StreamStreamCall.done_writing
+@pytest.mark.parametrize("num_turns", [*range(12), 1000])
+async def test_a_request_is_cancelled_on_its_stream_which_ends_by_itself(num_turns: int) -> None:
+    async with run_fake_triton(say(_NO, waits=True)) as server:
+        async with Client(server.url) as client:
+            await client.read_heartbeat_ms()
+            asking = asyncio.ensure_future(_read_all(client))
+            for _ in range(num_turns):
+                await asyncio.sleep(0)
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asking
+        has_arrived = len(server.calls) == 2
+        assert (server.cancelled.is_set(), server.num_broken) == (has_arrived, 0)
+        assert has_arrived or num_turns < 1000
 
-    async def fail(call: Any) -> None:  # as if the call had ended meanwhile
-        await close(call)
-        raise grpc.aio.InternalError("execute_batch")
 
-    monkeypatch.setattr("grpc.aio._call.StreamStreamCall.done_writing", fail)
-    async with run_fake_triton(_SAY_NODE) as server:
-        assert len(await _complete(server.url)) == 2
+async def _read_all(client: Client) -> None:
+    async for _ in client.stream(_REQUEST):
+        pass
 
 
 async def test_a_system_that_does_not_say_whose_a_port_is_gets_no_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,13 +179,14 @@ async def test_no_other_call_of_tritons_service_is_answered(keys: KeyFile) -> No
     assert fake.num_opened == 0
 
 
-async def test_the_requests_of_a_stream_are_answered_one_after_the_other(keys: KeyFile) -> None:
+async def test_a_second_request_of_a_stream_is_refused_by_name(keys: KeyFile) -> None:
     messages = [_build(prefix=_text(str(number))) for number in range(3)]
     async with _run(keys) as (url, fake), grpc.aio.insecure_channel(url) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         call = stub.ModelStreamInfer(iter(messages), metadata=(("authorization", f"Bearer {ANN}"),))
-        assert len([answer async for answer in call]) == 3
-    assert _find(fake, "prefix") == ["0", "1", "2"]
+        with pytest.raises(grpc.RpcError, match="a stream has one request, and what cancels it"):
+            assert len([answer async for answer in call]) == 1
+    assert _find(fake, "prefix") == ["0"]
 
 
 async def test_a_stream_that_the_client_leaves_is_cancelled_behind_the_port(keys: KeyFile) -> None:

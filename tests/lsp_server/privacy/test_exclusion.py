@@ -81,7 +81,12 @@ def test_code_about_credentials_is_not_excluded() -> None:
             "Git does not report whether it ignores it: fatal: bad config line 1",
         ),
         ([".", "inner"], {".gitignore": "inner/\n"}, "inner/a.py", None),
-        ([], {".gitignore": "a.py\n", ".git/config": ""}, "a.py", None),  # without a HEAD, Git goes on upwards
+        (  # without a HEAD, Git knows nothing
+            [],
+            {".gitignore": "a.py\n", ".git/config": ""},
+            "a.py",
+            "git ignores it (`.gitignore` line 1: `a.py`)",
+        ),
     ],
     ids=["the user's own file", "its default", "a broken configuration", "an outer repository", "no repository"],
 )
