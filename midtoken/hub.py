@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.request import getproxies
+from urllib.parse import urlsplit
 
 import httpx2
 from huggingface_hub import HfApi, constants, hf_hub_url
@@ -41,6 +41,7 @@ from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from inference.errors import LaunchError, MidtokenError, ModelError
 from inference.model_folder import check_model_folder, name_other_format
+from inference.proxies import find_proxy
 from inference.serving.private_files import FileLock, make_private_folder
 from midtoken.generated_folder import make_folder
 from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
@@ -355,10 +356,13 @@ def _describe(error: Exception, repository: str, revision: str) -> MidtokenError
         status = error.response.status_code
         text = _STATUSES.get(status, f"{{hub}} refuses {{name}} with status {status}")
         return (LaunchError if status in _PASSING else ModelError)(text.format(hub=hub, name=repository))
+    address = urlsplit(hub)
+    proxy = find_proxy(address.hostname or "", f"{address.scheme}_proxy", "all_proxy")
     if isinstance(error, httpx2.HTTPError):
-        scheme = hub.partition(":")[0]
-        proxy = f" through the proxy that {scheme.upper()}_PROXY names" if getproxies().get(scheme) else ""
-        return LaunchError(f"cannot reach {hub}{proxy}: {error or type(error).__name__}")
+        through = f" through {proxy}" if proxy else ""
+        return LaunchError(f"cannot reach {hub}{through}: {error or type(error).__name__}")
+    if proxy is not None and proxy.problem:
+        return LaunchError(f"cannot reach {hub}: {proxy.problem}")
     if isinstance(error, OSError):
         return ModelError(f"cannot write to {constants.HF_HUB_CACHE}: {error.strerror}; HF_HOME names another place")
     return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__}); {_PORTAL}")

@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, TypeVar  # Any: parsed JSON
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
 from inference.errors import InferenceServerUnreachableError, MidtokenError, OverloadedError, ServerError, quote
+from inference.proxies import find_proxy
 from inference.remote.choice import GeneratedToken
 
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
@@ -41,7 +41,8 @@ _STATUSES: Mapping[int, tuple[type[MidtokenError], str]] = {
 _FAILURES: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.ClientConnectorCertificateError, "its certificate is not trusted; SSL_CERT_FILE can name its authority's"),
     (aiohttp.ClientSSLError, "it speaks no TLS"),
-    (aiohttp.ClientHttpProxyError, "the proxy that the environment names refuses"),
+    (aiohttp.ClientHttpProxyError, "{proxy} refuses"),
+    (aiohttp.ClientProxyConnectionError, "{proxy} is not reached"),
     (aiohttp.ClientConnectorDNSError, "its name is not known"),
     (aiohttp.ClientConnectorError, "nothing listens there"),
     (aiohttp.ClientResponseError, "it speaks no HTTP"),
@@ -66,12 +67,15 @@ class HttpClient:
         self._secret = secrets.token_bytes(16)  # it hides what the server may log
         self._answer_s, self._silent_s = answer_s, silent_s
         self._pause_until, self._pause = -math.inf, ""  # for which the server has asked, and how
+        parts = urlsplit(url)
+        # It must not read what is not encrypted. Not by trust_env, which takes passwords from ~/.netrc, too.
+        self._proxy = find_proxy(parts.hostname or "", "https_proxy", "all_proxy") if parts.scheme == "https" else None
         self._session = aiohttp.ClientSession(
             f"{url}/",
             headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
             timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_S),
             auto_decompress=False,  # a few bytes can become as many as one likes
-            proxy=_find_proxy(url),  # not by trust_env, which takes passwords from ~/.netrc, too
+            proxy=self._proxy.url if self._proxy else None,
         )
 
     def hide(self, *names: str) -> str:
@@ -141,6 +145,8 @@ class HttpClient:
         """The answer, whose head must come within `limit_s`."""
         if time.monotonic() < self._pause_until:
             raise OverloadedError(self._pause)
+        if self._proxy is not None and self._proxy.problem:
+            raise InferenceServerUnreachableError(f"{self.name} is not asked: {self._proxy.problem}")
         send = partial(self._session.request, method, path, json=body, headers=headers, allow_redirects=False)
         try:
             async with timeout(limit_s):
@@ -159,6 +165,7 @@ class HttpClient:
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             words = next(words for kind, words in _FAILURES if isinstance(error, kind))
+            words = words.format(proxy=self._proxy)
             raise InferenceServerUnreachableError(f"{self.name} does not answer: {words}") from error
         except (ValueError, aiohttp.http_exceptions.LineTooLong) as error:  # it is longer than a limit
             raise ServerError(f"{self.name} sends more than was asked for; {_OTHER}") from error
@@ -181,13 +188,6 @@ class HttpClient:
         if not isinstance(result, dict):
             raise ServerError(f"{self.name} sends no JSON; {_OTHER}")
         return result
-
-
-def _find_proxy(url: str) -> str | None:
-    """The proxy that the environment names. It must not read what is not encrypted."""
-    parts = urlsplit(url)
-    is_used = parts.scheme == "https" and not proxy_bypass(parts.hostname or "")
-    return getproxies().get("https") if is_used else None
 
 
 def _describe(event: dict[str, Any]) -> str:

@@ -31,6 +31,7 @@ from tritonclient.utils import (
 
 from inference.errors import MidtokenError
 from inference.protocol.arrays import Array
+from inference.proxies import Proxy, find_proxy
 from inference.serving.loopback import UNKNOWN_USER, Streams, connect, pass_on
 from inference.serving.private_files import open_folder
 
@@ -132,13 +133,18 @@ class Channel:
         Without TLS, the host must be this machine and the port one of this user or of root, unless `is_insecure`.
         """
         self.problem = ""  # why the last connection was not made, where gRPC does not know it
+        self._proxy: Proxy | None = None
         self._target = url
         self._is_plain = tls is None and not url.startswith(SOCKET_SCHEME)
         self._resources = contextlib.ExitStack()
         self._gate: asyncio.Future[asyncio.Server] | None = None
         if tls is not None:
             credentials = grpc.ssl_channel_credentials(tls.ca_certificates)
-            self.grpc = grpc.aio.secure_channel(url, credentials, options=_OPTIONS)
+            self._proxy = find_proxy(url.rpartition(":")[0].strip("[]"), "grpc_proxy", "https_proxy", "http_proxy")
+            if self._proxy is not None and self._proxy.problem:
+                raise OSError(errno.EINVAL, self._proxy.problem)
+            proxy = () if self._proxy is None else (("grpc.http_proxy", self._proxy.url),)
+            self.grpc = grpc.aio.secure_channel(url, credentials, options=(*_OPTIONS, *proxy))
             return
         if url.startswith(SOCKET_SCHEME):
             path = Path(url.removeprefix(SOCKET_SCHEME))
@@ -152,6 +158,7 @@ class Channel:
         known = next((reason for sign, reason in _REASONS.items() if sign in details), "")
         # gRPC puts what it tried before the reason, address by address.
         reason = self.problem or known or details.rpartition(": ")[2]
+        reason += f" (through {self._proxy})" if self._proxy else ""
         return f"{reason}; if the server uses TLS, add --tls" if self._is_plain and "closed" in reason else reason
 
     async def close(self) -> None:

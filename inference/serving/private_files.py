@@ -106,7 +106,7 @@ class FileLock(contextlib.AbstractContextManager["FileLock"]):
         """Creates the file if it is missing. Raises LaunchError if that fails."""
         self._path = path
         try:
-            self._file = open_private(path, "a")
+            self._file = open_private(path, "a+")  # on NFS, a file that is only written has no shared locks
         except OSError as error:
             raise LaunchError(f"cannot open {path}: {error.strerror}; choose another folder with --state-dir") from None
 

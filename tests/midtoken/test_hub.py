@@ -355,14 +355,31 @@ async def test_a_full_disk_is_one_sentence(hub: Hub, tmp_path: Path) -> None:
         await _fetch()
 
 
+@pytest.mark.parametrize(
+    ("variable", "proxy", "bypass", "words"),
+    [
+        ("ALL_PROXY", "socks5://ann:pw@127.0.0.1:1", "", ": the proxy that ALL_PROXY names cannot be used: it is not"),
+        ("HTTP_PROXY", "http://a:port", "", ": the proxy that HTTP_PROXY names cannot be used: it is not http://HOST"),
+        ("http_proxy", "127.0.0.1:1", "", " through the proxy that http_proxy names: .*[Cc]onnect"),
+        ("ALL_PROXY", "http://127.0.0.1:1", "", " through the proxy that ALL_PROXY names: .*[Cc]onnect"),
+        ("HTTP_PROXY", "http://127.0.0.1:1", "127.0.0.1", ": .*[Cc]onnect"),
+    ],
+)
+async def test_what_is_said_of_a_proxy_names_its_variable_and_no_password(
+    hub: Hub, variable: str, proxy: str, bypass: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ((variable, proxy), ("NO_PROXY", bypass), ("HF_ENDPOINT", "http://127.0.0.1:1")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(LaunchError, match=f"^cannot reach http://127.0.0.1:1{words}") as caught:
+        await _fetch()
+    assert ("pw" in str(caught.value), hub.num_sent_bytes) == (False, 0)
+
+
 async def test_without_a_network_what_another_program_has_downloaded_is_used(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")  # nothing listens there
     with pytest.raises(LaunchError, match=r"cannot reach http://127.0.0.1:1: .*[Cc]onnect"):
-        await _fetch()
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    with pytest.raises(LaunchError, match=r"cannot reach http://127.0.0.1:1 through the proxy that HTTP_PROXY names: "):
         await _fetch()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ModelError, match=r"owner/Model-0.5B cannot be downloaded, since HF_HUB_OFFLINE forbids"):

@@ -96,10 +96,16 @@ def test_the_proxy_of_the_environment_gets_only_what_is_encrypted(
     address = f"http://ann:pw@127.0.0.1:{proxy.server_address[1]}"
     told = _ask(server.url, http_proxy=address, https_proxy=address, no_proxy="")
     if server.url.startswith("https"):
-        assert "the proxy that the environment names refuses" in told
+        assert "the proxy that https_proxy names refuses" in told
         asked = proxy.asked.pop()  # type: ignore[attr-defined]
         assert asked.startswith("CONNECT ")
         assert "Proxy-Authorization: Basic YW5uOnB3" in asked
+        told = _ask(server.url, https_proxy=f"127.0.0.1:{proxy.server_address[1]}", no_proxy="")
+        assert "the proxy that https_proxy names refuses" in told
+        assert proxy.asked.pop().startswith("CONNECT ")  # type: ignore[attr-defined]
+        told = _ask(server.url, ALL_PROXY=address.replace("http", "socks5h"), no_proxy="")
+        assert "is not asked: the proxy that ALL_PROXY names cannot be used" in told
+        assert "the proxy that HTTPS_PROXY names is not reached" in _ask(server.url, HTTPS_PROXY="127.0.0.1:1")
     else:
         assert (told, proxy.asked) == ("a.gguf\n", [])  # type: ignore[attr-defined]
 

@@ -15,7 +15,7 @@ from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest, RelatedFile
 from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
 from inference.protocol.traceparent import new_traceparent
-from inference.serving.calls import CHARACTERS, COMPLETION
+from inference.serving.calls import CHARACTERS, COMPLETION, Tls
 from inference.serving.client import Client
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton, say
 from tests.support.other_user import NOBODY, as_nobody, needs_other_user
@@ -78,6 +78,23 @@ async def test_a_connection_on_which_each_request_is_cancelled_unanswered_is_che
 async def test_an_address_without_a_server_raises_unreachable() -> None:
     with pytest.raises(ServerUnreachableError, match=r"^no server answers at 127\.0\.0\.1:\d+: \S"):
         await _complete(pick_free_endpoint().grpc_url)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "words"),
+    [
+        ("socks5://ann:pw@127.0.0.1:1", "the proxy that HTTPS_PROXY names cannot be used: it is not http://HOST:PORT"),
+        ("127.0.0.1:1", r"[^:]*Connection refused[^:]* \(through the proxy that HTTPS_PROXY names\)"),
+    ],
+)
+async def test_the_proxy_of_the_environment_is_named_where_it_fails(
+    proxy: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    monkeypatch.setenv("NO_PROXY", "")
+    with pytest.raises(ServerUnreachableError, match=f"^no server answers at server.example:1: {words}$"):
+        async with Client("server.example:1", Tls()) as client:
+            await client.probe()
 
 
 async def test_a_call_that_was_open_when_its_server_ended_is_unreachable() -> None:
