@@ -11,7 +11,7 @@ import re
 import socket
 import sys
 from asyncio import timeout
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, Self
@@ -38,12 +38,15 @@ MAX_STALL_S = 60.0  # after so long without progress a model has failed; one ste
 DRAIN_S = 4  # for running streams. Those that have not ended by then are told so
 _EXIT_S = 0.5  # for tritonserver to end then; it says that it does, and does not while a stream is open
 END_S = 8  # for what comes after them: an idle server takes 3 s to end, and the guard a moment to kill what is left
-_NUM_LOG_LINES = 15
 _METRICS_S = 3.0  # for the answer
 
-# How Triton logs a ModelError that is raised while a model is loaded: as a JSON string, followed by the calls.
+# How Triton logs an exception that is raised while a model is loaded: as a JSON string, followed by the calls.
 _MODEL_ERROR = re.compile(r'"Failed to initialize Python stub: ModelError: ((?:[^"\\]|\\.)*)"')
 _CALLS = "\n\nAt:\n"
+_LOGGED = re.compile(r'[EFIW]\d{4} [\d:.]+ \d+ \S+\] ("(?:[^"\\]|\\.)*")')
+_NOT_LOADED = "failed to load '"  # begins the line with the reason, before those that follow from it
+_SHARED_MEMORY = re.compile("shared memory.*No space left")
+_MAX_REASON_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class TritonServer:
 
     @classmethod
     async def start(cls, options: ServerOptions, environment: Mapping[str, str], on_progress: Progress) -> Self:
-        """Starts a server and waits for a first completion. Raises LaunchError with the end of the server's log."""
+        """Starts a server and waits for a first completion. Raises LaunchError with what the server's log says."""
         on_progress(f"starting tritonserver, log in {options.log_path}")
         server = cls(await _spawn(options, environment), options)
         try:
@@ -166,9 +169,18 @@ class TritonServer:
         lines = log.splitlines()
         if not lines:
             return LaunchError(f"{what}, and its log is empty, as on a full disk: {path}")
-        causes = [line for line in lines if line.startswith("E") or "rror" in line]
-        tail = "\n".join(line[:1000] for line in (causes or lines)[-_NUM_LOG_LINES:])
-        return LaunchError(f"{what}. The log is {path}; it says:\n{tail}")
+        if _SHARED_MEMORY.search(log):
+            reason = "/dev/shm has too little room; if this is a container, start it with --shm-size=64m"
+        else:
+            reason = _find_reason([line for line in lines if line.startswith("E") or "rror" in line] or lines)
+        return LaunchError(f"{what}: {reason}. Its log is {path}")
+
+
+def _find_reason(lines: Sequence[str]) -> str:
+    """What the lines of a log say of a failure, as a part of a sentence."""
+    messages = [json.loads(each[1]) if (each := _LOGGED.fullmatch(line)) else line for line in lines]
+    reason = next((each for each in messages if each.startswith(_NOT_LOADED)), messages[-1])
+    return " ".join(reason.partition(_CALLS)[0].split())[:_MAX_REASON_CHARS]
 
 
 async def _spawn(options: ServerOptions, environment: Mapping[str, str]) -> asyncio.subprocess.Process:

@@ -29,7 +29,7 @@ from inference.serving.triton_installation import IMPORT_ROOT, is_checkout
 
 _PACKAGES = ("inference", "trie_cache", "midtoken")  # with the models' adapters and the default model
 _POLL_S = 0.1
-_MAX_LOG_CHARS = 2000
+_MAX_LOG_CHARS = 300
 _MAX_NAME_CHARS = 60  # a file system takes names of 255 bytes, and a character may be four
 _ERROR_PREFIX = "\nmidtoken: "  # with which a command of ours prints the error that it ends with
 
@@ -148,7 +148,7 @@ async def lease_server(entry: ServerEntry, command: Sequence[str], on_progress: 
     """Returns a lease of the entry's server. If no server is running, `command` is run to start one.
 
     The command must register with the same entry. It runs detached and outlives this process.
-    Raises LaunchError. If the server could not start, the error contains the end of its log.
+    Raises LaunchError. If the server could not start, the error says why.
     """
     with contextlib.ExitStack() as stack:
         clients = stack.enter_context(FileLock(entry.folder / "clients.lock"))
@@ -186,12 +186,14 @@ def stamp_code(root: Path) -> str:
 
 
 def _describe_end(log_path: Path) -> str:
-    """The error that the server ended with; the end of its log where it has printed none."""
-    log = log_path.read_text(errors="replace")
+    """The error that the server ended with, or if it has printed none, the last line of its log."""
+    log = log_path.read_text(errors="replace").rstrip()
     if not log:
         return f"the server ended while starting, and its log is empty, as on a full disk: {log_path}"
     _, is_ours, error = f"\n{log}".rpartition(_ERROR_PREFIX)
-    return error.rstrip() if is_ours else f"the server ended while starting:\n{log[-_MAX_LOG_CHARS:].rstrip()}"
+    if is_ours:
+        return " ".join(error.split())
+    return f"the server ended while starting: {log.split(chr(10))[-1][:_MAX_LOG_CHARS]}. Its log is {log_path}"
 
 
 def _start_detached(entry: ServerEntry, command: Sequence[str]) -> "subprocess.Popen[bytes]":

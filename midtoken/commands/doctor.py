@@ -106,12 +106,8 @@ async def _check_completion(connection: Connection, is_default: bool) -> Check:
 
 def _describe_failure(error: MidtokenError) -> Check:
     """The messages of these errors are for users, and most of them say what to do."""
-    problem, _, log = str(error).strip().partition("\n")
-    if log.strip():
-        return wrong(f"{problem}. The last line of its log: {log.strip().rpartition(chr(10))[2]}")
-    if isinstance(error, ServerUnreachableError):
-        return wrong(f"{problem}. Start it there with midtoken serve, or omit --server")
-    return wrong(problem)
+    more = ". Start it there with midtoken serve, or omit --server" if isinstance(error, ServerUnreachableError) else ""
+    return wrong(f"{error}{more}")
 
 
 def check_document(path: Path, environment: Mapping[str, str], model_languages: tuple[str, ...] | None) -> Check:

@@ -84,26 +84,40 @@ async def test_a_guard_that_hangs_does_not_keep_a_server_from_being_stopped(opti
     wait_until(lambda: not find_processes(options.model_repository))
 
 
+_FULL = r"""E1 a.cc:2] "no shared memory key 'a': No space left on device"
+E1 a.cc:2] "failed to load 'completion' version 1: no shared memory key 'a': No space left on device"
+error: creating server: Internal - failed to load all models"""
+_BROKEN = r"""E1129 00:48:17.185 11077 server.cc:241] "CudaDriverHelper has not been initialized."
+E1129 00:48:17.208 11077 a.cc:6] "failed to load 'completion' version 1: ImportError: no x\n\nAt:\n  <frozen importlib>"
+| completion | 1 | UNAVAILABLE: Internal: ImportError: no x |
+error: creating server: Internal - failed to load all models"""
 _REFUSED = r'''I1 pb_stub.cc:366] "Failed to initialize Python stub: ModelError: no \"mamba\"\n\nAt:\n  loader.py"'''
 
 
 @pytest.mark.parametrize(
     ("script", "timeout_s", "message"),
     [
-        ("echo 'E: no such model'; exit 1", 60.0, r"could not start. The log is .*\.log; it says:\nE: no such model"),
+        ("echo 'E: no such model'; exit 1", 60.0, r"could not start: E: no such model. Its log is /.*\.log$"),
+        (f"cat <<'END'\n{_FULL}\nEND\nexit 1", 60.0, "could not start: /dev/shm has too little room; if .* Its log"),
+        (
+            f"cat <<'END'\n{_BROKEN}\nEND\nexit 1",
+            60.0,
+            "start: failed to load .*: ImportError: no x. Its",
+        ),
         ("exit 1", 60.0, "^tritonserver could not start, and its log is empty, as on a full disk: "),
         (f"cat <<'END'\nE: other\n{_REFUSED}\nE: failed to load all models\nEND\nexit 1", 60.0, '^no "mamba"$'),
         ("exec sleep 60", 1.0, "did not answer within 1 s"),
     ],
-    ids=["error", "nothing", "refused model", "silence"],
+    ids=["error", "small memory", "broken model", "nothing", "refused model", "silence"],
 )
 async def test_a_failed_start_says_why_and_leaves_no_process(
     options: ServerOptions, script: str, timeout_s: float, message: str
 ) -> None:
     assert options.triton_binary is not None
     _write_program(options.triton_binary, script)
-    with pytest.raises(LaunchError, match=message):
+    with pytest.raises(LaunchError, match=message) as raised:
         await _start(dataclasses.replace(options, start_timeout_s=timeout_s))
+    assert "\n" not in str(raised.value)
     assert find_processes(options.model_repository) == {}
 
 
