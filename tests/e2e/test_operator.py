@@ -70,7 +70,7 @@ def test_with_triton_a_model_that_hangs_is_not_ready(tmp_path: Path) -> None:
         assert _read(triton_ready)[0] == 503
         assert server.read_metric("midtoken_ready") == 0
         assert _read(f"{server.endpoint.operator_url}/health")[0] == 200
-        os.kill(stub, signal.SIGCONT)
+        os.kill(stub, signal.SIGKILL)  # if it went on, it would read memory that Triton has freed
         wait_until(lambda: _is_ready(server))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from inference.engine.metrics import EngineLoad
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
-from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_from_arrays
+from inference.protocol.arrays import CANCEL, HEARTBEAT, Array, heartbeat_from_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import Description, chunk_from_arrays, description_from_arrays
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES, find_default_model
@@ -88,14 +88,32 @@ def test_a_heartbeat_tells_of_the_model_and_is_neither_noted_nor_given_to_the_en
     assert (reached, noted) == ([CompletionRequest("a")], [])
 
 
-def test_the_sink_sees_a_cancel_but_triton_is_not_asked_about_a_request_that_has_ended() -> None:
-    """Triton itself would read memory that is freed."""
+def test_a_request_is_cancelled_by_its_id_and_the_cancel_itself_is_answered_with_nothing() -> None:
     sinks: list[Any] = []
     model = _make_model(lambda _, sink: sinks.append(sink))
-    replies = [_take(model), _take(model)]
+    for name in ("1", "2", ""):
+        model.take({"prefix": np.array([b"a"], np.object_)}, RecordedReply(), name)
+    cancel = {CANCEL: np.array([b"2"], np.object_)}
+    for cancelled in (cancel, {CANCEL: np.array([b""], np.object_)}, {CANCEL: np.array([b"3"], np.object_)}):
+        reply = _take(model, cancelled)
+        assert (reply.parts, reply.error, reply.num_ends) == ([{}], None, 1)
+    assert [sink.is_cancelled() for sink in sinks] == [False, True, False]
+    sinks.pop(1).send(_LAST)  # the client reads to this end
+    assert _take(model, cancel).error is None
+
+
+def test_nothing_but_the_end_is_sent_to_a_client_that_has_gone_and_triton_is_not_asked_about_it_then() -> None:
+    """Triton itself would write into memory that is freed, or read it."""
+    sinks: list[Any] = []
+    model = _make_model(lambda _, sink: sinks.append(sink))
+    replies = [_take(model), _take(model), _take(model)]
     sinks[1].send(_LAST)
     assert not sinks[0].is_cancelled()
     for reply in replies:
         reply.cancelled = True
-    wait_until(sinks[0].is_cancelled)
+    wait_until(lambda: sinks[0].is_cancelled() and sinks[2].is_cancelled())
     assert not sinks[1].is_cancelled()
+    sinks[0].send(CompletionChunk("late"))
+    sinks[0].send(_LAST)
+    sinks[2].fail(MidtokenError("late"))
+    assert [(reply.parts, reply.error) for reply in replies[::2]] == [([{}], None), ([{}], None)]

@@ -49,7 +49,8 @@ async def _stop(part: Part, world: World) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        world.send(part, signal.SIGCONT)
+        # A stub that went on would read memory that Triton has freed.
+        world.send(part, signal.SIGKILL if part is Part.STUB else signal.SIGCONT)
 
 
 @asynccontextmanager
