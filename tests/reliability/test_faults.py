@@ -50,7 +50,7 @@ async def _stop(part: Part, world: World) -> AsyncIterator[None]:
         yield
     finally:
         # A stub that went on would read memory that Triton has freed.
-        world.send(part, signal.SIGKILL if part is Part.STUB else signal.SIGCONT)
+        world.send(part, signal.SIGKILL if part in (Part.COMPLETION, Part.CHARACTERS) else signal.SIGCONT)
 
 
 @asynccontextmanager
