@@ -219,11 +219,14 @@ class OpenCall:
             self._reading = asyncio.ensure_future(self._call.read())
         return await asyncio.shield(self._reading)
 
-    async def end(self, cancel: Any, timeout_s: float) -> None:
-        """Ends the call. `cancel`: the message that cancels the request; None if its answer is complete."""
+    async def end(self, cancel: Any, timeout_s: float) -> bool:
+        """Ends the call. Returns whether the server has ended it.
+
+        `cancel`: the message that cancels the request; None if its answer is complete.
+        """
         if self._writing is None:  # nothing is under way
             self._call.cancel()
-            return
+            return False
         try:
             async with timeout(timeout_s):
                 await self._writing
@@ -234,6 +237,8 @@ class OpenCall:
                     pass
         except (TimeoutError, grpc.RpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
             self._call.cancel()
+            return False
+        return True
 
 
 def is_lost(error: Any) -> bool:

@@ -72,7 +72,8 @@ _SILENT_S = 2.0
 # What Triton says of a model while it ends. Another server may be there already.
 _ENDING = ("has no available versions", "Server is stopping")
 _MAX_TOLD_CHARS = 1000  # of the error of a server, which may be another one than ours
-_CLOSE_S = 1.0  # for streams that were answered to end
+_CLOSE_S = 10.0  # for streams to end. Those of a busy server must, or it crashes
+_SILENT_CLOSE_S = 1.0  # of a server that does not answer
 _SESSION_SALT = secrets.token_bytes(16)  # of this process
 
 _Response = TypeVar("_Response")
@@ -223,7 +224,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         if self._listening is not None:
             self._listening.cancel()
         if self._endings:
-            await asyncio.wait(self._endings, timeout=_CLOSE_S)
+            is_silent = monotonic() - self._unheard_since > self._silent_s
+            await asyncio.wait(self._endings, timeout=_SILENT_CLOSE_S if is_silent else _CLOSE_S)
         await self._channel.close()
 
     async def __aexit__(self, *_: object) -> None:
@@ -334,9 +336,13 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     def _end(self, call: OpenCall, cancel: Any) -> None:
         """Lets a call end by itself, while its answer is used already, or another request is sent."""
-        task = asyncio.create_task(call.end(cancel, self._idle_timeout_s))
+        task = asyncio.create_task(self._wait_for_end(call, cancel))
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
+
+    async def _wait_for_end(self, call: OpenCall, cancel: Any) -> None:
+        if await call.end(cancel, self._idle_timeout_s):
+            self._unheard_since = math.inf
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

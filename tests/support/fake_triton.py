@@ -95,6 +95,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         self.has_parameters = False  # any of the requests
         self.metadata: list[dict[str, str]] = []  # of each of these
         self.cancelled = asyncio.Event()
+        self.cancel_s = 0.0  # until what is cancelled ends
         self.num_broken = 0  # calls that were cancelled, of which tritonserver dies
         self._answer = answer
 
@@ -134,6 +135,7 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
             cancelled = read_tensors(message.inputs, message.raw_input_contents)[CANCEL].item()
             assert cancelled == request_id.encode()
             self.cancelled.set()
+            await asyncio.sleep(self.cancel_s)
             answering.put_nowait(None)
 
 

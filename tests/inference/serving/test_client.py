@@ -68,6 +68,7 @@ async def test_a_connection_on_which_each_request_is_cancelled_unanswered_is_che
         run_fake_triton(say(waits=True, heartbeat_ms=None if is_dead else 0.0)) as server,
         Client(server.url, silent_s=1.0) as client,
     ):
+        server.cancel_s = 3600.0 if is_dead else 0.0
         with pytest.raises(ServerUnreachableError) if is_dead else nullcontext():
             for _ in range(60):
                 with suppress(TimeoutError):
@@ -120,6 +121,14 @@ async def test_a_request_is_cancelled_on_its_stream_which_ends_by_itself(num_tur
         has_arrived = len(server.calls) == 2
         assert (server.cancelled.is_set(), server.num_broken) == (has_arrived, 0)
         assert has_arrived or num_turns < 1000
+
+
+async def test_a_client_that_is_closed_waits_for_the_streams_of_a_busy_server() -> None:
+    async with run_fake_triton(say(_NO, waits=True)) as server:
+        server.cancel_s = 1.5
+        async with Client(server.url) as client:
+            await anext(client.stream(_REQUEST))
+        assert (server.cancelled.is_set(), server.num_broken) == (True, 0)
 
 
 async def _read_all(client: Client) -> None:
