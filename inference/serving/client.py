@@ -116,6 +116,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             self._channel = Channel(self.url, tls, is_insecure or self._secret is not None)
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel.grpc)
         self._left_out: frozenset[str] = frozenset()  # the fields of requests that the server does not know
+        self._running: dict[OpenCall, Any] = {}  # and their requests
         self._endings: set[asyncio.Task[None]] = set()
         self._silent_s, self._unheard_since = silent_s, math.inf  # the time of the first request without an answer
         self._listening: asyncio.Task[float] | None = None
@@ -223,6 +224,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Closes the connection and every stream on it."""
         if self._listening is not None:
             self._listening.cancel()
+        for call in list(self._running):
+            self._end(call, is_cancelled=True)
         if self._endings:
             is_silent = monotonic() - self._unheard_since > self._silent_s
             await asyncio.wait(self._endings, timeout=_SILENT_CLOSE_S if is_silent else _CLOSE_S)
@@ -266,6 +269,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         stream = self._server.ModelStreamInfer(metadata=self._metadata + metadata)
         call, has_ended = OpenCall(stream), False
+        self._running[call] = message
         try:
             with self._translate_errors():
                 await self._check_server(stream)
@@ -276,13 +280,12 @@ class Client(AbstractAsyncContextManager["Client"]):
                 item = received if isinstance(received, MidtokenError) else read(received)
                 if isinstance(item, MidtokenError) or is_last(item):
                     has_ended = True
-                    self._end(call, None)
+                    self._end(call, is_cancelled=False)
                 if isinstance(item, MidtokenError):
                     raise item
                 yield item
         finally:
-            if not has_ended:
-                self._end(call, _build_cancel(message))
+            self._end(call, is_cancelled=True)
 
     async def _write(self, call: OpenCall, message: Any) -> None:
         """Sends the request of a call. Raises RpcError."""
@@ -334,9 +337,12 @@ class Client(AbstractAsyncContextManager["Client"]):
         answer = response.infer_response
         return read_tensors(answer.outputs, answer.raw_output_contents)
 
-    def _end(self, call: OpenCall, cancel: Any) -> None:
-        """Lets a call end by itself, while its answer is used already, or another request is sent."""
-        task = asyncio.create_task(self._wait_for_end(call, cancel))
+    def _end(self, call: OpenCall, is_cancelled: bool) -> None:
+        """Lets a call end by itself, while its answer is used already, or another request is sent. Once is enough."""
+        request = self._running.pop(call, None)
+        if request is None:
+            return
+        task = asyncio.create_task(self._wait_for_end(call, _build_cancel(request) if is_cancelled else None))
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
 
