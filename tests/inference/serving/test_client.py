@@ -129,6 +129,7 @@ async def test_a_client_that_is_closed_waits_for_the_streams_of_a_busy_server() 
         async with Client(server.url) as client:
             await anext(client.stream(_REQUEST))
         await server.stop()
+        await asyncio.sleep(0.2)
         assert (server.cancelled.is_set(), server.num_broken) == (True, 0)
 
 
