@@ -120,10 +120,10 @@ def test_a_gguf_file_on_a_hub_is_judged_by_its_first_megabytes(
     hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("llama_cpp", reason="make gguf installs it")
-    hub.repositories[_NAME] = Repository.of({"a-Q8_0.gguf": _write_gguf(tmp_path)})
+    hub.repositories[_NAME] = Repository.of({"a-Q8_0.gguf": _write_gguf(tmp_path, **{"general.file_type": 7})})
     status, said, _ = _try(f"{_NAME}:q8_0", capsys)
     assert (status, "family           llama\nruns with        llama.cpp\ntokenizer        right, " in said) == (0, True)
-    assert f"midtoken models get {_NAME}:q8_0 downloads it" in said
+    assert ("million, Q8_0\n" in said, f"midtoken models get {_NAME}:q8_0 downloads it" in said) == (True, True)
     [begun] = tmp_path.rglob("*.incomplete")
     assert begun.stat().st_size < 3_000_000
 

@@ -93,7 +93,8 @@ class Llama:
         )
         self.num_weights: int = llama_cpp.llama_model_n_params(self.model)
         self.weights_nbytes: int = llama_cpp.llama_model_size(self.model)
-        self.dtype: str = llama_cpp.llama_ftype_name(llama_cpp.llama_model_ftype(self.model)).decode()
+        file_type = self.read_metadata("general.file_type") or llama_cpp.llama_model_ftype(self.model)
+        self.dtype: str = llama_cpp.llama_ftype_name(int(file_type)).decode()  # without weights, the model has none
         self.max_tokens = length
         # A layer with a window gives a cell that the window of its only id has passed to another token, though the
         # text may be cut back to there. A cell with two ids stays. So each id has a second one, far above it.

@@ -37,9 +37,10 @@ _DTYPES = (AUTO_DTYPE, "float32")  # in which llama.cpp computes, whatever the f
 _CELL_STEP = 256  # llama.cpp rounds up to it
 _MAX_CELLS = 2**20  # some thousand times as many end the process
 _NUM_TRIAL_ROWS, _NUM_TRIALS = 4, 6
-# Room in contexts of full length: for those in use at least, for those remembered at least, and for each at most. What
-# all of them have, each row looks at: with 20,000 tokens it takes three times as long as with 400.
-_LEAST_IN_USE, _LEAST_REMEMBERED, _MOST = 4, 2, 8
+# Room in contexts of full length: for those in use, and for those remembered at least and at most. llama.cpp takes the
+# memory for all of it at once. What all of them have, each row looks at: with 20,000 tokens it takes three times as
+# long as with 400.
+_IN_USE, _LEAST_REMEMBERED, _MOST_REMEMBERED = 4, 2, 8
 
 
 def load_gguf_model(config: EngineConfig) -> LoadedModel[GgufModel]:
@@ -86,9 +87,9 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
         recall, f"window {machine}", partial(_measure_reading, open_pool, llama.max_tokens, sampler), not is_busy()
     )
     window = choose_window(config, llama.max_tokens, cell_nbytes, measure)
-    in_use, remembered = (
-        _choose_room(config, window, cell_nbytes, least) for least in (_LEAST_IN_USE, _LEAST_REMEMBERED)
-    )
+    wanted = config.memory_mib * 2**20 // cell_nbytes
+    remembered = min(max(wanted, _LEAST_REMEMBERED * window), _MOST_REMEMBERED * window)
+    in_use, remembered = (min(room, config.cache_tokens, _MAX_CELLS) for room in (_IN_USE * window, remembered))
     num_cells, num_bytes = -(-(in_use + remembered) // _CELL_STEP) * _CELL_STEP, config.memory_mib * 2**20
     model = GgufModel(open_pool(num_cells, max(cell_nbytes, num_bytes // remembered), num_bytes), sampler)
     tree = recall(f"tree {config.device} {files}", lambda: {"difference": measure_tree_difference(model)})
@@ -157,9 +158,3 @@ def _choose_fit(llama: Llama, num_threads: int | None) -> Fit:
     num_cores = count_cores()
     chosen = 1 if llama.num_weights <= MAX_SMALL else num_cores - (num_cores > 2)
     return Fit(llama.dtype, num_threads or chosen, f"llama.cpp, {llama.num_weights / 1e6:,.0f} million weights")
-
-
-def _choose_room(config: EngineConfig, window: int, cell_nbytes: int, least: int) -> int:
-    """How many tokens fit in the configured memory, but at least `least` contexts of full length."""
-    num_tokens = min(max(config.memory_mib * 2**20 // cell_nbytes, least * window), _MOST * window)
-    return min(num_tokens, config.cache_tokens, _MAX_CELLS)
