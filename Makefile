@@ -66,7 +66,7 @@ $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY) $(COMPOSE)
 
 # What `make test` gets by itself. A tool that cannot be had here only skips its tests, which say so at the end.
 .PHONY: tools checks chromium other-editors
-tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY) $(COMPOSE) $(KERNELS)/.ready gguf $(CLIENTS)/.ready other-editors  ## get or build all that `make test` needs
+tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY) $(COMPOSE) $(KERNELS)/.ready gguf real-model $(CLIENTS)/.ready other-editors  ## get or build all that `make test` needs
 
 other-editors:
 	@bash scripts/get_packages.sh emacs-nox elpa-eglot vim vim-ale
