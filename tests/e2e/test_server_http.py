@@ -46,7 +46,7 @@ def test_other_files_are_told(real_server: RunningServer) -> None:
     assert json.loads(last["stats"])["num_related_tokens"] > 10
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/http.md", "docs/characters.md"])
+@pytest.mark.parametrize("page", ["docs/http.md", "docs/characters.md"])
 def test_each_curl_command_of_a_page_gets_an_answer(real_server: RunningServer, page: str) -> None:
     commands = re.findall(r"^curl (?:.*\\\n)*.*", (IMPORT_ROOT / page).read_text(), re.MULTILINE)
     assert commands
