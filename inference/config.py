@@ -14,6 +14,7 @@ from inference.errors import ModelError, check_ranges, quote
 _VARIABLE_PREFIX = "MIDTOKEN_"
 AUTO_LAYOUT = "auto"
 AUTO_DTYPE = "auto"
+_DTYPES = (AUTO_DTYPE, "float32", "int8", "int4", "bfloat16", "float16", "float64")
 AUTO_DEVICE = "auto"
 DEFAULT_CONTEXT_TOKENS = 1024
 MAX_CONTEXT_TOKENS = 1_048_576
@@ -51,8 +52,10 @@ class EngineConfig:
     request_log: Path | None = None  # a file for `inference.protocol.finished_request.RequestLog`; None: there is none
 
     def __post_init__(self) -> None:
-        """Raises ModelError, naming the field, if a number is out of range."""
+        """Raises ModelError, naming the field, if a number is out of range or no such dtype exists."""
         check_ranges(self, _RANGES, ModelError)
+        if self.dtype not in _DTYPES:
+            raise ModelError(f"dtype must be one of {', '.join(_DTYPES)}, not {quote(self.dtype)}")
 
 
 def config_from_environment(environment: Mapping[str, str]) -> EngineConfig:

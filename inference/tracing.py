@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from inference.errors import MidtokenError
+from inference.platforms import find_install_command
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
 from inference.protocol.finished_request import FinishedRequest, Outcome
 
@@ -49,7 +50,7 @@ class Traces:
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
             from opentelemetry.trace.propagation import tracecontext  # noqa: F401  # a part of `trace` then
         except ImportError:
-            raise MidtokenError(f"{_ENDPOINTS[0]} needs more packages: pip install 'midtoken[telemetry]'") from None
+            raise MidtokenError(f"{_ENDPOINTS[0]} needs more packages: {find_install_command('telemetry')}") from None
         if not isinstance(trace.get_tracer_provider(), TracerProvider):
             name = environment.get("OTEL_SERVICE_NAME") or "midtoken"
             provider = TracerProvider(resource=Resource.create({"service.name": name}))

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Coroutine, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from inference.errors import MidtokenError, silence_libraries
 
@@ -62,7 +62,30 @@ def run_until_signal(work: Coroutine[Any, Any, None]) -> None:
         asyncio.run(run())
 
 
-class _SubcommandParser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """A parser whose usage is short, and whose errors are one line that names the help."""
+
+    def format_help(self) -> str:
+        """See `argparse`. The usage names no options: they are listed below it."""
+        formatter = self._get_formatter()
+        formatter.add_usage(None, self._get_positional_actions(), [], prefix="")
+        places = formatter.format_help().strip().removeprefix(self.prog)
+        self.usage = f"%(prog)s [OPTION...]{places.replace('%', '%%')}"
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        """See `argparse`."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # overloaded in argparse
+        """See `argparse`. What is unknown is refused here, where the subcommand is known."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
+
+
+class _SubcommandParser(Parser):
     """The parser of one subcommand. It imports the subcommand's module when it parses."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # overloaded in argparse
@@ -75,8 +98,25 @@ class _SubcommandParser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command line; a subcommand's arguments are added when it is named."""
-    parser = argparse.ArgumentParser(prog="midtoken", description="Code completion at any cursor position.")
-    subparsers = parser.add_subparsers(dest="subcommand", required=True, parser_class=_SubcommandParser)
+    parser = Parser(
+        prog="midtoken",
+        description="Code completion at any cursor position. `midtoken demo` shows it at work.",
+        epilog="`midtoken COMMAND --help` lists the options of a command.",
+    )
+
+    def run(options: argparse.Namespace) -> int:
+        print(_read_version()) if options.version else parser.print_help()
+        return 0
+
+    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.set_defaults(run=run)
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_SubcommandParser)
     for name, summary in _SUMMARIES.items():
         subparsers.add_parser(name, help=summary, description=summary)
     return parser
+
+
+def _read_version() -> str:
+    from importlib.metadata import version  # here, because it is slow to import
+
+    return f"midtoken {version('midtoken')}"

@@ -44,6 +44,20 @@ def read_file(name: str) -> bytes:
         raise UsageError(f"cannot read {name}: {error.strerror}") from None
 
 
+def read_text(name: str) -> str:
+    """Returns the text of the file; of standard input if the name is `-`. Raises UsageError."""
+    try:
+        return read_file(name).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 at byte {error.start}") from None
+
+
+def find_language(path: Path) -> str:
+    """Returns the identifier in LSP that editors give the language of the file, or its ending."""
+    ending = path.suffix.removeprefix(".")
+    return "python" if ending in ("py", "pyi") else ending
+
+
 def read_cursor(text: str, from_stdin: bool = False) -> tuple[Path, Context]:
     """Returns the file that `FILE:LINE:COLUMN` names, and the text around the cursor. Lines and columns count from 1.
 
@@ -51,11 +65,7 @@ def read_cursor(text: str, from_stdin: bool = False) -> tuple[Path, Context]:
     `from_stdin`: standard input has the text of the file. Raises UsageError.
     """
     name, line, column = _split(text)
-    path = Path(name)
-    try:
-        content = read_file("-" if from_stdin else name).decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 at byte {error.start}") from None
+    path, content = Path(name), read_text("-" if from_stdin else name)
     lines = split_lines(content, LineEnds.LF if "\n" in content else LineEnds.LSP)
     if not 1 <= line <= len(lines):
         raise UsageError(f"{path} has {len(lines)} lines; there is no line {line}")
@@ -112,6 +122,21 @@ _Content = TypeVar("_Content", str, Context)
 _Request = TypeVar("_Request", CompletionRequest, CharacterRequest)
 
 
+def add_cursor_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the cursor, `--stdin` and the arguments of `add_text_arguments`."""
+    parser.add_argument(
+        "cursor",
+        metavar="FILE:LINE[:COL]",
+        help="the cursor; lines and columns count from 1, and without COL it is at the end of the line",
+    )
+    parser.add_argument(
+        "--stdin",
+        action="store_true",
+        help="read the text from standard input, such as an unsaved buffer, not from FILE",
+    )
+    add_text_arguments(parser)
+
+
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `--exclude`, `--send-excluded` and `--send-secrets`, and the arguments of `add_connection_arguments`."""
     parser.add_argument(
@@ -131,7 +156,7 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
 class ClearedText:
     """Reads what a command sends, and applies the rules of the language server.
 
-    Raises UsageError for what cannot be read or may not be sent. It tells on stderr that a secret was replaced.
+    Raises UsageError for what cannot be read or may not be sent. Prints to stderr that a secret was replaced.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -142,13 +167,21 @@ class ClearedText:
         settings = Settings(exclude=tuple(options.exclude), redact_secrets=not options.send_secrets)
         self._index_dir, self._exclude = find_index_dir(options), tuple(options.exclude)
         self._guard.configure(settings, [Path.cwd().as_uri()])
+        self._note = ""  # on what is sent, printed once
 
     def read_file(self, name: str) -> bytes:
         """Returns the content of the file; of standard input if the name is `-`."""
-        text = os.fsdecode(read_file(name))
+        text = read_text(name)
         if name != "-":
             self._paths[Path(name).absolute().as_uri()] = Path(name)
-        return os.fsencode(_tell(text, self._guard.redactor.redact(text)))
+        return self._note_secrets(text, self._guard.redactor.redact(text)).encode()
+
+    def note_languages(self, known: tuple[str, ...] | None) -> None:
+        """Prints to stderr if the model, whose languages are `known`, does not know that of a file: see `doctor`."""
+        for path in self._paths.values():
+            if known is not None and find_language(path) not in known:
+                note = f"the model knows only {', '.join(known)}, so an editor shows nothing in {path}"
+                print(f"midtoken: {note}", file=sys.stderr)
 
     def read_cursor(self, place: str, from_stdin: bool = False) -> Context:
         """Returns the text around the cursor that `FILE:LINE:COLUMN` names. See `midtoken.input_text.read_cursor`."""
@@ -186,21 +219,24 @@ class ClearedText:
         try:
             with contextlib.suppress(TimeoutError):
                 asyncio.run(asyncio.wait_for(self._guard.exclusions.wait_until_known(languages), _WAIT_S))
-            return self._guard.clear(request, languages)
+            cleared = self._guard.clear(request, languages)
         except ExcludedError as error:
             raise UsageError(f"{self._paths[error.uri]}: {error}; --send-excluded sends it anyway") from None
         except InSecretError as error:
             raise UsageError(f"{error}; --send-secrets sends it anyway") from None
+        if self._note:
+            print(self._note, file=sys.stderr)
+            self._note = ""
+        return cleared
 
     def _redact(self, context: Context) -> Context:
         try:
-            return _tell(context, self._guard.redactor.redact_excerpt(Excerpt(context)))
+            return self._note_secrets(context, self._guard.redactor.redact_excerpt(Excerpt(context)))
         except InSecretError as error:
             raise UsageError(f"{error}; --send-secrets sends it anyway") from None
 
-
-def _tell(content: _Content, redacted: _Content) -> _Content:
-    """Returns the second, and tells on stderr if that is not the first."""
-    if redacted != content:
-        print(f"midtoken: {PLACEHOLDER} is sent instead of each secret; --send-secrets sends them", file=sys.stderr)
-    return redacted
+    def _note_secrets(self, content: _Content, redacted: _Content) -> _Content:
+        """Returns the second. If that is not the first, it is printed when it is cleared."""
+        if redacted != content:
+            self._note = f"midtoken: {PLACEHOLDER} is sent instead of each secret; --send-secrets sends them"
+        return redacted

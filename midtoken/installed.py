@@ -5,12 +5,12 @@ folders of it; a wheel contains copies of those folders. The page is built: a so
 before that.
 """
 
-import sys
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
 from inference.errors import LaunchError
+from inference.platforms import find_install_command
 
 DEFAULT_MODEL_LANGUAGES = ("python",)  # those that it was trained on, by their identifiers in LSP
 
@@ -31,8 +31,7 @@ def require_packages(extra: str, purpose: str, other_way: str = "") -> None:
     """
     missing = [name for import_name, name in _PACKAGES[extra].items() if find_spec(import_name) is None]
     if missing:
-        command = f"{sys.executable} -m pip install 'midtoken[{extra}]'"
-        raise LaunchError(f"{purpose} {', '.join(missing)}: run {command}{other_way}")
+        raise LaunchError(f"{purpose} {', '.join(missing)}: run {find_install_command(extra)}{other_way}")
 
 
 def find_model_repository() -> Path:

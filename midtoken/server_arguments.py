@@ -26,24 +26,25 @@ class Runtime(StrEnum):
 
 def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `--server`, and the arguments for starting the shared server."""
-    parser.add_argument(
+    group = parser.add_argument_group("a server that runs")
+    group.add_argument(
         "--server",
         type=_parse_address,
         metavar="HOST:PORT[,HOST:PORT...]",
         help="use the completion server that runs at this gRPC address or unix:PATH, and start none; "
         "on another machine it needs --tls. While the first of several does not answer, the next one is used",
     )
-    parser.add_argument(
+    group.add_argument(
         "--server-key",
         type=Path,
         metavar="FILE",
         help="a file with your key for --server (default: MIDTOKEN_SERVER_KEY)",
     )
-    parser.add_argument("--tls", action="store_true", help="use TLS for --server, as grpcs:// does")
-    parser.add_argument(
+    group.add_argument("--tls", action="store_true", help="use TLS for --server, as grpcs:// does")
+    group.add_argument(
         "--tls-ca", type=Path, metavar="FILE", help="trust only the certificates in this PEM file; implies --tls"
     )
-    parser.add_argument(
+    group.add_argument(
         "--insecure",
         action="store_true",
         help="allow a --server on another machine without TLS, or one on this machine that another user may own",
@@ -53,52 +54,55 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `--model`, `--device` and the other arguments that ServerArguments reads."""
-    parser.add_argument(
+    group = parser.add_argument_group("model and server")
+    group.add_argument(
         "--model",
         metavar="MODEL",
         help="a folder with a model in Hugging Face layout, a GGUF file, OWNER/NAME[:FILE.gguf][@REVISION] on a hub, "
         "from which it is downloaded once, or ollama:NAME[:TAG], which Ollama has pulled; ./OWNER/NAME is a folder "
         "(default: the bundled model)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--engine",
         metavar="URL[#NAME][,URL...]",
         help="heal in front of the llama-server, vLLM or SGLang at this address, which runs the model; --model then "
         "only needs the tokenizer, and names the one of several models, if NAME does not. With several "
         "addresses, a document stays with one while that one answers",
     )
-    parser.add_argument(
+    group.add_argument(
         "--engine-key",
         type=Path,
         metavar="FILE",
         help="a file with the API key of --engine (default: MIDTOKEN_ENGINE_KEY)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--device",
         default=_DEFAULTS.device,
         help="where the model runs: cpu, or a device of torch or llama.cpp such as cuda or metal; auto: the CPU or, "
         "for a GGUF file, the GPU that llama.cpp was built for (default: %(default)s)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--dtype",
         default=_DEFAULTS.dtype,
+        metavar="TYPE",
         help="the precision: float32; on a CPU int8 or int4, the bits of a weight; a torch dtype such as bfloat16; "
         "or auto: what the model's folder names, otherwise what suits the model's size and this machine "
         "(default: %(default)s)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--threads",
         type=number_from(1, 1024),
+        metavar="N",
         help="threads on the CPU (default: one for a small model; for others, as many as a trial finds faster)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--context",
         type=_parse_context,
         metavar="N",
         help="the most tokens of a prompt; auto: what this machine reads in about two seconds, 1024 to 8192, "
         "or what the model's folder names (default: auto)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--cache-ram",
         type=number_from(0, 1_048_576),
         default=_DEFAULTS.memory_mib,
@@ -106,18 +110,18 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         help="memory for texts that were read, which are then read no second time; a server for a team needs more "
         "(default: %(default)s)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--runtime",
-        choices=[*Runtime],
-        default=Runtime.AUTO,
+        choices=[each.value for each in Runtime],
+        default=Runtime.AUTO.value,
         help="what runs the model: triton; embedded, a single process without it; or auto, Triton if it is "
         "installed (default: %(default)s)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--triton-binary", type=Path, metavar="PATH", help="use this tritonserver instead of the bundled one"
     )
-    parser.add_argument("--model-repository", type=Path, metavar="DIR", help=argparse.SUPPRESS)
-    parser.add_argument(
+    group.add_argument("--model-repository", type=Path, metavar="DIR", help=argparse.SUPPRESS)
+    group.add_argument(
         "--state-dir",
         type=Path,
         metavar="DIR",

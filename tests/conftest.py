@@ -79,5 +79,5 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def light_installation(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """An empty environment after `pip install midtoken`."""
+    """An empty environment after the wheel was installed without extras."""
     return install_wheel(wheel, tmp_path_factory.mktemp("light"))

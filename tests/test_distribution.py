@@ -1,4 +1,4 @@
-"""The content of the wheel, and an empty environment after `pip install midtoken`."""
+"""The content of the wheel, and an empty environment after its installation."""
 
 import zipfile
 from pathlib import Path
@@ -65,6 +65,16 @@ def test_a_clone_without_symbolic_links_is_refused(tmp_path: Path) -> None:
     assert b"midtoken/default_model is a file instead of a symbolic link" in raised.value.stderr
 
 
+def test_a_build_takes_nothing_from_an_earlier_one_and_leaves_nothing(tmp_path: Path) -> None:
+    deleted = copy_sources(tmp_path) / "build/lib/midtoken/deleted.py"
+    deleted.parent.mkdir(parents=True)
+    deleted.touch()
+    before = {*tmp_path.rglob("*")}
+    wheel = build_wheel(tmp_path)
+    assert "midtoken/deleted.py" not in _list_files(wheel)
+    assert {*tmp_path.rglob("*")} - before == {wheel.parent, wheel}
+
+
 def test_resources_are_found_in_an_installed_wheel(light_installation: Installation) -> None:
     script = "from midtoken.installed import *; print(find_model_repository(), find_default_model())"
     done = light_installation.run(light_installation.python, "-c", script)
@@ -96,7 +106,7 @@ def test_each_subcommand_of_a_light_installation_prints_its_help(
     ],
 )
 def test_a_light_installation_says_which_packages_a_server_needs(
-    light_installation: Installation, arguments: tuple[str, ...], other_way: str
+    light_installation: Installation, wheel: Path, arguments: tuple[str, ...], other_way: str
 ) -> None:
     (light_installation.folder / "app.py").write_text("x")
     done = light_installation.run(light_installation.midtoken, *arguments)
@@ -104,11 +114,13 @@ def test_a_light_installation_says_which_packages_a_server_needs(
     assert done.stderr == (
         "midtoken: a completion server cannot run here without onnx, onnxruntime, safetensors, tokenizers, "
         "prometheus-client: "
-        f"run {light_installation.python} -m pip install 'midtoken[local]'{other_way}\n"
+        f"run {light_installation.python} -m pip install '{wheel}[local]'{other_way}\n"
     )
 
 
-def test_a_light_installation_says_which_packages_the_playground_needs(light_installation: Installation) -> None:
+def test_a_light_installation_says_which_packages_the_playground_needs(
+    light_installation: Installation, wheel: Path
+) -> None:
     done = light_installation.run(light_installation.midtoken, "playground", "--server", "127.0.0.1:9")
-    hint = f"run {light_installation.python} -m pip install 'midtoken[playground]'"
+    hint = f"run {light_installation.python} -m pip install '{wheel}[playground]'"
     assert (done.returncode, done.stderr) == (1, f"midtoken: the playground needs aiohttp: {hint}\n")

@@ -1,7 +1,7 @@
 """Loads a model folder, and decides which runner serves it.
 
 On the CPU, decoders that `inference.model.onnx` can run are run with onnxruntime. All others, other devices and other
-types of numbers need torch and transformers, which `midtoken[torch]` installs. A GGUF file is run by llama.cpp.
+types of numbers need torch and transformers, which the extra `torch` installs. A GGUF file is run by llama.cpp.
 """
 
 import dataclasses
@@ -9,15 +9,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
-from inference.errors import ModelError
+from inference.errors import ModelError, quote
 from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
 from inference.model.onnx.weights import Precision
 from inference.model_folder import GGUF_NAME, check_model_folder, find_gguf_file
+from inference.platforms import find_install_command
 
 _EXACT_DTYPE = "float32"
 _OWN_DTYPES = {precision.value for precision in Precision} - {_EXACT_DTYPE}  # which torch has not
+_DEVICES = (AUTO_DEVICE, "cpu", "cuda", "mps", "xpu")
 _TORCH_PACKAGES = ("torch", "transformers")
 
 
@@ -38,6 +40,8 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
             f"cannot load the model in {config.model_dir} in {config.dtype}: {obstacle}; in {_EXACT_DTYPE} (--dtype), "
             "it is run with torch if that can run it"
         )
+    if find_spec("torch") is None and config.device.partition(":")[0] not in _DEVICES:  # a wrong name, most likely
+        raise ModelError(f"no device is called {quote(config.device)}; torch has {', '.join(_DEVICES[1:])} (--device)")
     require_torch(config.model_dir, obstacle)
     from inference.model.pytorch.loader import load_torch_model  # here, because it loads torch
 
@@ -50,7 +54,7 @@ def require_torch(folder: Path, obstacle: str) -> None:
     if missing:
         raise ModelError(
             f"cannot load the model in {folder}: it cannot be run without torch, because {obstacle}; and "
-            f"{' and '.join(missing)} cannot be imported here. Install midtoken[torch]"
+            f"{' and '.join(missing)} cannot be imported here; run {find_install_command('torch')}"
         )
 
 
@@ -59,7 +63,7 @@ def require_llama_cpp(folder: Path) -> None:
     if find_spec("llama_cpp") is None:
         raise ModelError(
             f"cannot load {find_gguf_file(folder).name}: a GGUF file is run with llama.cpp, and llama_cpp "
-            "cannot be imported here. Install midtoken[gguf], which needs a C++ compiler"
+            f"cannot be imported here; run {find_install_command('gguf')}, which needs a C++ compiler"
         )
 
 

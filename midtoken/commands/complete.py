@@ -9,12 +9,11 @@ from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
 from midtoken.answer import CONFIDENCE, Answer, read_answer
 from midtoken.connection import open_connection
-from midtoken.input_text import ClearedText, add_text_arguments
+from midtoken.input_text import ClearedText, add_cursor_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
-    parser.add_argument("cursor", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
     parser.add_argument(
         "--healing",
         choices=[str(healing) for healing in Healing],
@@ -29,15 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how far the completion may go; auto is block if the cursor opens one, otherwise single_line "
         "(default: auto)",
     )
-    parser.add_argument("--max-tokens", type=int, default=64, help="generate at most this many (default: %(default)s)")
-    add_text_arguments(parser)
+    parser.add_argument(
+        "--max-tokens", type=int, default=64, metavar="N", help="generate at most this many (default: %(default)s)"
+    )
+    add_cursor_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the completion on stdout, and what it has cost on stderr if that is a terminal."""
+    """Prints the completion on stdout, and how much of it an editor shows on stderr if that is a terminal."""
     text = ClearedText(options)
-    request = text.clear(build_request(options, text.read_cursor(options.cursor)))
-    answer = asyncio.run(_ask(options, request))
+    request = text.clear(build_request(options, text.read_cursor(options.cursor, options.stdin)))
+    answer = asyncio.run(_ask(options, text, request))
     print(answer.text)
     if sys.stderr.isatty():
         print(_describe(answer), file=sys.stderr)
@@ -55,15 +56,13 @@ def build_request(options: argparse.Namespace, cursor: Context) -> CompletionReq
     )
 
 
-async def _ask(options: argparse.Namespace, request: Cleared[CompletionRequest]) -> Answer:
+async def _ask(options: argparse.Namespace, text: ClearedText, request: Cleared[CompletionRequest]) -> Answer:
     async with open_connection(options) as connection:
+        text.note_languages(connection.languages)
         return await read_answer(connection.stream(request))
 
 
 def _describe(answer: Answer) -> str:
-    stats, last, num_shown = answer.stats, answer.last, answer.likely.count_likely(0, CONFIDENCE)
-    return (
-        f"{stats.num_tokens} tokens, {stats.num_forwards} forward passes, {last.healed_bytes} bytes healed, "
-        f"{stats.total_ms:.0f} ms, ended by: {last.finish_reason}; an editor shows {num_shown} of {len(answer.text)} "
-        f"characters with confidence {CONFIDENCE}"
-    )
+    num_shown, num_chars = answer.likely.count_likely(0, CONFIDENCE), len(answer.text)
+    shown = "all" if num_shown == num_chars else f"{num_shown} of {num_chars} characters"
+    return f"{answer.stats.total_ms:.0f} ms; an editor shows {shown}"

@@ -7,16 +7,19 @@ import statistics
 import sysconfig
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
+from keyword import iskeyword
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.padding import Padding
 from rich.text import Text
 
 from inference.protocol.completion import Healing
 from midtoken.commands.lsp import build_language_server
 from midtoken.connection import open_connection
-from midtoken.server_arguments import add_connection_arguments
+from midtoken.server_arguments import add_connection_arguments, number_from
 from midtoken.typing_trial import TypedFile
 
 # A file of the standard library that the default model was not trained on, and its lines that are typed.
@@ -29,9 +32,13 @@ _LINES = (
 )
 _NUM_LINES_ABOVE = 8
 _PAUSE_S = 0.12  # between two keys
-_HINT = """How often the ghost text began with the rest of the word in the file, and how long a key took. A key that
-agrees with the ghost text is answered without a request. The completion server stops 15 minutes after its last use.
-midtoken explain FILE:LINE:COL shows how a completion is made. README.md says how to set up an editor."""
+_LABEL_CELLS = 19
+_TITLE = f"""{{number}} of the lines of Python's {_FILE}, which the bundled model has not seen, are typed key by key. \
+After the cursor ▏ is the ghost text, which an editor shows in grey: one with healing, and one without."""
+_HINT = """Right: the ghost text has exactly the rest of the identifier; each key inside one counts. A key that agrees \
+with the ghost text needs no request, so without healing, too, an answer from before the identifier may stay right. \
+README.md has figures with a request at each cursor, and says how to set up an editor. midtoken explain \
+FILE:LINE:COL shows how a completion is made. The completion server stops 15 minutes after its last use."""
 
 
 class _Side:
@@ -39,22 +46,43 @@ class _Side:
 
     def __init__(self, name: str, style: str, healing: Healing, options: argparse.Namespace) -> None:
         self.name, self.style = name, style
-        self.ghost, self.num_right, self.times_ms = "", 0, list[float]()
+        self.ghost, self.times_ms, self.solved = "", list[float](), list[bool]()
         settings = {"healing": str(healing), "extent": "single_line"}
         self.file = TypedFile(build_language_server(options), settings, _FILE)
         self.file.open("", "")
 
     async def ask(self, before: str, after: str, rest: str) -> None:
-        """Asks for the ghost text before the `rest` of the cursor's line, and takes the time."""
+        """Asks for the ghost text, and takes the time. `rest`: of the identifier that the cursor is in."""
         started_s = time.perf_counter()
         self.ghost = await self.file.show(before, after)
         self.times_ms.append(1e3 * (time.perf_counter() - started_s))
-        self.num_right += _find_first_word(self.ghost) == _find_first_word(rest)
+        if rest:
+            self.solved.append(re.match(r"\w*", self.ghost)[0] == rest)
+
+    def draw(self, typed: str, num_cells: int) -> Text:
+        """Returns a row in which the cursor is visible: a long line loses its beginning."""
+        room = num_cells - _LABEL_CELLS - 1
+        start = max(0, len(typed) - max(room - len(self.ghost), room * 2 // 3))
+        label = f"{self.name:9} {self.times_ms[-1]:5.0f} ms "
+        row = Text(f"{label:{_LABEL_CELLS}}", "dim", no_wrap=True, overflow="ellipsis")
+        row.append(f"{'…' * (start > 0)}{typed[start + (start > 0) :]}▏", "not dim bold")
+        return row.append(self.ghost, f"not dim {self.style}")
+
+    def describe(self) -> str:
+        """Returns a row with its score."""
+        median_ms = statistics.median(self.times_ms)
+        return f"{self.name:9} {sum(self.solved)} of {len(self.solved)} right, median {median_ms:.1f} ms"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
-    parser.add_argument("--lines", type=int, default=len(_LINES), help="how many lines to type (default: all)")
+    parser.add_argument(
+        "--lines",
+        type=number_from(1, len(_LINES)),
+        default=len(_LINES),
+        metavar="N",
+        help="how many lines to type (default: %(default)s, all)",
+    )
     add_connection_arguments(parser)
 
 
@@ -72,34 +100,37 @@ async def _play(options: argparse.Namespace) -> None:
             _Side("healed", "italic green", Healing.EXACT, options),
             _Side("unhealed", "italic red", Healing.NONE, options),
         ]
-        with Live(console=console, auto_refresh=False) as live:
+        console.print(_TITLE.format(number=options.lines), end="\n\n")
+        is_shown = console.is_terminal and not console.is_dumb_terminal
+        with Live(console=console, auto_refresh=False) if is_shown else nullcontext() as live:
             for line in _LINES[: options.lines]:
-                await _type(line, lines, sides, live)
+                await _type(line, lines, sides, console, live)
         for side in sides:
             await side.file.server.close_all()
-    for side in sides:
-        times = f"median {statistics.median(side.times_ms):.1f} ms, slowest {max(side.times_ms):.0f} ms"
-        console.print(f"{side.name:9}right {side.num_right} of {len(side.times_ms)}, {times}")
-    console.print(_HINT, style="dim", soft_wrap=True)
+    console.print(*(side.describe() for side in sides), sep="\n")
+    console.print(f"\n{_HINT}", style="dim")
 
 
-async def _type(line: str, lines: list[str], sides: Sequence[_Side], live: Live) -> None:
+async def _type(line: str, lines: list[str], sides: Sequence[_Side], console: Console, live: Live | None) -> None:
+    """Types a line. A terminal shows it at each key, and other output has the keys at which the sides differ."""
     row = lines.index(line)
-    for column in range(len(line) - len(line.lstrip()) + 1, len(line) + 1):
-        before, after = "\n".join([*lines[:row], line[:column]]), "\n".join(["", *lines[row + 1 :]])
+    above = Text("\n".join(lines[max(0, row - _NUM_LINES_ABOVE) : row]), "dim", no_wrap=True, overflow="ellipsis")
+    start, after = "\n".join([*lines[:row], ""]), "\n".join(["", *lines[row + 1 :]])
+    indent = len(line) - len(line.lstrip())
+    for side in sides:  # the text is read while the cursor rests there, before the first key
+        await side.file.show(start + line[:indent], after)
+    for column in range(indent + 1, len(line) + 1):
         for side in sides:  # one after the other: together, they would share the processor, and both would look slow
-            await side.ask(before, after, line[column:])
-        live.update(_draw(lines[max(0, row - _NUM_LINES_ABOVE) : row], line[:column], sides), refresh=True)
-        await asyncio.sleep(_PAUSE_S)
+            await side.ask(start + line[:column], after, find_rest(line, column))
+        rows = [side.draw(line[:column], console.width) for side in sides]
+        if live is not None:
+            live.update(Group(Padding(above, (0, 0, 0, _LABEL_CELLS)), *rows), refresh=True)
+            await asyncio.sleep(_PAUSE_S)
+        elif sides[0].ghost != sides[1].ghost:
+            console.print(*rows, sep="\n")
 
 
-def _draw(above: Sequence[str], typed: str, sides: Sequence[_Side]) -> Text:
-    drawn = Text("".join(f"{each}\n" for each in above), "dim", no_wrap=True, overflow="ellipsis")
-    for side in sides:
-        drawn.append(f"{typed}▏", "not dim bold").append(side.ghost, f"not dim {side.style}")
-        drawn.append(f"   {side.name}, {side.times_ms[-1]:.0f} ms\n")
-    return drawn
-
-
-def _find_first_word(text: str) -> str:
-    return re.split(r"\W", text, maxsplit=1)[0]
+def find_rest(line: str, column: int) -> str:
+    """Returns what follows of the identifier that the cursor is in; empty if it is in none, as in a keyword."""
+    word = next((each for each in re.finditer(r"\w+", line) if each.start() < column < each.end()), None)
+    return "" if word is None or iskeyword(word[0]) or not word[0].isidentifier() else line[column : word.end()]

@@ -28,14 +28,14 @@ from lsp_server.privacy.guard import Guard
 from lsp_server.settings import Settings
 from midtoken.answer import read_answer
 from midtoken.connection import Connection, open_connection
+from midtoken.input_text import find_language, read_text
 from midtoken.server import ServerArguments
-from midtoken.server_arguments import add_connection_arguments, find_languages
+from midtoken.server_arguments import UsageError, add_connection_arguments, find_languages
 from midtoken.workspace import find_index_dir, read_project
 
 # The example of the README. Its cursor is in the middle of a token.
 _PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 _REST = "e"
-_LANGUAGES = {".py": "python", ".pyi": "python"}  # the identifiers that editors give files with these endings
 
 
 class Mark(Enum):
@@ -117,13 +117,10 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
     """
     path = path.absolute()
     try:
-        text = path.read_bytes().decode()
-    except OSError as error:
-        return wrong(f"{path} cannot be read: {error.strerror}")
-    except UnicodeDecodeError:
-        return wrong(f"{path} is not UTF-8, so it cannot be completed")
-    language = _LANGUAGES.get(path.suffix, path.suffix.removeprefix("."))
-    document = Document(TextDocumentItem(path.as_uri(), language, 0, text), PositionEncodingKind.Utf8)
+        text = read_text(str(path))
+    except UsageError as error:
+        return wrong(str(error))
+    document = Document(TextDocumentItem(path.as_uri(), find_language(path), 0, text), PositionEncodingKind.Utf8)
     exclusion = Policy(environment).find_exclusion(document.uri)
     found = find_document_reason(document, Settings(), model_languages, exclusion)
     if found is not None:
@@ -171,7 +168,8 @@ async def _report(options: argparse.Namespace) -> int:
     console, marks = Console(highlight=False), set()
     async for check in _check_all(options):
         marks.add(check.mark)
-        console.print(Text.assemble((check.mark.value, _STYLES[check.mark]), " ", check.what), soft_wrap=True)
+        line = Text.assemble((check.mark.value, _STYLES[check.mark]), " ", check.what)
+        console.print(line, soft_wrap=not console.is_terminal)
     return 1 if Mark.WRONG in marks else 0
 
 

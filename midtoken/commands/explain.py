@@ -3,20 +3,19 @@
 import argparse
 import asyncio
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from inference.errors import InvalidRequestError
 from inference.likely_text import LikelyText
 from inference.protocol.completion import (
     CompletionRequest,
-    ExplainedFile,
     ExplainedNode,
     Explanation,
     Extent,
@@ -24,121 +23,152 @@ from inference.protocol.completion import (
     RelatedFile,
 )
 from lsp_server.context import Context
-from lsp_server.privacy.guard import Cleared
 from midtoken.answer import CONFIDENCE, Answer, compute_shares, find_style, mark_blanks, read_answer
 from midtoken.connection import Connection, open_connection
-from midtoken.input_text import ClearedText, add_text_arguments
+from midtoken.input_text import ClearedText, add_cursor_arguments
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
 _BAR_CELLS = 20
-_Requests = dict[Healing, Cleared[CompletionRequest]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
-    parser.add_argument("cursor", metavar="FILE:LINE:COL", help="the cursor; lines and columns count from 1")
-    parser.add_argument(
-        "--stdin",
-        action="store_true",
-        help="read the text from standard input, such as an unsaved buffer, not from FILE",
-    )
-    add_text_arguments(parser)
+    add_cursor_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
     text = ClearedText(options)
     cursor = text.read_cursor(options.cursor, options.stdin)
-    build = partial(_build_requests, text, options.cursor, cursor)
-    requests, answers = asyncio.run(_ask_all(options, build))
-    Console().print(render(options.cursor, cursor, answers, requests[Healing.EXACT].value.related))
+    found = asyncio.run(_ask_all(options, text, cursor))
+    Console(highlight=False).print(render(options.cursor, cursor, found))
     return 0
 
 
-def _build_requests(text: ClearedText, place: str, cursor: Context, connection: Connection) -> _Requests:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was answered, and why the rest was not: an engine elsewhere may be asked for less than one with weights."""
+
+    related: tuple[RelatedFile, ...] = ()
+    answers: dict[Healing, Answer] = field(default_factory=dict)
+    refusals: dict[Healing, str] = field(default_factory=dict)
+    unexplained: str = ""  # why there is no tree
+
+
+async def _ask_all(options: argparse.Namespace, text: ClearedText, cursor: Context) -> Found:
+    """Raises MidtokenError if there is not even the completion that an editor gets."""
+    async with open_connection(options) as connection:
+        text.note_languages(connection.languages)
+        request = await asyncio.to_thread(_build_request, text, options.cursor, cursor, connection)
+
+        async def ask(**changes: Any) -> Answer:
+            cleared = await asyncio.to_thread(text.clear, replace(request, **changes))
+            return await read_answer(connection.stream(cleared))
+
+        found = Found(request.related)
+        try:
+            found.answers[Healing.EXACT] = await ask(explain=True)
+        except InvalidRequestError as error:
+            found.answers[Healing.EXACT] = await ask()
+            found = replace(found, unexplained=str(error))
+        for healing in (each for each in Healing if each is not Healing.EXACT):
+            try:
+                found.answers[healing] = await ask(healing=healing)
+            except InvalidRequestError as error:
+                found.refusals[healing] = str(error)
+    return found
+
+
+def _build_request(text: ClearedText, place: str, cursor: Context, connection: Connection) -> CompletionRequest:
     related, path = text.read_related(place, cursor, connection.max_related_bytes, connection.reads_files)
-    request = CompletionRequest(
-        cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE, related=related, path=path
-    )
-    return {each: text.clear(replace(request, healing=each, explain=each is Healing.EXACT)) for each in Healing}
+    return CompletionRequest(cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE, related=related, path=path)
 
 
-def render(title: str, cursor: Context, answers: dict[Healing, Answer], related: tuple[RelatedFile, ...] = ()) -> Group:
-    """Returns the page: the cursor's line, the tokens, the tree with probabilities, all strategies, what was told.
+def render(title: str, cursor: Context, found: Found) -> Group:
+    """Returns the page: the cursor's line, the tokens, the tree with probabilities, all strategies, other files.
 
     Raises ServerError.
     """
-    exact = answers[Healing.EXACT]
-    explanation = exact.explanation
+    exact = found.answers[Healing.EXACT]
+    explained = () if found.unexplained else _render_explanation(exact.explanation)
     return Group(
         Rule(Text(title), align="left", style="dim"),
         _render_line(cursor, exact.text),
         Text(),
-        _label("told", Text(f"{exact.stats.num_related_tokens} of {exact.stats.num_context_tokens} tokens")),
-        _label("last kept", _tokens(explanation.kept_tail) if explanation.kept_tail else Text("none")),
-        _label("typed since", _tokens(explanation.unhealed_tokens) if explanation.unhealed_tokens else Text("nothing")),
-        _label("healed", Text(f"{exact.last.healed_bytes} bytes, to be spelled again by one of these paths:")),
-        Text(),
-        _render_tree(explanation),
-        Text(),
-        _label("chosen", _tokens(explanation.chosen_tokens)),
+        *explained,
         _label("likely", _render_likely(exact.likely)),
         Text(),
-        _render_strategies(answers),
-        *_render_told(explanation.related, related),
+        Text("What each strategy completes here", style="dim"),
+        *(_label(f"  {each}", _render_strategy(each, found)) for each in Healing),
+        *([Text(f"\nNo tokens and no tree: {found.unexplained}", style="dim")] if found.unexplained else ()),
+        *_render_related(found, exact),
     )
 
 
-async def _ask_all(
-    options: argparse.Namespace, build: Callable[[Connection], _Requests]
-) -> tuple[_Requests, dict[Healing, Answer]]:
-    async with open_connection(options) as connection:
-        requests = await asyncio.to_thread(build, connection)
-        answers = {healing: await read_answer(connection.stream(request)) for healing, request in requests.items()}
-    return requests, answers
+def _render_explanation(explanation: Explanation) -> Iterator[RenderableType]:
+    """Yields the tokens before the cursor, and what healing makes of those that it removes."""
+    yield _label("kept", _tokens(explanation.kept_tail, "no tokens"))
+    yield _label("removed", _tokens(explanation.unhealed_tokens, "no tokens"))
+    if not explanation.healed_bytes:
+        yield _label("healed", Text("nothing: the text ends where a token ends"))
+        return
+    spelled = (
+        f"{_quote(explanation.healed_bytes)}; a path of the tree spells its beginning, and the next token the rest:"
+    )
+    yield _label("healed", Text(spelled))
+    yield Text()
+    yield _render_tree(explanation)
+    yield Text()
+    yield _label("chosen", _tokens(explanation.chosen_tokens, "no tokens"))
 
 
 def _render_line(cursor: Context, completion: str) -> Text:
-    line = Text(cursor.line_before, style="bold")
-    line.append(completion or "▏", style="green")
-    return line.append(cursor.line_after, style="dim")
+    line = Text.assemble((cursor.line_before, "bold"), "▏", (completion, "green"))
+    return line.append("▕" if completion and cursor.line_after else "").append(cursor.line_after, "dim")
 
 
 def _label(name: str, value: Text) -> Text:
     return Text.assemble((f"{name:<12} ", "dim"), value)
 
 
-def _render_told(files: tuple[ExplainedFile, ...], related: tuple[RelatedFile, ...]) -> Iterator[Text]:
-    """Yields what was told of each other file, with its tokens."""
-    for file, sent in zip(files, related, strict=True):
-        count = "left out" if file.num_tokens is None else f"told in {file.num_tokens} tokens"
+def _render_related(found: Found, exact: Answer) -> Iterator[Text]:
+    """Yields what the prompt has of each other file, with its tokens."""
+    files = () if found.unexplained else exact.explanation.related
+    if files:
+        counts = f"{exact.stats.num_related_tokens} of {exact.stats.num_context_tokens} tokens"
+        yield Text(f"\nOf other files, the prompt has {counts}", style="dim")
+    for file, sent in zip(files, found.related if files else (), strict=True):
+        count = "left out" if file.num_tokens is None else f"{file.num_tokens} tokens"
         yield Text.assemble("\n", file.path, (f"  {count}", "dim"))
         if file.num_tokens is not None:
             yield Text(sent.text.rstrip("\n"), style="dim")
 
 
-def _tokens(tokens: tuple[str, ...]) -> Text:
-    """Returns the tokens in alternating colours, with blanks and line ends marked."""
-    text = Text()
+def _tokens(tokens: tuple[str, ...], if_none: str) -> Text:
+    """Returns the tokens with a line between them, in alternating colours, with blanks and line ends marked."""
+    text = Text("" if tokens else if_none)
     for index, token in enumerate(tokens):
-        text.append(mark_blanks(token), style=_TOKEN_STYLES[index % 2])
+        text.append("|" if index else "", style="dim").append(mark_blanks(token), style=_TOKEN_STYLES[index % 2])
     return text
+
+
+def _quote(text: str) -> str:
+    return f"‘{mark_blanks(text)}’"
 
 
 def _render_likely(likely: LikelyText) -> Text:
     """Returns each token with the probability of the text up to its end, and where the text of an editor ends."""
     text = Text()
     for token in likely.read_tokens():
-        text.append(mark_blanks(token.text), style=f"green {find_style(token.text_log_prob)}")
+        text.append(_quote(token.text), style=f"green {find_style(token.text_log_prob)}")
         text.append(f" {100 * math.exp(token.text_log_prob):.0f} %  ", style="dim")
-    shown = mark_blanks(likely.text[: likely.count_likely(0, CONFIDENCE)]) or "(nothing)"
-    is_told = text or not likely.text
-    note = f"shown with confidence {CONFIDENCE}: {shown}" if is_told else "the server tells no probabilities"
-    return text.append(note, style="dim")
+    shown = likely.text[: likely.count_likely(0, CONFIDENCE)]
+    note = f"an editor shows {_quote(shown) if shown else 'nothing'} with confidence {CONFIDENCE}"
+    return text.append(note if text or not likely.text else "the server reports no probabilities", style="dim")
 
 
 def _render_tree(explanation: Explanation) -> Tree:
-    """Returns the covering tree. The percentage beside a node is its share of the mass."""
+    """Returns the covering tree. The percentage beside a node is the share of its continuation in the mass."""
     branches: list[Tree] = []
     for node, share in zip(explanation.nodes, compute_shares(explanation.nodes), strict=True):
         line = _render_node(node, explanation.healed_bytes, share)
@@ -147,32 +177,19 @@ def _render_tree(explanation: Explanation) -> Tree:
 
 
 def _render_node(node: ExplainedNode, healed: str, share: float | None) -> Text:
-    is_root = node.parent is None
-    line = Text("kept tokens", style="dim") if is_root else Text(mark_blanks(node.token), style=_TOKEN_STYLES[0])
+    line = Text("kept tokens", "dim") if node.parent is None else Text(_quote(node.token), _TOKEN_STYLES[0])
     if share is None:
         return line.append("  no token of the vocabulary continues from here", style="dim")
     remaining = healed.encode()[node.num_covered_bytes :].decode(errors="backslashreplace")
-    following = f"then {mark_blanks(remaining)}…" if remaining else "then any token"
-    line.append(f"  {100 * share:6.2f} % ", style="bold" if share > 0.1 else "")
+    following = f"  then ‘{mark_blanks(remaining)}…’ " if remaining else "  then any token "
+    line.append(following, style="dim")
+    line.append(f"{100 * share:6.2f} % ", style="bold" if share > 0.1 else "")
     line.append("━" * round(_BAR_CELLS * share), style="green")
-    line.append(f"  {following}  best ", style="dim")
-    return line.append(mark_blanks(node.best_token or ""), style=_TOKEN_STYLES[1])
+    return line.append("  most likely ", style="dim").append(_quote(node.best_token or ""), style=_TOKEN_STYLES[1])
 
 
-def _render_strategies(answers: dict[Healing, Answer]) -> Table:
-    table = Table(title="What each strategy completes here", title_justify="left", title_style="dim")
-    for name, justify in (("healing", "left"), ("completion", "left"), ("healed by", "right"), ("in all", "right")):
-        table.add_column(name, justify="right" if justify == "right" else "left")
-    for healing, answer in answers.items():
-        stats = answer.stats
-        table.add_row(
-            str(healing),
-            Text(mark_blanks(answer.text) or "(nothing)", style="green" if healing is Healing.EXACT else ""),
-            _count_passes(stats.num_healing_forwards) if stats.num_healing_forwards else "–",
-            f"{_count_passes(stats.num_forwards)}, {stats.total_ms:.0f} ms",
-        )
-    return table
-
-
-def _count_passes(count: int) -> str:
-    return "1 pass" if count == 1 else f"{count} passes"
+def _render_strategy(healing: Healing, found: Found) -> Text:
+    if healing in found.refusals:
+        return Text(f"not here: {found.refusals[healing]}", style="dim")
+    completed = found.answers[healing].text
+    return Text(_quote(completed) if completed else "nothing", style="green" if healing is Healing.EXACT else "")

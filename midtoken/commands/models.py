@@ -20,6 +20,7 @@ from inference.protocol.completion import CompletionRequest, Extent
 from inference.serving.server_memory import measure_memory
 from lsp_server.privacy.guard import Guard
 from midtoken.answer import Answer, read_answer
+from midtoken.cli import Parser
 from midtoken.connection import Connection, open_connection, show_waiting
 from midtoken.installed import find_default_model
 from midtoken.models import (
@@ -55,7 +56,7 @@ _IDLE_S = 30.0  # then the server that was tried ends
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
-    actions = parser.add_subparsers(dest="action", parser_class=argparse.ArgumentParser)
+    actions = parser.add_subparsers(dest="action", parser_class=Parser, metavar="ACTION")
     get = actions.add_parser("get", help="download a model, or update it to its newest commit")
     attempt = actions.add_parser("try", help="say whether a model runs on this machine, and measure how fast")
     for each in (get, attempt):

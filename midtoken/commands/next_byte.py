@@ -87,6 +87,6 @@ def _render_tokens(member: CoveringMember) -> Text:
 
 
 def _render_row(share: float, what: Text) -> Text:
-    percent = f"{100 * share:.2f} %" if share >= 0.0001 else f"{share:.0e}"
+    percent = f"{100 * share:.2f} %" if share >= 0.0001 else "<0.01 %"
     bar = "━" * round(_BAR_CELLS * share)
     return Text.assemble((f"{percent:>8}  ", "bold" if share > 0.1 else ""), (f"{bar:{_BAR_CELLS}}  ", "green"), what)

@@ -1,4 +1,4 @@
-"""Installations with `pip install midtoken` and `pip install 'midtoken[local]'`, outside the source tree."""
+"""Installations of the wheel, without extras and with the extra `local`, outside the source tree."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ async def test_a_light_language_server_without_a_server_says_which_extra_to_inst
     await editor.ask(5, 10)
     await wait_for(lambda: bool(editor.shown))
     assert "cannot run here without onnx" in editor.shown[0]
-    assert "pip install 'midtoken[local]', or name a running server with --server" in editor.shown[0]
+    assert ".whl[local]', or name a running server with --server" in editor.shown[0]
 
 
 @pytest.mark.parametrize("runtime", [TRITON, EMBEDDED])

@@ -31,6 +31,10 @@ def test_without_a_model_folder_the_error_says_where_to_give_it() -> None:
         ({"max_waiting": "many"}, "max_waiting must be a whole number between 0 and 65536, not 'many'"),
         ({"max_waiting": "1_0"}, "max_waiting must be a whole number between 0 and 65536, not '1_0'"),
         ({"max_waiting": "9" * 10_000}, r"not '9999.* and so on, 10000 characters$"),
+        *(
+            ({"dtype": dtype}, f"dtype must be one of auto, float32, .*, float64, not '{dtype}'")
+            for dtype in ("float17", "float8_e4m3fn", "complex64", "bool", "nn")
+        ),
         ({"drafts": "yes"}, "drafts must be true or false, not 'yes'"),
         ({"max_sequences": "0"}, "max_sequences must be between 1 and 1024, not 0"),
         ({"max_sequences": "1025"}, "max_sequences must be between 1 and 1024, not 1025"),

@@ -139,8 +139,6 @@ def _is_of_layer(name: str, modules: dict[str, torch.nn.Module]) -> bool:
     return last == "weight" or (parent in modules and any(True for _ in modules[parent].parameters(recurse=False)))
 
 
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-
 # While transformers reads the weights of one model, it changes settings of torch that hold for all threads.
 _READING = threading.Lock()
 
@@ -192,10 +190,7 @@ def _find_device(name: str) -> torch.device:
 
 
 def _find_dtype(name: str) -> torch.dtype:
-    dtype = torch.float32 if name == AUTO_DTYPE else getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype) or dtype not in _DTYPES:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
-        raise ModelError(f"models cannot be run in the dtype {name!r}; the dtypes are {names}")
+    dtype: torch.dtype = getattr(torch, "float32" if name == AUTO_DTYPE else name)
     return dtype
 
 

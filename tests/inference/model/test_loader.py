@@ -11,6 +11,7 @@ from inference.model import loader
 from inference.model.loader import load_model
 from inference.model.onnx.model import OnnxModel
 from inference.model.pytorch.runner import TorchModel
+from inference.platforms import find_install_command
 from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import change_config, write_decoder
 
@@ -61,8 +62,14 @@ def test_without_torch_the_reason_and_the_remedy_are_said(
 
     assert str(raised.value) == (
         f"cannot load the model in {folder}: it cannot be run without torch, because {reason}; and torch and "
-        "transformers cannot be imported here. Install midtoken[torch]"
+        f"transformers cannot be imported here; run {find_install_command('torch')}"
     )
+
+
+@pytest.mark.usefixtures("without_torch")
+def test_a_device_that_does_not_exist_is_no_reason_to_install_torch(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"^no device is called 'cdua'; torch has cpu, cuda, mps, xpu .--device.$"):
+        load_model(EngineConfig(write_decoder(tmp_path), device="cdua"))
 
 
 @pytest.mark.parametrize(

@@ -120,12 +120,6 @@ def test_a_vocabulary_that_does_not_fit_the_model_is_a_model_error(tmp_path: Pat
         load_torch_model(EngineConfig(folder))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn", "complex64", "bool", "float17", "nn"])
-def test_a_type_that_no_model_runs_in_is_refused_without_blaming_the_family(dtype: str, make_model: MakeModel) -> None:
-    with pytest.raises(ModelError, match=rf": models cannot be run in the dtype '{dtype}'; .*bfloat16"):
-        load_torch_runner(EngineConfig(make_model(), dtype=dtype))
-
-
 def test_models_that_several_threads_load_at_once_are_all_right(make_model: MakeModel) -> None:
     folders = [make_model("qwen", family) for family in ("gemma2", "llama", "mistral", "qwen2")] * 3
     configs = [EngineConfig(folder) for folder in folders]
