@@ -60,13 +60,8 @@ class _Side:
             self.solved.append(re.match(r"\w*", self.ghost)[0] == rest)
 
     def draw(self, typed: str, num_cells: int) -> Text:
-        """Returns a row in which the cursor is visible: a long line loses its beginning."""
-        room = num_cells - _LABEL_CELLS - 1
-        start = max(0, len(typed) - max(room - len(self.ghost), room * 2 // 3))
-        label = f"{self.name:9} {self.times_ms[-1]:5.0f} ms "
-        row = Text(f"{label:{_LABEL_CELLS}}", "dim", no_wrap=True, overflow="ellipsis")
-        row.append(f"{'…' * (start > 0)}{typed[start + (start > 0) :]}▏", "not dim bold")
-        return row.append(self.ghost, f"not dim {self.style}")
+        """Returns its row."""
+        return draw_row(self.name, self.times_ms[-1], typed, self.ghost, self.style, num_cells)
 
     def describe(self) -> str:
         """Returns a row with its score."""
@@ -127,7 +122,17 @@ async def _type(line: str, lines: list[str], sides: Sequence[_Side], console: Co
             live.update(Group(Padding(above, (0, 0, 0, _LABEL_CELLS)), *rows), refresh=True)
             await asyncio.sleep(_PAUSE_S)
         elif sides[0].ghost != sides[1].ghost:
-            console.print(*rows, sep="\n")
+            console.print(Group(*rows))
+
+
+def draw_row(name: str, time_ms: float, typed: str, ghost: str, style: str, num_cells: int) -> Text:
+    """Returns a row in which the cursor is visible: a long line loses its beginning."""
+    room = num_cells - _LABEL_CELLS - 1  # for the text
+    num_typed = max(room - len(ghost), room * 2 // 3)
+    if len(typed) > num_typed:
+        typed = f"…{typed[len(typed) - num_typed + 1 :]}"
+    row = Text(f"{f'{name:9} {time_ms:5.0f} ms':{_LABEL_CELLS}}", "dim", no_wrap=True, overflow="ellipsis")
+    return row.append(f"{typed}▏", "not dim bold").append(ghost, f"not dim {style}")
 
 
 def find_rest(line: str, column: int) -> str:

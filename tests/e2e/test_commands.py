@@ -44,7 +44,7 @@ def test_complete_prints_the_completion(embedded_real_server: RunningServer, sou
 def test_explain_shows_the_chosen_path_and_every_strategy(embedded_real_server: RunningServer, source: Path) -> None:
     page = _run(embedded_real_server, "explain", f"{source}:8").stdout
     assert "chosen       ·node" in page
-    assert all(f"│ {healing} " in page for healing in ("exact", "greedy", "single", "none"))
+    assert all(f"\n  {healing:<10} ‘" in page for healing in ("exact", "greedy", "single", "none"))
 
 
 async def test_surprisal_of_the_pieces_equals_that_of_the_whole_text(
@@ -91,10 +91,18 @@ def test_the_doctor_finds_a_server_that_completes(embedded_real_server: RunningS
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_complete_warns_of_a_language_that_the_model_does_not_know(
+    embedded_real_server: RunningServer, tmp_path: Path
+) -> None:
+    (tmp_path / "a.rs").write_text("let x = 1;")
+    done = _run(embedded_real_server, "complete", f"{tmp_path}/a.rs:1")
+    assert (done.returncode, "the model knows only python, so an editor shows nothing" in done.stderr) == (0, True)
+
+
 def test_the_demo_is_right_more_often_with_healing(embedded_real_server: RunningServer) -> None:
     lines = _run(embedded_real_server, "demo", "--lines", "2").stdout.splitlines()
     healed, unhealed = ([line for line in lines if line.startswith(f"{side} ")] for side in ("healed", "unhealed"))
-    assert int(healed[-1].split()[2]) > int(unhealed[-1].split()[2])
+    assert int(healed[-1].split()[1]) > int(unhealed[-1].split()[1])
 
 
 def test_a_model_is_tried_on_the_lines_of_a_folder(embedded_real_server: RunningServer, tmp_path: Path) -> None:

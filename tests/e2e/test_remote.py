@@ -21,6 +21,7 @@ from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 from tests.support.front_clients import EDITORS, ask_as_editors
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
+from tests.support.servers import end_servers
 from tests.support.sinks import CollectingSink, complete
 
 _NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
@@ -117,6 +118,17 @@ async def test_what_editors_send_is_completed_in_front_of_the_server_and_not_by_
     url: str, tmp_path: Path
 ) -> None:
     assert await ask_as_editors(url, tmp_path) == {"front_clients": EDITORS, "front_clients_plainly": []}
+
+
+def test_explain_shows_what_the_server_can_say_and_names_what_it_cannot(url: str, tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text(_NOD)
+    command = ["explain", f"--engine={url}", f"--state-dir={tmp_path / 'state'}", f"{tmp_path / 'file.py'}:6"]
+    run = subprocess.run(_start(*command), capture_output=True, text=True, timeout=100, check=False)
+    end_servers(tmp_path / "state")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "\nchosen       ·Node\n" in run.stdout
+    assert "\n  exact      ‘e’\n  greedy     not here: the healing greedy masks each token" in run.stdout
+    assert "\n  none       ‘" in run.stdout
 
 
 def test_text_for_another_machine_is_not_sent_unencrypted(tmp_path: Path) -> None:

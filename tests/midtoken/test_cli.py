@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,29 @@ def test_every_module_of_commands_is_a_subcommand_that_the_help_lists_with_its_f
     assert summary
     assert f" {name} {summary}" in _help(capsys)
     assert summary in _help(capsys, name)
+
+
+def test_without_a_command_the_help_is_printed_and_names_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    alone = " ".join(capsys.readouterr().out.split())
+    assert alone == _help(capsys)
+    assert "`midtoken demo` shows it at work" in alone
+
+
+def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"midtoken {version('midtoken')}\n"
+
+
+@pytest.mark.parametrize("command", ["complete", "serve", "models try", "demo"])
+def test_the_usage_is_one_line_and_options_of_the_model_and_the_server_stand_apart(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"])
+    usage, _, rest = capsys.readouterr().out.partition("\n\n")
+    assert (usage.count("\n"), "[OPTION...]" in usage) == (0, True)
+    assert rest.index("\noptions:\n") < rest.index("\nmodel and server:\n") < rest.index("  --model MODEL ")
 
 
 def _find_imports(*arguments: str) -> set[str]:
@@ -71,6 +95,12 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], imported: st
     ("arguments", "message"),
     [
         (("compleet",), "invalid choice: 'compleet'"),
+        (("--wrong",), "unrecognized arguments: --wrong; see midtoken --help"),
+        (("complete", "a:1", "--wrong"), "unrecognized arguments: --wrong; see midtoken complete --help"),
+        (("models", "try", "a", "--wrong"), "unrecognized arguments: --wrong; see midtoken models try --help"),
+        (("models", "try"), "the following arguments are required: NAME; see midtoken models try --help"),
+        (("lsp", "--runtime=foo"), "invalid choice: 'foo' (choose from 'auto', 'triton', 'embedded')"),
+        *((("demo", f"--lines={lines}"), f"must be a number from 1 to 4, not '{lines}'") for lines in ("0", "-1", "x")),
         (
             ("complete", "a:1", "--healing=magic"),
             "invalid choice: 'magic' (choose from 'exact', 'greedy', 'single', 'none')",
@@ -89,9 +119,11 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], imported: st
 def test_a_wrong_argument_is_named_in_the_error(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as stopped:
         main(arguments)
-    assert message in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert message in error
+    assert (stopped.value.code, error.count("\n"), error.endswith(" --help\n")) == (2, 1, True)
 
 
 def test_an_interrupt_while_a_subcommand_is_imported_prints_nothing(

@@ -6,13 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference.protocol.completion import CompletionRequest
+from lsp_server.privacy.redaction import PLACEHOLDER
+from midtoken.commands.doctor import Mark, check_document
 from midtoken.input_text import (
+    ClearedText,
+    add_text_arguments,
     read_cursor,
     read_file,
     split_pieces,
     split_tail,
 )
 from midtoken.server_arguments import UsageError
+from tests.support.options import parse_options
+from tests.support.secret_forms import SECRETS
 
 
 def test_the_bytes_of_a_file_or_of_standard_input_are_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +96,49 @@ def test_the_context_of_a_piece_is_the_text_before_it() -> None:
     pieces = [*split_pieces(b"abcdef", num_bytes=4), split_tail(b"abcdef", num_bytes=4)]
     shown = [(piece.context, piece.text) for piece in [*pieces, split_tail(b"ab")]]
     assert shown == [(b"", b"abcd"), (b"abcd", b"ef"), (b"ab", b"cdef"), (b"", b"ab")]
+
+
+def test_that_a_secret_is_replaced_is_said_once_and_only_of_what_is_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = f'key = "{SECRETS[0].secret}"\nA='
+    for name in ("app.py", ".env"):
+        (tmp_path / name).write_text(secret)
+        text = ClearedText(parse_options(add_text_arguments))
+        request = CompletionRequest(text.read_cursor(f"{tmp_path / name}:2").prefix)
+        assert capsys.readouterr().err == ""
+        if name == ".env":
+            with pytest.raises(UsageError, match="nothing of this file is sent"):
+                text.clear(request)
+        else:
+            assert [PLACEHOLDER in text.clear(request).value.prefix for _ in range(2)] == [True, True]
+        note = f"midtoken: {PLACEHOLDER} is sent instead of each secret; --send-secrets sends them\n"
+        assert capsys.readouterr().err == ("" if name == ".env" else note)
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "is_noted"),
+    [("a.rs", ("python",), True), ("a.py", ("python",), False), ("a.pyi", ("python",), False), ("a.rs", None, False)],
+)
+def test_a_language_that_the_model_does_not_know_is_noted_as_the_doctor_says_it(
+    name: str, known: tuple[str, ...] | None, is_noted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text("x")
+    text = ClearedText(parse_options(add_text_arguments))
+    text.read_cursor(f"{tmp_path / name}:1")
+    text.note_languages(known)
+    note = f"midtoken: the model knows only python, so an editor shows nothing in {tmp_path / name}\n"
+    assert capsys.readouterr().err == note * is_noted
+    assert (check_document(tmp_path / name, {}, known).mark is Mark.WRONG) == is_noted
+
+
+def test_a_file_that_is_no_text_is_refused_in_the_same_words_everywhere(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a\xff")
+    text, words = ClearedText(parse_options(add_text_arguments)), f"{tmp_path}/a is not UTF-8 at byte 1"
+    for read, place in ((text.read_cursor, f"{tmp_path}/a:1"), (text.read_file, f"{tmp_path}/a")):
+        with pytest.raises(UsageError, match=f"^{words}$"):
+            read(place)
+    assert check_document(tmp_path / "a", {}, None).what == words
 
 
 def test_the_context_is_limited_and_starts_at_a_character() -> None:

@@ -97,9 +97,9 @@ async def test_an_incomplete_model_is_wrong_and_no_server_is_started(tmp_path: P
         ("a.rs", b"fn main() {}\n", None, Mark.GOOD, "a.rs gets suggestions, unless"),
         ("a.rs", b"fn main() {}\n", ("python",), Mark.WRONG, "the model knows only python"),
         ("a.py", b"x" * (MAX_CHARS + 1), ("python",), Mark.WRONG, "a.py gets no suggestions (too_large)"),
-        ("a.py", b"\xff\xfe", ("python",), Mark.WRONG, "a.py is not UTF-8"),
-        (".", None, ("python",), Mark.WRONG, "cannot be read: Is a directory"),
-        ("missing.py", None, ("python",), Mark.WRONG, "cannot be read: No such file"),
+        ("a.py", b"\xff\xfe", ("python",), Mark.WRONG, "a.py is not UTF-8 at byte 0"),
+        (".", None, ("python",), Mark.WRONG, "cannot read {folder}: Is a directory"),
+        ("missing.py", None, ("python",), Mark.WRONG, "cannot read {folder}/missing.py: No such file"),
         (
             "excluded.py",
             b"x = 1\n",
@@ -117,7 +117,7 @@ def test_a_file_gets_suggestions_or_there_is_a_reason(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     check = check_document(tmp_path / name, {}, languages)
-    assert (check.mark, what in check.what) == (mark, True)
+    assert (check.mark, what.format(folder=tmp_path) in check.what) == (mark, True)
 
 
 def test_an_index_that_cannot_be_kept_is_noted(tmp_path: Path) -> None:

@@ -1,24 +1,34 @@
 """The output of `midtoken explain`."""
 
+import asyncio
 import io
 import math
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
 from inference.likely_text import LikelyText
+from inference.protocol.arrays import Array
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionStats,
     ExplainedFile,
     ExplainedNode,
     Explanation,
+    FinishReason,
     Healing,
     RelatedFile,
 )
+from inference.protocol.completion_arrays import chunk_to_arrays
 from lsp_server.context import Context
 from midtoken.answer import Answer
-from midtoken.commands.explain import render
+from midtoken.cli import main
+from midtoken.commands.explain import Found, render
+from tests.support.fake_triton import ModelCall, run_fake_triton, say
 
 _EXPLANATION = Explanation(
     kept_tail=("class", " Node", "\n"),
@@ -34,41 +44,73 @@ _EXPLANATION = Explanation(
 )
 
 
-def _render(*chunks: CompletionChunk) -> str:
-    stats = CompletionStats(
-        num_forwards=3, num_healing_forwards=1, total_ms=12.0, num_context_tokens=90, num_related_tokens=55
-    )
-    exact = CompletionChunk("", healed_bytes=4, stats=stats, explanation=_EXPLANATION)
-    none = CompletionChunk("", stats=CompletionStats(num_forwards=1))
+def _render(*chunks: CompletionChunk, is_plain: bool = False, **changes: Any) -> str:
+    """Returns the page without trailing blanks. `is_plain`: as it is in a pipe."""
+    stats = CompletionStats(num_context_tokens=90, num_related_tokens=55)
+    exact = CompletionChunk("", healed_bytes=4, stats=stats, explanation=replace(_EXPLANATION, **changes))
     likely = LikelyText()
     for chunk in chunks:
         likely.add(chunk)
-    answers = {Healing.EXACT: Answer("e:", exact, likely), Healing.NONE: Answer(":", none)}
-    console = Console(width=120, record=True, file=io.StringIO())
+    answers = {Healing.EXACT: Answer("e:", exact, likely), Healing.NONE: Answer(":", CompletionChunk(""))}
     related = RelatedFile("lib/node.py", "# class Node: value\n"), RelatedFile("lib/long.py", "# long\n")
-    console.print(render("app.py:2", Context("class Node\n  return Nod", "\nrest"), answers, related))
-    return "\n".join(line.rstrip() for line in console.export_text().split("\n"))
+    refusals = dict.fromkeys((Healing.GREEDY, Healing.SINGLE), "it masks each token")
+    found = Found(related, answers, refusals)
+    console = Console(width=120, record=not is_plain, file=io.StringIO())
+    console.print(render("app.py:2", Context("class Node\n  return Nod", ")\nrest"), found))
+    page = cast("io.StringIO", console.file).getvalue() if is_plain else console.export_text()
+    return "\n".join(line.rstrip() for line in page.split("\n"))
 
 
 @pytest.mark.parametrize(
     "shown",
     [
-        "75.00 %",  # the share of a node in the mass
-        "  return Node:",  # the completion in its place
-        "·Node",  # a blank in a token
+        "kept tokens  then ‘·Nod…’  75.00 % ",  # the share of a continuation in the mass
+        "‘·N’  then ‘od…’ ",
+        "most likely ‘·Node’",
+        "\n  return Nod▏e:▕)\n",  # the completion in its place, and the cursor
+        "\nkept         class|·Node|⏎\nremoved      ·N|od\n",  # where tokens end
         "no token of the vocabulary continues from here",
-        "told         55 of 90 tokens\n",
-        "\nlib/node.py  told in 52 tokens\n# class Node: value\n\nlib/long.py  left out\n",
-        "1 pass ",  # of the strategy none
-        "e 61 %  : 22 %  shown with confidence 0.45: e",  # how likely the text is
-        "3 passes, 12 ms",  # of the strategy exact
+        "Of other files, the prompt has 55 of 90 tokens\n",
+        "\nlib/node.py  52 tokens\n# class Node: value\n\nlib/long.py  left out\n",
+        "likely       ‘e’ 61 %  ‘:’ 22 %  an editor shows ‘e’ with confidence 0.45",
+        "\n  exact      ‘e:’\n  greedy     not here: it masks each token\n",
+        "\n  none       ‘:’\n",
     ],
 )
-def test_the_page_shows_the_tree_the_completion_and_what_each_strategy_costs(shown: str) -> None:
-    assert shown in _render(CompletionChunk("e:", 0, (1, 2), (-0.5, -1.5)))
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_the_page_shows_the_tree_the_completion_and_that_of_each_strategy(shown: str, is_plain: bool) -> None:
+    assert shown in _render(CompletionChunk("e:", 0, (1, 2), (-0.5, -1.5)), is_plain=is_plain)
 
 
 def test_only_of_a_text_without_probabilities_it_says_that_they_are_missing() -> None:
-    missing = "the server tells no probabilities"
+    missing = "the server reports no probabilities"
     assert missing in _render(CompletionChunk("e:"))
     assert missing not in _render()
+
+
+def test_where_nothing_is_healed_there_is_no_tree() -> None:
+    page = _render(healed_bytes="", unhealed_tokens=())
+    assert "removed      no tokens\nhealed       nothing: the text ends where a token ends\nlikely " in page
+    assert "kept tokens" not in page
+
+
+@pytest.mark.parametrize("refused", ["explain", "healing"])
+async def test_what_an_engine_cannot_say_is_named_and_the_rest_is_shown(
+    refused: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def answer(call: ModelCall) -> AsyncGenerator[Mapping[str, Array] | str, None]:
+        is_refused = refused in call.arrays and call.arrays[refused].item() in (True, b"greedy")
+        explanation = replace(_EXPLANATION, related=())
+        chunk = CompletionChunk("e", text_ends=(1,), log_probs=(-0.1,), explanation=explanation)
+        done = replace(chunk, finish_reason=FinishReason.LENGTH, stats=CompletionStats())
+        async for each in say("invalid request: not with this engine" if is_refused else chunk_to_arrays(done))(call):
+            yield each
+
+    (tmp_path / "app.py").write_text("return Nod")
+    async with run_fake_triton(answer) as server:
+        status = await asyncio.to_thread(main, ["explain", f"{tmp_path}/app.py:1", "--server", server.url])
+    page = capsys.readouterr().out
+    assert (status, "  exact      ‘e’\n" in page, "  none       ‘e’\n" in page) == (0, True, True)
+    assert ("removed      ·N|od\n" in page) == (refused == "healing")
+    assert ("No tokens and no tree: not with this engine\n" in page) == (refused == "explain")
+    assert ("  greedy     not here: not with this engine\n" in page) == (refused == "healing")

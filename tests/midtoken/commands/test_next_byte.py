@@ -25,7 +25,7 @@ def test_the_likeliest_byte_comes_first() -> None:
 
 
 def test_a_small_probability_is_not_shown_as_zero() -> None:
-    assert _render(b"a", {ord("d"): 0.00002})[3] == "2e-05 d"
+    assert _render(b"a", {ord("d"): 0.00002})[3] == "<0.01 % d"
 
 
 def test_a_tokenization_is_shown_with_its_tokens_and_the_bytes_ahead() -> None:
