@@ -35,7 +35,7 @@ def find_install_command(extra: str) -> str:
     from importlib.metadata import distributions  # here, because it is slow to import
 
     records = [each.read_text("direct_url.json") for each in distributions(name="midtoken")]
-    origin = next((json.loads(each) for each in records if each), {})
+    origin: dict[str, Any] = next((json.loads(each) for each in records if each), {})
     url = urlsplit(origin.get("url", ""))
     source, place = Path(unquote(url.path)), ""
     if url.scheme != "file" or not source.exists():

@@ -57,7 +57,7 @@ class _Side:
         self.ghost = await self.file.show(before, after)
         self.times_ms.append(1e3 * (time.perf_counter() - started_s))
         if rest:
-            self.solved.append(re.match(r"\w*", self.ghost)[0] == rest)
+            self.solved.append(re.split(r"\W", self.ghost, maxsplit=1)[0] == rest)
 
     def draw(self, typed: str, num_cells: int) -> Text:
         """Returns its row."""
