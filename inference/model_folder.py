@@ -76,7 +76,7 @@ def check_description(folder: Path) -> None:
     refuse(
         ModelError,
         {
-            f"{folder} {'is a file' if folder.exists() else 'does not exist'}; --model is {_NEEDED}": (
+            f"{folder} {'is a file' if folder.exists() else 'does not exist'}; a model is {_NEEDED}": (
                 not folder.is_dir()
             ),
             f"{folder} has an adapter (adapter_config.json), and a model would be run without it; merge it with "

@@ -57,7 +57,7 @@ def read_metadata(path: Path) -> Metadata:
 
 def _read(path: Path, data: mmap.mmap) -> Metadata:
     if data[:4] != _MAGIC:
-        raise ModelError(f"{path} is not a GGUF file; --model is a folder, a GGUF file, or a name")
+        raise ModelError(f"{path} is not a GGUF file; a model is a folder, a GGUF file, or a name")
     reader = _Reader(data)
     [version] = reader.read("I")
     if version & 0xFFFF == 0:

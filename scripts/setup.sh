@@ -8,7 +8,7 @@ venv="${VENV:-.venv}"
 
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 if [ "$version" != 3.11 ]; then # Triton and the versions in requirements.lock are for this one
-    echo "make needs Python 3.11; $python is $version. Try: make setup PYTHON=python3.11, or pip as README.md says" >&2
+    echo "make needs Python 3.11; $python is $version. Add PYTHON=python3.11 to the command" >&2
     exit 1
 fi
 

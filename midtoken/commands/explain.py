@@ -112,10 +112,8 @@ def _render_explanation(explanation: Explanation) -> Iterator[RenderableType]:
     if not explanation.healed_bytes:
         yield _label("healed", Text("nothing: the text ends where a token ends"))
         return
-    spelled = (
-        f"{_quote(explanation.healed_bytes)}; a path of the tree spells its beginning, and the next token the rest:"
-    )
-    yield _label("healed", Text(spelled))
+    title = f"{_quote(explanation.healed_bytes)} in one of these tokenizations, with its share of the probability:"
+    yield _label("healed", Text(title))
     yield Text()
     yield _render_tree(explanation)
     yield Text()

@@ -81,23 +81,26 @@ def run(options: argparse.Namespace) -> int:
             asyncio.run(fetch_model(options.name, on_download, is_anew=True))
         print(ensure_model_folder(options.name))
     else:
-        print("Recommended; midtoken models try NAME says what each needs, before it is downloaded:")
-        print(*(f"  {name:41}{family:12}{licence}" for name, (family, licence) in RECOMMENDED.items()), sep="\n")
+        print("Recommended models and their licences:")
+        print(*(f"  {name:40}{licence}" for name, (_, licence) in RECOMMENDED.items()), sep="\n")
+        print("midtoken models try NAME says what one needs, before it is downloaded")
         print("On this machine:", *_list_present(), sep="\n")
     return 0
 
 
 def _list_present() -> Iterator[str]:
-    yield f"  {'the bundled model':36}{_describe_size(find_default_model())}, for Python"
+    yield f"  {'the bundled model, for Python':40}{_describe_size(find_default_model())}"
     for path in sorted(find_pins_dir().glob("*%2F*")):
         model = HubModel.parse(unquote(path.name))
         place = None if model is None else model.find_path()
         if model is not None and place is not None and model.is_present():
-            yield f"  {model!s:36}{_describe_size(place)}, commit {model.find_commit(place)[:7]}, {place}"
+            yield f"  {model!s:40}{_describe_size(place)}, commit {model.find_commit(place)[:7]}"
+            yield f"    {place}"
     yield from (f"  {OLLAMA}{name}" for name in list_manifests(os.environ))
     graphs = find_cache_dir()
     if graphs is not None and graphs.is_dir():
-        yield f"  {'converted weights':36}{_describe_size(graphs)}, {graphs}"
+        yield f"  {'converted weights':40}{_describe_size(graphs)}"
+        yield f"    {graphs}"
 
 
 def _describe_size(place: Path) -> str:

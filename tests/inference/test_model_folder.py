@@ -40,7 +40,7 @@ def _link(path: Path, target: str) -> None:
 
 
 _FAULTS: dict[str, _Change] = {
-    "does not exist; --model is a folder with config.json": shutil.rmtree,
+    "does not exist; a model is a folder with config.json": shutil.rmtree,
     "is not a model folder: it has no config.json": _replace("config.json"),
     "no config.json, but m.gguf: name that file instead of its folder": _replace("config.json", m__gguf="GGUF"),
     "has no weights (model.safetensors), but m.gguf: name": _replace("model.safetensors", m__gguf="GGUF"),

@@ -155,7 +155,7 @@ def test_a_folder_here_is_judged_without_its_weights(tmp_path: Path) -> None:
     assert (found["weights"], found["needs"].partition(",")[0]) == ("500 million, BF16", "about 1.2 GB of memory")
     copyfile(_DEFAULT / "model.safetensors", tmp_path / "model.safetensors")
     assert model_forecast.forecast(tmp_path)["weights"] == "7 million, BF16"
-    with pytest.raises(ModelError, match="does not exist; --model is a folder"):
+    with pytest.raises(ModelError, match="does not exist; a model is a folder"):
         run_forecast(tmp_path / "none")
 
 

@@ -37,7 +37,7 @@ def _replace(start: int, data: bytes) -> Callable[[bytes], bytes]:
 
 
 _DAMAGES: dict[str, list[Callable[[bytes], bytes]]] = {
-    "is not a GGUF file; --model is a folder, a GGUF file, or a name": [
+    "is not a GGUF file; a model is a folder, a GGUF file, or a name": [
         _replace(0, b"GGML"), _replace(0, b"version https://git-lfs.github.com/spec/v1"),
     ],
     "was written for big-endian machines": [_replace(4, b"\0\0\0\3")],

@@ -156,7 +156,7 @@ async def test_of_a_gguf_model_only_the_named_file_or_all_its_parts_are_download
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
     assert main(["models"]) == 0
     (commit,) = hub.repositories[_NAME].commits
-    shown_line = rf"  {_NAME}:{name} +0.00 GB, commit {commit[:7]}, .*/snapshots/{commit}/{name}"
+    shown_line = rf"  {_NAME}:{name} +0.00 GB, commit {commit[:7]}\n    /.*/snapshots/{commit}/{name}"
     assert re.search(rf"^{shown_line}\n  ollama:coder:7b$", capsys.readouterr().out, re.MULTILINE)
     for path in linked.resolve().parent.iterdir():  # as by a program that frees space in the cache
         path.unlink()

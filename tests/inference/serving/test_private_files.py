@@ -42,6 +42,7 @@ def test_the_path_of_a_socket_is_short_whatever_its_folder_is_called(
 ) -> None:
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv("HOME", f"{tmp_path}/{60 * 'u'}")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)  # platformdirs obeys it on macOS, too
     folder = MacOS("midtoken").user_state_path / f"{60 * 'm'}-{12 * '0'}"  # the longest name of a server's folder
     folder.mkdir(parents=True)
     (folder / "file").touch()
