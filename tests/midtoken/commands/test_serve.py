@@ -53,7 +53,7 @@ def test_a_tritonserver_of_an_embedded_server_is_refused(
         ),
         ("--log-requests=/dev/null/log", "--log-requests cannot write /dev/null/log: Not a directory"),
         ("--openai=eight", "--openai must be a port, or an address and a port"),
-        ("--listen=[::1]:8003", "--listen at [::1] needs --keys FILE and --tls FILE, because other machines may"),
+        ("--listen=[::]:8003", "--listen at [::] needs --keys FILE and --tls FILE, because other machines may"),
         ("--keys={keys}", "--keys and --tls are about the ports of --listen, --openai"),
         ("--confidence=0", "--confidence is about the port of --openai"),
     ],
