@@ -86,7 +86,7 @@ def test_a_text_at_a_token_edge_is_that_of_transformers(
     for cut, judgement in judged[_EDGES]:
         if check_context(tokenizer, cut):
             text, ends = _complete(runner, cut.kept, Healing.NONE, _NUM_TOKENS)
-            assert len(ends) == _NUM_TOKENS, "nothing ends it early"
+            assert ends, "a text of no tokens would be right"
             gaps.append(_find_gap(tokenizer, text, judgement))
 
     assert len(gaps) >= 20

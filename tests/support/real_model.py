@@ -52,9 +52,9 @@ class Judgement:
 
 def draw_real_cuts(tokenizer: LoadedTokenizer, num_each: int) -> list[RealCut]:
     """Draws seeded cuts after a character that is no blank: `num_each` in each language."""
-    cuts = []
+    cuts = list[RealCut]()
     for path in _CODE:
-        rng, text = Random(path.name), path.read_text(encoding="utf-8")
+        rng, text = Random(path.name.removesuffix(".txt")), path.read_text(encoding="utf-8")
         found: dict[int, RealCut] = {}
         while len(found) < num_each:
             at = rng.randrange(_CONTEXT_CHARS + 1, len(text) - _CONTEXT_CHARS)
