@@ -6,11 +6,12 @@ file is a reason to keep its text here in any case.
 
 The repository may be anybody's, so nothing that its configuration names is run: `check-ignore --no-index` starts no
 program and does not read the index, and the file system monitor is switched off all the same. So a repository of
-another user needs no entry in `safe.directory`, and none is looked for, since `--git-dir` names the repository.
+another user needs no entry in `safe.directory`, and none is looked for, since `--git-dir` names the repository. The
+files are those beside its `.git`, also where `core.worktree` names a folder that was moved, or `core.bare` is set.
 
-Git knows nothing of what is behind a symbolic link. There, and where Git is not installed, has no work tree or finds no
-repository, the ignore files are read here; the user's own (`core.excludesFile`) is not. Such a `.git` may be that of a
-worktree whose repository is elsewhere. Whatever else Git does not answer excludes.
+Git knows nothing of what is behind a symbolic link. There, and where Git is not installed or finds no repository, the
+ignore files are read here; the user's own (`core.excludesFile`) is not. Such a `.git` may be that of a worktree whose
+repository is elsewhere. Whatever else Git does not answer excludes.
 """
 
 import os
@@ -20,12 +21,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from lsp_server.privacy.paths import Disk, to_system_path
 from lsp_server.privacy.patterns import Rule, RuleList, UnreadableRulesError, find_rule, list_folders
 
-_OPTIONS = ("-c", "core.fsmonitor=false", "--no-optional-locks", "--git-dir=.git")
+_OPTIONS = ("-c", "core.fsmonitor=false", "--no-optional-locks", "--git-dir=.git", "--work-tree=.")
 _CHECK = ("check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
 
 
 class _NoGitError(Exception):
-    """Git is not installed, or has no work tree here."""
+    """Git is not installed."""
 
 
 class _NoRepositoryError(_NoGitError):
@@ -103,7 +104,8 @@ class GitRules:
                 timeout=self._time_limit_s,
             )
         except FileNotFoundError:
-            raise _NoGitError from None
+            is_empty = os.path.isdir(top + "/.git") and not os.path.exists(top + "/.git/HEAD")
+            raise (_NoRepositoryError if is_empty else _NoGitError) from None
         except OSError as error:
             raise _build_error(f"it cannot be run: {error.strerror}") from None
         except subprocess.TimeoutExpired:
@@ -111,8 +113,6 @@ class GitRules:
         problem = done.stderr
         if b"not a git repository" in problem:
             raise _NoRepositoryError
-        if b"must be run in a work tree" in problem:  # `core.bare` is set, and files are beside `.git` all the same
-            raise _NoGitError
         if problem or done.returncode not in (0, 1):  # Git only warns of ignore files that it cannot read
             raise _build_error(problem.decode("utf-8", "replace") or f"exit status {done.returncode}")
         return done.stdout

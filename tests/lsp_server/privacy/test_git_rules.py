@@ -53,10 +53,12 @@ _PROGRAMS = ("core.fsmonitor", "core.pager", "core.sshCommand", "core.editor", "
     [
         (["add", "--force", "a.py"], {}),  # a tracked file
         (["config", "core.bare", "true"], {}),
+        (["config", "core.worktree", "/dev"], {}),  # the folder was moved
+        (["config", "core.worktree", "/nowhere/project"], {}),
         (["status"], {"GIT_DIR": "/nowhere", "GIT_WORK_TREE": "/", "GIT_TRACE": "1"}),  # of another repository
         *((["config", name, "{program}"], {}) for name in _PROGRAMS),
     ],
-    ids=["tracked", "bare", "environment", *_PROGRAMS],
+    ids=["tracked", "bare", "moved", "moved from nowhere", "environment", *_PROGRAMS],
 )
 def test_rules_count_whatever_a_repository_says_and_no_program_of_it_is_run(
     command: list[str], environment: dict[str, str], folder: Path, tmp_path: Path
@@ -126,11 +128,12 @@ def test_what_git_cannot_answer_does_not_mean_that_nothing_is_ignored(
     assert found == [_REASON, None] if is_known else all(found)
 
 
-def test_a_folder_that_is_no_repository_belongs_to_the_one_around_it(folder: Path) -> None:
+@pytest.mark.parametrize("path", [_PATH, "/nowhere"], ids=["Git", "no Git"])
+def test_a_folder_that_is_no_repository_belongs_to_the_one_around_it(path: str, folder: Path) -> None:
     (folder / ".gitignore").write_text("a.py\n")
     (folder / "sub" / ".git").mkdir(parents=True)
     (folder / "sub" / ".gitignore").write_text("b.py\n")
-    found = {name: _find(folder / "sub" / name) is not None for name in ("a.py", "b.py", "c.py")}
+    found = {name: _find(folder / "sub" / name, PATH=path) is not None for name in ("a.py", "b.py", "c.py")}
     assert found == {"a.py": True, "b.py": True, "c.py": False}
 
 
