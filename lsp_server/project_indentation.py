@@ -1,12 +1,16 @@
 """The indentation of one level in a file that does not show it yet."""
 
 import contextlib
+import os
+import re
+from codecs import StreamReaderWriter
 from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-import editorconfig
+from editorconfig.exceptions import ParsingError
+from editorconfig.ini import EditorConfigParser
 from pygls.uris import to_fs_path
 
 from lsp_server.context import Context
@@ -15,6 +19,9 @@ from lsp_server.indentation import find_unit
 
 _WITH_TABS = ("go", "gomod", "make")
 _MAX_FILES, _MAX_CHARS = 8, 16_384  # of the same folder that are looked at
+_MAX_CONFIG_BYTES = 65_536
+_MAX_WILDCARDS = 5
+_SIZES = tuple(map(str, range(1, 17)))
 
 
 def find_project_unit(document: Document, others: Iterable[Document]) -> str | None:
@@ -31,15 +38,43 @@ def find_project_unit(document: Document, others: Iterable[Document]) -> str | N
     return found or ("\t" if document.language in _WITH_TABS else None)
 
 
+class _EditorConfig(EditorConfigParser):
+    """A file of anybody's: what is wrong in it is skipped, and so are patterns that take long to compare."""
+
+    def read(self, filename: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            if os.path.isfile(filename) and os.path.getsize(filename) <= _MAX_CONFIG_BYTES:
+                super().read(filename)
+
+    def _read(self, fp: StreamReaderWriter, fpname: str) -> None:
+        with fp, contextlib.suppress(ParsingError):
+            super()._read(fp, fpname)
+
+    def matches_filename(self, config_filename: str, glob: str) -> bool:
+        if glob.count("{") > _MAX_WILDCARDS or max(map(_count_stars, glob.split(","))) > _MAX_WILDCARDS:
+            return False
+        with contextlib.suppress(re.error, TypeError):  # a pattern that is none; a number that is not there
+            return super().matches_filename(config_filename, glob)
+        return False
+
+
+def _count_stars(pattern: str) -> int:
+    return pattern.count("*")
+
+
 def _read_editorconfig(path: str) -> str | None:
-    with contextlib.suppress(editorconfig.EditorConfigError, OSError, UnicodeError):
-        values = editorconfig.get_properties(path)
-        if values.get("indent_style") == "tab":
-            return "\t"
-        size = values.get("indent_size", "")
-        if values.get("indent_style") == "space" and size.isdecimal():
-            return " " * int(size) or None
-    return None
+    values: dict[str, str] = {}
+    for folder in Path(path).parents:
+        file = _EditorConfig(path)
+        file.read(str(folder / ".editorconfig"))
+        values = {name: value.lower() for name, value in file.options.items()} | values
+        if file.root_file:
+            break
+    style, size = values.get("indent_style"), values.get("indent_size", "")
+    if style == "tab":
+        return "\t"
+    size = values.get("tab_width", "") if size == "tab" else size
+    return " " * int(size) if style == "space" and size in _SIZES else None
 
 
 def _find_common(texts: Iterable[str]) -> str | None:
@@ -49,7 +84,8 @@ def _find_common(texts: Iterable[str]) -> str | None:
 
 def _read_neighbours(path: Path) -> Iterable[str]:
     with contextlib.suppress(OSError):
-        for each in islice(path.parent.glob(f"*{path.suffix}") if path.suffix else (), _MAX_FILES):
+        similar = (each for each in path.parent.iterdir() if path.suffix and each.suffix == path.suffix)
+        for each in islice(similar, _MAX_FILES):
             if each != path and each.is_file():
                 with each.open(errors="replace") as file:
                     yield file.read(_MAX_CHARS)

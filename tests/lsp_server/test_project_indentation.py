@@ -1,5 +1,6 @@
 """The indentation of a new file is that of its project."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,34 @@ def test_the_unit_of_a_new_file_is_that_of_its_project(
         (tmp_path / name).write_text(text)
     opened = [_open(f"untitled:{number}", text) for number, text in enumerate(others)]
     assert find_project_unit(_open((tmp_path / "a.py").as_uri(), language=language), opened) == unit
+
+
+_TAB = "[*]\nindent_style = tab\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        (f"root = true\nno option\n{_TAB}", "\t"),
+        (f"root = true\n{_TAB}[[z-a]]\nindent_style = space\n", "\t"),
+        (f"root = true\n{_TAB}[{{a,b{{1..3}}}}*]\nindent_style = space\n", "\t"),
+        (f"root = true\n{_TAB}[{'*' * 60}x]\nindent_style = space\n", "\t"),
+        (f"root = true\n{_TAB}[{'{*a*,*a}' * 40}x]\nindent_style = space\n", "\t"),
+        (f"root = true\n{_TAB}[*.py]\nindent_style = unset\n", None),
+        ("root = true\n[*]\nindent_style = Space\nindent_size = tab\ntab_width = 3\n", "   "),
+        *((f"root = true\n[*]\nindent_style = space\nindent_size = {size}\n", None) for size in ("9" * 12, "0", "²")),
+        ("root = true\n" + "#" * 100_000, None),
+        (b"root = true\n# \xe9\n", None),
+    ],
+)
+def test_what_is_wrong_in_an_editorconfig_is_skipped(text: str | bytes, unit: str | None, tmp_path: Path) -> None:
+    (tmp_path / ".editorconfig").write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert find_project_unit(_open((tmp_path / "aaaaaaaaaaaaaaaaaaaaaaaaaaaa.py").as_uri()), []) == unit
+
+
+def test_only_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".editorconfig")
+    assert find_project_unit(_open((tmp_path / "a.**").as_uri()), []) is None
 
 
 async def test_a_block_in_a_new_file_has_the_indentation_of_the_open_ones(both: InProcess) -> None:
