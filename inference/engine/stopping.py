@@ -70,6 +70,8 @@ class PythonCode:
                 if at < nearest and word == "try":
                     return False
             elif at == column:
+                if word == "try" and header and clause is None:
+                    return any(each.startswith(body[: len(each)]) for each in ("except", "finally"))
                 return clause is None or word in _AFTER[clause]
             else:
                 return word == "match" if clause == "case" else clause is None and is_first

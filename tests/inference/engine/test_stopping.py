@@ -133,6 +133,8 @@ def test_what_the_end_of_a_line_or_block_may_cut_is_not_settled(
         ("if x:\n        ", "y()\n    z()", "y()"),
         ("def f():\n    ", "try:\n        g()\nexcept E:\n    pass", "try:\n        g()"),
         ("def f():\n    ", "for x in y:\nreturn x", "for x in y:"),
+        ("def f():\n    ", "try:\n        g()\n    x = 1", "try:\n        g()"),
+        ("def f():\n    try:\n        g()\n    ", "except E:\n        h()\n    finally:\n        g()\n    x = 1", None),
         # A clause belongs to nothing.
         ("if x:\n    ", "y()\n    else:\n        z()", "y()"),
         ("if x:\n    y()\n    ", "else:\n        z()", ""),
@@ -154,9 +156,9 @@ def test_python_ends_where_a_line_cannot_stand(prefix: str, text: str, left: str
         assert rule.find_end(text + "\n") == (None if left is None else len(left))
     for end in range(len(text)):
         part = text[:end]
-        assert rule.find_end(part) is not None or text[: rule.find_end(text)].startswith(
-            part[: rule.count_settled(part)]
-        )
+        found = rule.find_end(part)
+        assert found is None or part[:found] == text[: rule.find_end(text)]
+        assert found is not None or text[: rule.find_end(text)].startswith(part[: rule.count_settled(part)])
 
 
 @pytest.mark.parametrize("name", ["bisect", "contextlib", "textwrap", "queue"])
