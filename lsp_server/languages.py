@@ -11,12 +11,13 @@ _NAMES = {
     **{"jsx": "javascriptreact", "javascript.jsx": "javascriptreact", "javascriptreact": "javascriptreact"},
     **{"tsx": "typescriptreact", "typescript.tsx": "typescriptreact", "typescriptreact": "typescriptreact"},
     **{"shellscript": "bash", "plaintext": "text", "jsonc": "json", "commonlisp": "common-lisp", "viml": "vim"},
-    **{"ipython": "python", "objective-cpp": "objective-c", "dotenv": "dotenv", "terraform-vars": "terraform-vars"},
-    "gomod": "gomod",  # pygments has it under Go's name
+    **{"ipython": "python", "objective-cpp": "objective-c++", "objcpp": "objective-c++", "eruby": "erb"},
+    **{name: name for name in ("dotenv", "terraform-vars", "handlebars", "razor", "gomod")},
+    **{"aspnetcorerazor": "razor", "go.mod": "gomod"},
 }
 _ENDINGS = {
     **{"javascriptreact": (".jsx",), "typescriptreact": (".tsx",), "dotenv": (".env",), "text": (".txt",)},
-    "terraform-vars": (".tfvars",),
+    **{"terraform-vars": (".tfvars",), "handlebars": (".hbs",), "razor": (".cshtml",), "gomod": (".mod",)},
 }
 _VARIANT = re.compile(r"(?:[-_ ](?:ts|mode|base|treesitter)|[\d.]+)+$")
 
@@ -30,9 +31,12 @@ def find_language(language_id: str) -> str:
 @cache
 def list_endings(language_id: str) -> tuple[str, ...]:
     """Returns the endings that files of the language have, and its identifier in case that it is one."""
-    name = language_id.lower()
-    known = [ending for each in _iter_languages(name) for ending in (f".{each}", *_read_lexers()[1].get(each, ()))]
-    return tuple(dict.fromkeys([f".{language_id}", *(f".{part}" for part in name.split(".")), *known]))
+    names = [language_id.lower(), *_iter_languages(language_id.lower())]
+    if not any(map(_read_lexers()[1].get, names)):  # of several words: vue-html, html+django
+        names += [part for name in names for part in re.split(r"[^a-z0-9#]+", name) if part]
+    names += [each for name in names for each in (*_iter_languages(name), *name.split("."))]
+    known = [ending for each in names for ending in (f".{each}", *_read_lexers()[1].get(each, ()))]
+    return tuple(dict.fromkeys([f".{language_id}", *known]))
 
 
 def _iter_languages(name: str) -> Iterator[str]:
@@ -42,7 +46,6 @@ def _iter_languages(name: str) -> Iterator[str]:
         for each in (part, _VARIANT.sub("", part)):
             if found := _NAMES.get(each) or aliases.get(each):
                 yield found
-                break
 
 
 @cache
