@@ -9,6 +9,7 @@ from lsp_server.context import Context
 from lsp_server.privacy.guard import Cleared
 from midtoken.answer import CONFIDENCE, Answer, read_answer
 from midtoken.connection import open_connection
+from midtoken.front.indented import send_blanks, write_tabs
 from midtoken.input_text import ClearedText, add_cursor_arguments
 
 
@@ -37,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the completion on stdout, and how much of it an editor shows on stderr if that is a terminal."""
     text = ClearedText(options)
-    request = text.clear(build_request(options, text.read_cursor(options.cursor, options.stdin)))
-    answer = asyncio.run(_ask(options, text, request))
+    request = build_request(options, text.read_cursor(options.cursor, options.stdin))
+    answer = asyncio.run(_ask(options, text, request, text.clear(send_blanks(request))))
     print(answer.text)
     if sys.stderr.isatty():
         print(_describe(answer), file=sys.stderr)
@@ -56,10 +57,12 @@ def build_request(options: argparse.Namespace, cursor: Context) -> CompletionReq
     )
 
 
-async def _ask(options: argparse.Namespace, text: ClearedText, request: Cleared[CompletionRequest]) -> Answer:
+async def _ask(
+    options: argparse.Namespace, text: ClearedText, request: CompletionRequest, cleared: Cleared[CompletionRequest]
+) -> Answer:
     async with open_connection(options) as connection:
         text.note_languages(connection.languages)
-        return await read_answer(connection.stream(request))
+        return await read_answer(write_tabs(connection.stream(cleared), request))
 
 
 def _describe(answer: Answer) -> str:
