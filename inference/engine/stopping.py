@@ -7,7 +7,8 @@ from itertools import chain
 
 from inference.protocol.completion import Extent
 
-_OPENERS = (":", "{", "(", "[")
+_BRACKETS = ("{", "(", "[")
+_OPENERS = (":", *_BRACKETS)
 _CLOSERS = (")", "]", "}")
 
 
@@ -150,7 +151,7 @@ class BlockRule:
     """
 
     min_indent: int  # the minimum indentation of the block's lines, in columns
-    closes: bool  # a line that is indented less and begins with a closing bracket is the last line
+    closes: bool  # a line that is indented less, begins with a closing bracket and opens none is the last line
     code: PythonCode | None = field(default=None, compare=False)
 
     def find_end(self, text: str, line_start: int = 0) -> int | None:
@@ -168,7 +169,7 @@ class BlockRule:
             if is_outside:
                 if not (self.closes and body.startswith(_CLOSERS)):
                     return len(text[:start].rstrip())
-                if end >= 0:
+                if end >= 0 and not line.rstrip().endswith(_BRACKETS):  # `} else {` is in the middle
                     return _without_cr(text, end)
             elif self.code is not None and _is_out_of_place(self.code, text, start):
                 return len(text[:start].rstrip())

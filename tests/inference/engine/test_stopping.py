@@ -58,6 +58,8 @@ def test_a_line_ends_before_its_line_end(text: str, end: int | None) -> None:
         (BlockRule(1, closes=True), "\n    a\n})\nb", 9),
         (BlockRule(1, closes=True), "\r\n    a\r\n}\r\nb", 10),
         (BlockRule(1, closes=True), "\n    a\nb", 6),
+        (BlockRule(1, closes=True), "\n    a\n} else {\n    b\n}\nc", 23),
+        (BlockRule(1, closes=True), "\n    a\n} else {\nc", 15),
         (BlockRule(1, closes=False), "\n    a\n}", 6),
         (BlockRule(9, closes=True), "\n\t\ta\n\tb", 4),
     ],
