@@ -97,8 +97,8 @@ def _build_pattern(merges: Sequence[Sequence[str]]) -> re.Pattern[str]:
 
 def _find_byte_ids(vocabulary: dict[str, int]) -> dict[int, int]:
     """The token of each byte that has one: `<0x41>`, or the character itself."""
-    names = {byte: (f"<0x{byte:02X}>", chr(byte) if byte < 0x80 else "") for byte in range(256)}
-    return {byte: vocabulary[name] for byte, both in names.items() for name in reversed(both) if name in vocabulary}
+    names = {chr(byte): byte for byte in range(0x80)} | {f"<0x{byte:02X}>": byte for byte in range(256)}
+    return {byte: vocabulary[name] for name, byte in names.items() if name in vocabulary}
 
 
 def _adds_blank(tokenizer: Tokenizer, text: str) -> bool:

@@ -23,7 +23,7 @@ End = tuple[str, int]  # of a connection: its IP address and port
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 _PART_BYTES = 2**16
-_HOST = re.compile(r"(\[[^]]+\]|[^][:@]+)(:\d+)?")
+_HOST = re.compile(r"(\[[^]]+\]|[^][:@%]+)(:\d*)?")
 # Linux's uapi/linux/netlink.h, sock_diag.h and inet_diag.h
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _NUM_HEADER_BYTES = 4, 20, 1, 16
 _ANY_STATE, _NO_COOKIE = 0xFFFFFFFF, -1

@@ -30,7 +30,7 @@ def split_prompt(prompt: str) -> SplitPrompt:
     for markers in fim_markers.WRITTEN:
         others, *pieces = re.split(f"({'|'.join(map(re.escape, markers))})", prompt)
         sections = dict(zip(pieces[::2], pieces[1::2], strict=True))
-        if sections.keys() == set(markers):
+        if sections.keys() == set(markers) and _is_template(prompt, others, markers):
             if len(pieces) > 2 * len(markers):
                 raise InvalidRequestError(f"prompt has {markers[0]} or a marker like it twice; {_TOGETHER}")
             before, after, *typed = (sections[marker] for marker in markers)
@@ -40,7 +40,7 @@ def split_prompt(prompt: str) -> SplitPrompt:
             _refuse_unknown(before, after, files[0].text)
             related = tuple([each for each in files if each.text.strip()])
             return SplitPrompt(before, after, related, files[-1].path)
-        if len(sections) > 1 or (sections and _is_edge(prompt, markers)):
+        if 0 < len(sections) < len(markers) and _is_edge(prompt, markers):
             missing = next(marker for marker in markers if marker not in sections)
             incomplete = incomplete or f"prompt has {pieces[0]}, but no {missing}; {_TOGETHER}"
     if incomplete:
@@ -65,6 +65,17 @@ def _refuse_unknown(*texts: str) -> None:
     for text in texts:
         if found := _MARKER.search(text):
             raise InvalidRequestError(f"prompt has the marker {quote(found[0])}, which is not understood; {_TOGETHER}")
+
+
+def _is_template(prompt: str, others: str, markers: tuple[str, ...]) -> bool:
+    """Whether the markers have been written around the prompt's parts, and do not stand in its text.
+
+    They begin it, or follow files. Where the files have no markers, the last marker ends the prompt.
+    """
+    files = _START.sub("", others, count=1).lstrip()
+    if not files or _FILE_MARKER.match(files):
+        return True
+    return files.endswith("\n") and prompt.rstrip().endswith(markers)
 
 
 def _is_edge(prompt: str, markers: tuple[str, ...]) -> bool:

@@ -195,6 +195,15 @@ def test_a_byte_token_may_be_the_character_itself(tmp_path: Path) -> None:
     assert loaded.encoder.encode(b"\t") == (spec["model"]["vocab"]["\t"],)
 
 
+def test_an_empty_piece_stands_for_no_byte(tmp_path: Path) -> None:
+    spec = spec_of("llama2", lacks=["<0xC3>"])
+    spec["model"]["vocab"][""] = len(spec["model"]["vocab"])
+
+    loaded = load_tokenizer(write_folder(tmp_path, spec))
+
+    assert loaded.encoder.find_unspelled("a\xc0") == [1]
+
+
 def test_merges_that_join_words_are_refused_with_the_joined_word(tmp_path: Path) -> None:
     spec = spec_of("llama2")
     vocab = spec["model"]["vocab"]

@@ -141,6 +141,8 @@ async def test_nothing_is_sent_where_the_system_does_not_say_whose_a_port_is(mon
         ({"Host": "127.8.9.10"}, False),
         ({"Host": "[::1]:8000", "Origin": "http://[::1]:8000"}, False),
         ({"Host": "[::ffff:127.0.0.1]"}, False),
+        ({"Host": "localhost:"}, False),
+        ({"Host": "127.0.0.1%evil.example"}, True),
         ({}, True),
         ({"Host": "localhost.evil.example:8000"}, True),
         ({"Host": "127.0.0.1.evil.example"}, True),

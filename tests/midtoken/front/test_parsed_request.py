@@ -107,6 +107,14 @@ async def test_half_a_surrogate_pair_is_tokenized_as_u_fffd(front: FrontClient) 
     assert half[0] == 200
 
 
+_WITH_MARKERS = (  # programs and pages, in which they are text
+    'PRE = "<PRE>"\nSUF = "<SUF>"\nNod',
+    'ALL = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")\nNod',
+    'prompt = f"<PRE> {a} <SUF>{b} <MID>"\nNod',
+    "# of [PREFIX] and [SUFFIX]\nNod",
+    "a[PREFIX] = b\n[SUFFIX]\nNod",
+    "std::tuple<MID> a;\nB<SUF> b;\nC<PRE> Nod",
+)
 _QWEN = "<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
 
 
@@ -132,6 +140,7 @@ _QWEN = "<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
         ("if '<|fim_prefix|>' in Nod", "if '<|fim_prefix|>' in Nod", ""),
         ("a = '<|im_start|>' + '<fim_middle>'\nNod", "a = '<|im_start|>' + '<fim_middle>'\nNod", ""),
         ("a <PRE> b\n<HR>", "a <PRE> b\n<HR>", ""),
+        *((text, text, "") for text in _WITH_MARKERS),
         ("fn f(a: Box<[u8]>", "fn f(a: Box<[u8]>", ""),
     ],
 )
@@ -172,7 +181,7 @@ def test_of_files_alone_the_last_is_completed(files: str, related: tuple[Related
 @pytest.mark.parametrize(
     ("prompt", "reason"),
     [
-        ("<|user|>\n<|code_suffix|>b<|code_prefix|>a<|code_middle|><|assistant|>\n", "has the marker '<|assistant|>'"),
+        ("<|user|>\n<|code_suffix|>b<|code_prefix|>a<|code_middle|><|assistant|>\n", "has the marker '<|user|>'"),
         ("<|code_suffix|>b<|code_prefix|>a<|code_middle|><|assistant|>\n", "has the marker '<|assistant|>'"),
         ("<|current_file_content|>\n<|code_to_edit|>\na<|/code_to_edit|>", "marker '<|current_file_content|>'"),
         ("<|editable_region_start|>a<|user_cursor_is_here|><|editable_region_end|>", "'<|editable_region_start|>'"),
@@ -190,6 +199,8 @@ def test_of_files_alone_the_last_is_completed(files: str, related: tuple[Related
         ("a[BLANK]b\nFill in the blank to complete the code block.", "format of filling a blank"),
         ("a<|fim_suffix|>b<|fim_middle|>", "has <|fim_suffix|>, but no <|fim_prefix|>"),
         ("<PRE> a <SUF>b", "has <PRE>, but no <MID>"),
+        ('ALL = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>', "has the marker '<|fim_middle|>'"),
+        ('"""\n<fim_prefix>a<fim_suffix>b<fim_middle>\n"""\nNod', "has the marker '<fim_prefix>'"),
     ],
 )
 def test_a_prompt_in_an_unknown_format_or_without_a_marker_is_refused_by_name(prompt: str, reason: str) -> None:
