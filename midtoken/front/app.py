@@ -232,6 +232,8 @@ class _Front:
     def _parse(self, body: bytes) -> Fields:
         try:
             return Fields(json.loads(body), self._defaults)
+        except UnicodeDecodeError as error:
+            raise InvalidRequestError(f"the body is not UTF-8 at byte {error.start}") from None
         except (ValueError, RecursionError):
             raise InvalidRequestError("the body is no JSON") from None
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # JSON has no types
+from unicodedata import normalize
 
 from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
@@ -143,9 +144,10 @@ class TokenIds:
         self._path = path
 
     def tokenize(self, fields: Fields) -> object:
-        """Returns the ids of a text. Raises InvalidRequestError."""
+        """Returns the ids of a text, in which U+FFFD replaces what no tokens spell. Raises InvalidRequestError."""
         fields.refuse({"with_pieces": (False,), "parse_special": (True,)})
         text, adds_special = fields.take("content", ""), fields.take("add_special", False)
+        text = text.translate({ord(each): "\ufffd" for each in set(text) if not self._spells(each)})
         return {"tokens": self._tokenizer.encode(text, add_special_tokens=adds_special).ids}
 
     def detokenize(self, fields: Fields) -> object:
@@ -154,6 +156,11 @@ class TokenIds:
         if not all(type(each) is int and each in known for each in ids):
             raise InvalidRequestError(f"tokens must be a list of whole numbers from 0 to {known[-1]}")
         return {"content": self._tokenizer.decode(ids, skip_special_tokens=False)}
+
+    def _spells(self, character: str) -> bool:
+        """Whether the ids of the character are those of nothing else: the library omits bytes that have no token."""
+        shown = self._tokenizer.decode(self._tokenizer.encode(character, add_special_tokens=False).ids)
+        return character in " \u2581" or normalize("NFC", character) in normalize("NFC", shown)
 
     @cached_property
     def _tokenizer(self) -> "Tokenizer":
