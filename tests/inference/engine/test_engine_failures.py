@@ -137,8 +137,8 @@ def test_a_sink_that_raises_does_not_affect_other_requests(
         raise RuntimeError("secret")
 
     setattr(sink, broken, fail)
-    num_tokens = 510 if broken == "fail" else 3  # too many: refused through `fail`
-    scripted.engine.submit(dataclasses.replace(_GOOD, max_tokens=num_tokens), sink)
+    prefix = 2000 * "x" if broken == "fail" else _GOOD.prefix  # a word beyond the window: refused through `fail`
+    scripted.engine.submit(dataclasses.replace(_GOOD, prefix=prefix), sink)
     other = submit(scripted.engine, _GOOD)
 
     assert other.wait().text
