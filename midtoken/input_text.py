@@ -19,6 +19,7 @@ from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest, RelatedFile
 from lsp_server.context import Context, Excerpt, clean
 from lsp_server.errors import ExcludedError, InSecretError
+from lsp_server.languages import list_endings
 from lsp_server.line_ends import LineEnds, split_lines
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
@@ -52,10 +53,10 @@ def read_text(name: str) -> str:
         raise UsageError(f"{name} is not UTF-8 at byte {error.start}") from None
 
 
-def find_language(path: Path) -> str:
-    """Returns the identifier in LSP that editors give the language of the file, or its ending."""
-    ending = path.suffix.removeprefix(".")
-    return "python" if ending in ("py", "pyi") else ending
+def find_language(path: Path, known: tuple[str, ...] | None = None) -> str:
+    """Returns which of the languages that the model knows the file is in, by its ending; otherwise the ending."""
+    ending = path.suffix.lower()
+    return next((each for each in known or () if ending in list_endings(each)), ending.removeprefix("."))
 
 
 def read_cursor(text: str, from_stdin: bool = False) -> tuple[Path, Context]:
@@ -179,7 +180,7 @@ class ClearedText:
     def note_languages(self, known: tuple[str, ...] | None) -> None:
         """Prints to stderr if the model, whose languages are `known`, does not know that of a file: see `doctor`."""
         for path in self._paths.values():
-            if known is not None and find_language(path) not in known:
+            if known is not None and find_language(path, known) not in known:
                 note = f"the model knows only {', '.join(known)}, so an editor shows nothing in {path}"
                 print(f"midtoken: {note}", file=sys.stderr)
 

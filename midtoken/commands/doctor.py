@@ -120,7 +120,8 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
         text = read_text(str(path))
     except UsageError as error:
         return wrong(str(error))
-    document = Document(TextDocumentItem(path.as_uri(), find_language(path), 0, text), PositionEncodingKind.Utf8)
+    item = TextDocumentItem(path.as_uri(), find_language(path, model_languages), 0, text)
+    document = Document(item, PositionEncodingKind.Utf8)
     exclusion = Policy(environment).find_exclusion(document.uri)
     found = find_document_reason(document, Settings(), model_languages, exclusion)
     if found is not None:

@@ -118,7 +118,10 @@ def test_that_a_secret_is_replaced_is_said_once_and_only_of_what_is_sent(
 
 @pytest.mark.parametrize(
     ("name", "known", "is_noted"),
-    [("a.rs", ("python",), True), ("a.py", ("python",), False), ("a.pyi", ("python",), False), ("a.rs", None, False)],
+    [
+        *(("a.rs", ("python",), True), ("a.rs", None, False), ("a", ("python",), True)),
+        *((name, ("python", "cpp", "tsx"), False) for name in ("a.py", "A.PY", "a.pyw", "a.cc", "a.tsx")),
+    ],
 )
 def test_a_language_that_the_model_does_not_know_is_noted_as_the_doctor_says_it(
     name: str, known: tuple[str, ...] | None, is_noted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
