@@ -70,17 +70,22 @@ def find_unit(context: Context) -> str | None:
     after_openers: Counter[str] = Counter()
     others: Counter[str] = Counter()
     for part in (context.prefix, context.suffix.partition("\n")[2]):
-        above = ""
+        above = first = ""  # the line above, and the one that began the same brackets
+        depth = 0
         for line in part.split("\n"):
             if not line.strip():
                 continue
-            blanks, blanks_above = _read_blanks(line), _read_blanks(above)
+            blanks, blanks_above = _read_blanks(line), _read_blanks(first)
+            if depth and len(blanks) > len(blanks_above):  # aligned with an open bracket
+                above, depth = line, max(0, depth + _count_opened(line))
+                continue
             step = blanks[len(blanks_above) :]
             if blanks.startswith(blanks_above) and (
                 step == "\t" or (1 < len(step) <= _MAX_UNIT and not step.strip(" "))
             ):
                 (after_openers if above.rstrip().endswith(_OPENERS) else others)[step] += 1
-            above = line
+            above = first = line
+            depth = 0 if line.rstrip().endswith((*_OPENERS, "(", "[")) else max(0, _count_opened(line))
     steps = after_openers or others
     return max(steps, key=lambda step: (steps[step], -len(step))) if steps else None
 
@@ -147,10 +152,14 @@ class _Writer:
         self._is_continued = is_code and line.endswith("\\")
         self._opens_block = is_code and line.partition("#")[0].rstrip().endswith(_OPENERS)
         if is_code:
-            lacking, unopened = match_brackets(line)
-            opened = sum(bracket != "}" for bracket in lacking) - sum(bracket != "}" for bracket in unopened)
-            self._depth = max(0, self._depth + opened)
+            self._depth = max(0, self._depth + _count_opened(line))
         self._needs_block = is_code and self._depth == 0 and _NEEDS_BLOCK.match(line) is not None
+
+
+def _count_opened(line: str) -> int:
+    """Returns how many round and square brackets a line opens; less than 0 if it closes more."""
+    lacking, unopened = match_brackets(line)
+    return sum(bracket != "}" for bracket in lacking) - sum(bracket != "}" for bracket in unopened)
 
 
 def _begin(first_line: str, line_before: str, levels: list[_Level]) -> str:

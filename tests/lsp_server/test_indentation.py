@@ -12,7 +12,15 @@ _TWO = "class A:\n  def f(self):\n    return 1\n\n"
 _FOUR = "class A:\n    def f(self):\n        return 1\n\n"
 
 
-@pytest.mark.parametrize(("text", "unit"), [(_TABS, "\t"), (_TWO, "  "), (_FOUR, "    "), ("a = 1\nb = 2\n", None)])
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        *((_TABS, "\t"), (_TWO, "  "), (_FOUR, "    "), ("a = 1\nb = 2\n", None)),
+        ("x = f(a,\n      b)\ny = 1\n", None),  # aligned with a bracket
+        ("def f(a,\n      b):\n    pass\n", "    "),
+        ('p("(")\nf(a, {\n  b: 1,\n})\n', "  "),
+    ],
+)
 def test_the_unit_is_read_from_the_text_around_the_cursor(text: str, unit: str | None) -> None:
     assert find_unit(Context(text, "")) == unit
     assert find_unit(Context("", "\n" + text)) == unit
