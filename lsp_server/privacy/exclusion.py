@@ -68,7 +68,9 @@ class Policy:
 def _find_reason_or_paths(uri: str, language_id: str, names: "_NameRules", disk: Disk) -> str | list[str]:
     """Returns why a document is excluded, or the paths that Git must be asked about."""
     place = read_uri(uri)
-    paths = place.paths if place.is_file else names.list_possible_paths(place.paths, language_id)
+    has_ending = any("." in posixpath.basename(path) for path in place.paths)
+    is_stored = place.is_file and (has_ending or uri.lower().startswith("file:"))  # not so untitled:///Untitled-1
+    paths = place.paths if is_stored else names.list_possible_paths(place.paths, language_id)
     if names.refused is not None:
         shown = show_pattern(names.refused)
         return f"setting exclude: {shown} is a pattern that can match nothing, so please correct it"
@@ -112,7 +114,7 @@ class _NameRules:
     def list_possible_paths(self, names: Sequence[str], language_id: str) -> list[str]:
         """Returns where a document without a file may be stored: at the top of the workspace, under its language."""
         spelled = [name + ending for name in names or ["untitled"] for ending in ("", *list_endings(language_id))]
-        return [*spelled, *(posixpath.join(folder, name) for folder in self.folders for name in spelled)]
+        return [*spelled, *(posixpath.join(folder, name.lstrip("/")) for folder in self.folders for name in spelled)]
 
     def _find_reason(self, path: str) -> str | None:
         """Judges a path by itself. It need not be one of this machine."""

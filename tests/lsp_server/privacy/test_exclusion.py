@@ -190,7 +190,7 @@ def _find_without_file(uri: str, language: str, exclude: Sequence[str], *folders
     return Policy(GIT_ENVIRONMENT).find_exclusions({uri: language}, exclude, folder_uris)[uri]
 
 
-@pytest.mark.parametrize("uri", ["untitled:Untitled-1", "file://", ""])
+@pytest.mark.parametrize("uri", ["untitled:Untitled-1", "untitled:///Untitled-1", "inmemory:///model/1", "file://", ""])
 def test_a_document_without_a_file_has_the_rules_of_its_language_and_workspace(uri: str, folder: Path) -> None:
     for name in ("python", "python.django", "django.python", "python-ts", "Python", "python3"):
         assert _find_without_file(uri, name, ["*.py"]) == "setting exclude: `*.py`"
