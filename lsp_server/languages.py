@@ -13,10 +13,11 @@ _NAMES = {
     **{"shellscript": "bash", "plaintext": "text", "jsonc": "json", "commonlisp": "common-lisp", "viml": "vim"},
     **{"ipython": "python", "objective-cpp": "objective-c++", "objcpp": "objective-c++", "eruby": "erb"},
     **{name: name for name in ("dotenv", "terraform-vars", "handlebars", "razor", "gomod")},
-    **{"aspnetcorerazor": "razor", "go.mod": "gomod"},
+    **{"aspnetcorerazor": "razor", "go.mod": "gomod", "dockercompose": "yaml"},
 }
 _ENDINGS = {
     **{"javascriptreact": (".jsx",), "typescriptreact": (".tsx",), "dotenv": (".env",), "text": (".txt",)},
+    "typescript": (".ts", ".mts", ".cts"),
     **{"terraform-vars": (".tfvars",), "handlebars": (".hbs",), "razor": (".cshtml",), "gomod": (".mod",)},
 }
 _VARIANT = re.compile(r"(?:[-_ ](?:ts|mode|base|treesitter)|[\d.]+)+$")

@@ -27,6 +27,8 @@ from lsp_server.languages import find_language, list_endings
         ("objective-cpp", "objective-c++", ".mm"),
         ("handlebars", "handlebars", ".hbs"),
         ("go.mod", "gomod", ".mod"),
+        ("dockercompose", "yaml", ".yml"),
+        ("typescript-ts", "typescript", ".mts"),
         ("gleam?", "gleam?", ".gleam?"),
     ],
 )
