@@ -118,21 +118,29 @@ class _Connection(RequestHandler):
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's own closes the connection
         """Returns whether it stays open."""
-        is_asked = bool(self._messages) or (self._request_count > 0 and self._waiter is None)
-        if not is_asked or self.ssl_context is not None or not self._is_held():
+        if not self._is_asked() or self.ssl_context is not None or not self._is_held():
             return False
-        self.close()  # after the answer
-        self._loop.call_later(_LOOK_S, self._watch)
+        self._watch()
         return True
 
     def _watch(self) -> None:
-        """Ends the request once the client has closed its end. Nothing tells it as long as nothing is sent."""
+        """Closes the connection after the last answer, and ends the request once the client has closed its end.
+
+        Nothing tells that as long as nothing is sent.
+        """
         if self.transport is None or self.transport.is_closing():
             return
-        if self._is_held():
+        if not self._is_asked():
+            self.transport.close()
+        elif self._is_held():
+            if not self._messages:
+                self.close()  # after this answer
             self._loop.call_later(_LOOK_S, self._watch)
         else:
             self.transport.abort()
+
+    def _is_asked(self) -> bool:
+        return bool(self._messages) or (self._request_count > 0 and self._waiter is None)
 
     def _is_held(self) -> bool:
         assert self.transport is not None, "it is open"

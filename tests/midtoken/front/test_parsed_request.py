@@ -59,6 +59,7 @@ _COMPLETION, _INFILL = "/v1/completions", "/infill"
         (_INFILL, [], "the body must be an object, not '[]'"),
         (_COMPLETION, b"{", "the body is no JSON"),
         (_INFILL, b"[" * 100_000, "the body is no JSON"),
+        (_INFILL, b'{"prompt": "a\xff"}', "the body is not UTF-8 at byte 13"),
         (_COMPLETION, {"prompt": [1, 2]}, "prompt must be a string"),
         (_INFILL, {"prompt": [1, 2]}, "prompt must be a string"),
         (_COMPLETION, {"prompt": ["a"] * 65}, "prompt must be 1 to 64 texts, not 65"),
