@@ -40,9 +40,9 @@ def split_prompt(prompt: str) -> SplitPrompt:
             _refuse_unknown(before, after, files[0].text)
             related = tuple([each for each in files if each.text.strip()])
             return SplitPrompt(before, after, related, files[-1].path)
-        if 0 < len(sections) < len(markers) and _is_edge(prompt, markers):
-            missing = next(marker for marker in markers if marker not in sections)
-            incomplete = incomplete or f"prompt has {pieces[0]}, but no {missing}; {_TOGETHER}"
+        if sections and _is_edge(prompt, markers):
+            missing = next((f"no {marker}" for marker in markers if marker not in sections), "within a line")
+            incomplete = incomplete or f"prompt has {pieces[0]}, but {missing}; {_TOGETHER}"
     if incomplete:
         raise InvalidRequestError(incomplete)
     first, *files = _split_files(prompt)

@@ -212,7 +212,8 @@ def test_of_files_alone_the_last_is_completed(files: str, related: tuple[Related
         ("a[BLANK]b\nFill in the blank to complete the code block.", "format of filling a blank"),
         ("a<|fim_suffix|>b<|fim_middle|>", "has <|fim_suffix|>, but no <|fim_prefix|>"),
         ("<PRE> a <SUF>b", "has <PRE>, but no <MID>"),
-        ('ALL = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>', "has the marker '<|fim_middle|>'"),
+        ('ALL = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>', "has <|fim_prefix|>, but within a line"),
+        ("[INST] <PRE> a <SUF>b <MID>", "has <PRE>, but within a line"),
         ('"""\n<fim_prefix>a<fim_suffix>b<fim_middle>\n"""\nNod', "has the marker '<fim_prefix>'"),
     ],
 )
