@@ -140,7 +140,7 @@ class _Front:
             "/": ollama.RUNNING,
             "/v1/models": models,
             "/models": models,
-            "/v1/models/{name}": models["data"][0],  # another name is ignored here, too
+            "/v1/models/{name:.+}": models["data"][0],  # another name is ignored here, too
             "/api/tags": ollama.list_models(self._model),
             "/api/ps": ollama.list_models(self._model),
             "/api/version": ollama.tell_version(),

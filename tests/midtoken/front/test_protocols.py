@@ -196,7 +196,7 @@ async def test_what_a_client_asks_about_the_model(front: FrontClient) -> None:
     "path",
     [
         *("/", "/health", "/v1/health", "/props", "/slots", "/models", "/v1/models", "/v1/models/default"),
-        *("/api/tags", "/api/ps", "/api/version"),
+        *("/v1/models/a/b", "/api/tags", "/api/ps", "/api/version"),
     ],
 )
 async def test_a_client_that_asks_whether_a_server_is_there_is_answered(
