@@ -126,6 +126,7 @@ def test_a_cache_that_cannot_be_allocated_fails_its_own_request(scripted: Script
     assert complete(scripted.engine, _GOOD).texts == third.texts == first.texts == [first.text]
 
 
+@with_settings(max_tokens=128)
 @pytest.mark.parametrize("broken", ["send", "fail"])
 def test_a_sink_that_raises_does_not_affect_other_requests(
     scripted: ScriptedBench, broken: str, caplog: pytest.LogCaptureFixture
@@ -137,8 +138,8 @@ def test_a_sink_that_raises_does_not_affect_other_requests(
         raise RuntimeError("secret")
 
     setattr(sink, broken, fail)
-    prefix = 2000 * "x" if broken == "fail" else _GOOD.prefix  # a word beyond the window: refused through `fail`
-    scripted.engine.submit(dataclasses.replace(_GOOD, prefix=prefix), sink)
+    too_long = dataclasses.replace(_GOOD, prefix=2000 * "n", healing=Healing.GREEDY)  # refused through `fail`
+    scripted.engine.submit(too_long if broken == "fail" else _GOOD, sink)
     other = submit(scripted.engine, _GOOD)
 
     assert other.wait().text
