@@ -200,9 +200,8 @@ class _Front:
         """Answers a request for a completion, which ends with its connection."""
         try:
             return await self._complete(read, form_of, request)
-        except InvalidRequestError as error:  # which begins with the name of the field that is wrong
-            name, blank, what = str(error).partition(" ")
-            raise InvalidRequestError(form_of.names.get(name, name) + blank + what) from None
+        except InvalidRequestError as error:
+            raise InvalidRequestError(_name_as_sent(form_of, error)) from None
 
     async def _complete(self, read: _Read, form_of: type[Form], request: web.Request) -> web.StreamResponse:
         body, session = await request.read(), _read_name(request, "X-Session-ID")
@@ -220,10 +219,13 @@ class _Front:
             try:
                 async for chunk in chunks:
                     texts.add(chunk)
-            except _SupersededError as error:
-                if not form.hides_superseded:
+            except (_SupersededError, InvalidRequestError) as error:
+                if not form.hides_refusals:
                     raise
-                parsed = replace(parsed, reason=str(error))
+                reason = _name_as_sent(form_of, error)
+                if isinstance(error, InvalidRequestError):  # by the engine, for example for its text
+                    _note(request, reason)
+                parsed = replace(parsed, reason=reason)
                 form, texts = form_of(parsed, self._model), Texts()
                 async for chunk in self._generate_all(parsed, []):
                     texts.add(chunk)
@@ -359,6 +361,12 @@ def _find_answer(error: Exception) -> tuple[int, str]:
     """The status of an error, and what is told of it."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
     return status, str(to_midtoken_error(error))
+
+
+def _name_as_sent(form: type[Form], error: MidtokenError) -> str:
+    """The sentence of an error, which begins with the field that is wrong, as the client calls that."""
+    name, blank, what = str(error).partition(" ")
+    return form.names.get(name, name) + blank + what
 
 
 def _find_type(status: int) -> str:

@@ -75,7 +75,7 @@ class Form(ABC):
     """Writes one answer of a protocol."""
 
     framing: Framing = EVENTS
-    hides_superseded: bool = False  # whether clients show a message for each status but 200
+    hides_refusals: bool = False  # whether clients show a message for each status but 200
     names: Mapping[str, str] = NAMES  # of fields of a `CompletionRequest`, for the client
 
     def __init__(self, parsed: ParsedRequest, model: str) -> None:

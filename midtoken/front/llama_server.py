@@ -51,7 +51,7 @@ def _build(fields: Fields, prompts: Sequence[SplitPrompt], default: int) -> Pars
 class InfillForm(Form):
     """Writes one answer of `/infill` or `/completion`."""
 
-    hides_superseded = True
+    hides_refusals = True
     names: Mapping[str, str] = {
         **NAMES,
         **{"prefix": "the text before the cursor", "suffix": "input_suffix"},

@@ -170,14 +170,17 @@ async def test_what_the_engine_refuses_has_the_name_that_the_client_gave_it(
     assert json.loads((await asking)[1])["error"]["message"] == f"{name} is 2; there is room for 1"
 
 
-@pytest.mark.parametrize(("path", "name", "num_asked"), [(_INFILL, "n_cmpl", 2), (_COMPLETION, "n", 1)])
-async def test_what_the_engine_refuses_also_for_one_text_or_of_several_completions_is_refused(
-    front: FrontClient, path: str, name: str, num_asked: int
+@pytest.mark.parametrize(
+    ("path", "name", "num_asked", "status"), [(_INFILL, "n_cmpl", 2, 200), (_COMPLETION, "n", 1, 400)]
+)
+async def test_what_the_engine_refuses_also_for_one_text_or_of_several_completions_is_refused_with_the_reason(
+    front: FrontClient, path: str, name: str, num_asked: int, status: int
 ) -> None:
     asking, _ = await front.begin(front.post(path, {"prompt": "a", name: 3}))
     for number in range(num_asked):
-        (await front.find_stream(number)).fail(InvalidRequestError("too long"))
-    assert ((await asking)[0], len(front.model.streams)) == (400, num_asked)
+        (await front.find_stream(number)).fail(InvalidRequestError("the text is too long"))
+    found, body = await asking
+    assert (found, len(front.model.streams), "the text is too long" in body) == (status, num_asked, True)
 
 
 _IN_SECRET = "password = 'hunter2correct"
