@@ -127,7 +127,7 @@ class Report:
              "is_met": each.is_met(figures.get(each.figure))}
             for each in self.targets
         ]  # fmt: skip
-        text = json.dumps({"parts": kept, "targets": targets}, indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps({"parts": parts, "targets": targets}, indent=1, ensure_ascii=False) + "\n"
         new_path = self.folder / f".{self.name}.json"
         new_path.write_text(text)
         new_path.replace(self.folder / f"{self.name}.json")
@@ -198,6 +198,12 @@ def read_parts(name: str, folder: Path = RESULTS_DIR) -> dict[str, dict[str, Any
     return _read(folder / f"{name}.json")
 
 
+def is_complete(name: str, folder: Path = RESULTS_DIR) -> bool:
+    """Returns whether each part of a benchmark was measured, if any was."""
+    path = folder / f"{name}.json"
+    return path.exists() and None not in json.loads(path.read_text())["parts"].values()
+
+
 def read_figures(name: str, folder: Path = RESULTS_DIR) -> dict[str, Any]:
     """Returns the figures of all parts."""
     return _merge_figures(read_parts(name, folder))
@@ -214,7 +220,8 @@ def read_targets(name: str, folder: Path = RESULTS_DIR) -> list[dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    return dict(json.loads(path.read_text())["parts"]) if path.exists() else {}
+    parts = json.loads(path.read_text())["parts"] if path.exists() else {}
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def _merge_figures(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -38,14 +38,14 @@ def test_a_row_is_found_by_its_first_cell() -> None:
     assert write_row(text, "| b | {keys} |", _FIGURES) == "| a | 1 |\n| b | 1450 |\n"
 
 
-def test_a_figure_that_no_part_has_is_an_error_and_one_of_a_benchmark_without_a_file_is_a_dash() -> None:
+def test_a_figure_that_no_part_has_is_an_error_and_one_of_a_part_that_was_not_measured_is_a_dash() -> None:
     with pytest.raises(KeyError, match="no part has the figure ms"):
-        PageFigures({"one": {"figures": {}}})["ms"]
-    assert f"{PageFigures({})['ms']:.1f}" == "–"
+        PageFigures({"one": {"figures": {}}}, is_complete=True)["ms"]
+    assert f"{PageFigures({}, is_complete=False)['ms']:.1f}" == "–"
 
 
 def test_it_is_known_which_parts_a_page_has_figures_of() -> None:
-    figures = PageFigures({"one": {"figures": {"a": 1}}, "two": {"figures": {"b": 2}}})
+    figures = PageFigures({"one": {"figures": {"a": 1}}, "two": {"figures": {"b": 2}}}, is_complete=True)
     write_row("| x | 0 |", "| x | {b} |", figures)
     assert figures.used == {"two"}
 
