@@ -32,7 +32,8 @@ def hub(own_lsp: Script, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 def test_a_model_is_downloaded_listed_and_tried_in_the_terminal(hub: Hub, tmp_path: Path) -> None:
     assert _NAME in hub.repositories
     folder = _run("models", "get", _NAME).stdout.strip()
-    assert f"  {_NAME:36}  0.01 GB, commit {Path(folder).name[:7]}, {folder}" in _run("models").stdout.splitlines()
+    listed = f"  {_NAME:40}  0.01 GB, commit {Path(folder).name[:7]}\n    {folder}\n"
+    assert listed in _run("models").stdout
     shown = _run("models", "try", _NAME, f"--state-dir={tmp_path / 'state'}").stdout
     figure = r"[0-9,.]+"
     expected = f"""family           llama
