@@ -121,6 +121,7 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
                 finally:
                     reply.has_closed = True
                 requests.task_done()
+            await reading  # raises what ended it, for example a message that gRPC cannot read
         finally:
             reading.cancel()
 
