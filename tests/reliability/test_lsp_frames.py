@@ -264,7 +264,7 @@ def test_each_request_among_frames_of_every_kind_has_one_answer(reliability: Rel
     problems, longest_s = [each for part in parts for each in part.problems], max(part.longest_s for part in parts)
     reliability.record("lsp", {"lsp_frames": num, "lsp_wrong": len(problems), "lsp_longest_s": longest_s})
     assert not problems, describe(problems)
-    assert longest_s < _HANG_S
+    assert not reliability.is_full or longest_s < _HANG_S
 
 
 def test_a_process_reads_frames_of_every_kind(reliability: Reliability, tmp_path: Path) -> None:

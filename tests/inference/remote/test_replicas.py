@@ -76,7 +76,7 @@ def test_a_silent_server_is_left_though_each_key_supersedes_its_request(
     sinks, most, document = [CollectingSink()], 0, next(_find_documents(several, server))
     time.sleep(_PAUSE_S)
     server.silent_s = 60.0
-    while len(sinks) < 40 and not any(sink.chunks and sink.text for sink in sinks):
+    while len(sinks) < 400 and not any(sink.chunks and sink.text for sink in sinks):
         sinks.append(submit(several, CompletionRequest(_NOD, max_tokens=1, document=document)))
         most = max(most, server.num_silent)
         time.sleep(0.1)
