@@ -290,7 +290,8 @@ class NeovimReplay:
         self._pick()
         wanted = self._model.rest
         self.counts.shown += wanted is not None
-        assert _join_blanks(ghost) == _join_blanks(wanted and wanted.decode()), f"ghost text {ghost!r}, not {wanted!r}"
+        drawn, expected = _join_blanks(ghost), _join_blanks(None if wanted is None else wanted.decode())
+        assert drawn == expected, f"ghost text {ghost!r}, not {wanted!r}"
 
     def _read_idle(self) -> tuple[dict[str, Any], str | None]:
         """Reads the state and the ghost text when nothing is under way, and nothing is sent in between."""
