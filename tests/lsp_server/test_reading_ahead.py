@@ -79,8 +79,9 @@ async def _press(both: InProcess, line: int, character: int, text: str) -> int:
     return sum(stats.num_read_tokens for stats in list_new())
 
 
-async def _wait_for_prefetch(both: InProcess, num_before: int) -> None:
-    await wait_for(lambda: any(request.is_prefetch for request, _ in _list_answered(both)[num_before:]))
+async def _wait_for_prefetch(both: InProcess, num_before: int = 0) -> None:
+    """Waits for the prefetch that follows all other requests, of which there are so many or more."""
+    await wait_for(lambda: len(answered := _list_answered(both)) > num_before and answered[-1][0].is_prefetch)
 
 
 async def _rest(both: InProcess, line: int, character: int) -> None:
@@ -111,10 +112,9 @@ async def test_where_there_are_pauses_no_key_waits_for_a_window_that_moves(pause
     await _press(both, 300, 0, "    ")
     num_moves = 0
     for line in range(300, 340):
-        num_before = len(_list_answered(both))
-        num_moves += await _press(both, line, 4, f"total = total + values[{line}]\n    ") > 64
         if pauses:
-            await _wait_for_prefetch(both, num_before)
+            await _wait_for_prefetch(both)
+        num_moves += await _press(both, line, 4, f"total = total + values[{line}]\n    ") > 64
 
     assert (num_moves == 0) == pauses
     assert pauses or num_moves >= 3
