@@ -6,6 +6,7 @@ model answers at once or after some steps.
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import re
@@ -224,12 +225,14 @@ _LAST = b"".join(
 def feed_frames(num: int, seed: int) -> Frames:
     """Feeds servers in this process with so many frames in all."""
     logging.disable(logging.CRITICAL)  # each wrong message is logged
+    gc.freeze()  # or a frame pays for a collection of all that earlier tests have left
     try:
         parts = [
             asyncio.run(_serve(min(num - at, _FRAMES_OF_SERVER), Random(f"{seed} {at}")))
             for at in range(0, num, _FRAMES_OF_SERVER)
         ]
     finally:
+        gc.unfreeze()
         logging.disable(logging.NOTSET)
     return Frames([problem for part in parts for problem in part.problems], max(part.longest_s for part in parts))
 
@@ -264,7 +267,7 @@ def test_each_request_among_frames_of_every_kind_has_one_answer(reliability: Rel
     problems, longest_s = [each for part in parts for each in part.problems], max(part.longest_s for part in parts)
     reliability.record("lsp", {"lsp_frames": num, "lsp_wrong": len(problems), "lsp_longest_s": longest_s})
     assert not problems, describe(problems)
-    assert not reliability.is_full or longest_s < _HANG_S
+    assert longest_s < _HANG_S
 
 
 def test_a_process_reads_frames_of_every_kind(reliability: Reliability, tmp_path: Path) -> None:

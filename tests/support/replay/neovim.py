@@ -74,9 +74,11 @@ def play(folder: Path, seed: int, num_steps: int) -> Outcome:
         return NeovimReplay(editor, folder / "record.jsonl", LINES, seed).run(num_steps)
 
 
-def _join_blanks(text: str | None) -> str | None:
-    """The text with one blank for several: the plugin draws a tab as the blanks that the buffer would show."""
-    return None if text is None else re.sub(r"[\t ]+", " ", text)
+def _is_drawn_as(ghost: str | None, text: bytes | None) -> bool:
+    """Whether the ghost text is this text, in which the plugin draws a tab as the blanks that the buffer would show."""
+    if ghost is None or text is None:
+        return ghost is None and text is None
+    return re.fullmatch(" +".join(map(re.escape, text.decode().split("\t"))), ghost) is not None
 
 
 class NeovimReplay:
@@ -290,8 +292,7 @@ class NeovimReplay:
         self._pick()
         wanted = self._model.rest
         self.counts.shown += wanted is not None
-        drawn, expected = _join_blanks(ghost), _join_blanks(None if wanted is None else wanted.decode())
-        assert drawn == expected, f"ghost text {ghost!r}, not {wanted!r}"
+        assert _is_drawn_as(ghost, wanted), f"ghost text {ghost!r}, not {wanted!r}"
 
     def _read_idle(self) -> tuple[dict[str, Any], str | None]:
         """Reads the state and the ghost text when nothing is under way, and nothing is sent in between."""
