@@ -23,11 +23,12 @@ from inference.healing.text_encoder import PreToken, TextEncoder
 # The continuations to try, one for each branch of the known pre-tokenizers' patterns: letters in
 # both cases, blank and letter, digits up to a group of three, line ends with and without
 # indentation, quotes, contractions and the letters that complete one ("'" and "s", "'l" and "l", "'r"
-# and "e"), punctuation, wide characters and their punctuation, a combining mark, an emoji and its joiner.
+# and "e"), punctuation, wide characters and their punctuation, a combining mark, an emoji and its joiner,
+# and the wide blank, which some patterns count among wide punctuation, too.
 _PROBES = (
     "a", "A", "aA", "Aa", " a", " A", "  a", "1", "12", "123", " 1", "\n", "\n\n", "\n a", "\r\n", " \n", "\t", "\ta",
     " ", "  ", "'", "'s", "'ll a", "s", "l", "e", '"', ".", "=", "(", " (", "_a", "/", "//", "é", "中", "。", " 中",
-    "\u0301", "😀", "\u200d", "\xa0",
+    "\u0301", "😀", "\u200d", "\xa0", "\u3000",
 )  # fmt: skip
 _NUM_TAIL_PRE_TOKENS = 3  # a contraction joins three ("it", "'", "s"); where more can change, the tail grows
 _TAIL_GROWTH = 4

@@ -111,6 +111,7 @@ class _PieceEncoder(TextEncoder):
 @example("x “", "’")
 @example("\t\t", "、")
 @example("é\xa0\xa0", "“")
+@example("’\u3000", "\u3000")  # the wide blank is a blank and wide punctuation
 def test_kept_tokens_of_a_family_begin_the_finished_text_and_its_boundaries_are_one_of_the_splits(
     family: str, text: str, continuation: str
 ) -> None:
