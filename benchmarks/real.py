@@ -6,12 +6,13 @@
 of packages that were first published after the model. midtoken runs it in 8 bits on onnxruntime, with one thread;
 llama-server and guidance run the same GGUF file, and transformers the same numbers in float32.
 
-- identifiers: cursors in names after one to eight typed characters, equally many of each, with the 1,200 characters
+- identifiers: cursors in any name outside of imports, after one to eight typed characters, with the 1,200 characters
   before the cursor. Decoding is greedy. A completion is right if it begins with exactly the rest of the name.
+  `exact` has figures after one, two and more typed characters, too: the fewer, the more of a name is asked for.
 - typing: lines are typed with the 1,200 characters above them and no text below. Tab is pressed where all that is shown
   is right. midtoken shows what is as likely as the default `confidence`, with healing and without; llama-server shows
   the whole line. `shown_right_share` is that of cursors anywhere in other lines.
-- others: a third of as many identifiers, completed by guidance and by transformers with its token healing.
+- others: a quarter of the same cursors, completed by guidance and by transformers with its token healing.
 - times: the same requests as in `benchmarks.contestants`, in Python. Only these depend on what else the machine does.
 
 A part that was ended goes on where it was, if nothing has changed; see `benchmarks.measures.checkpoint`.
@@ -26,6 +27,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,7 +36,7 @@ from aiohttp import ClientSession
 from benchmarks.baselines.contestants.line_protocol import Request
 from benchmarks.baselines.servers import run_llama_server
 from benchmarks.contestants import TIMES, Entry, compare, find_python
-from benchmarks.corpora.cuts import Cut, draw_cuts_by_offset, draw_visits
+from benchmarks.corpora.cuts import Cut, draw_cuts_in_identifiers, draw_visits, is_word
 from benchmarks.corpora.projects import load_new_files
 from benchmarks.corpora.real_model import REAL_FOLDER, REAL_GGUF, fetch_real_model
 from benchmarks.measures.checkpoint import measure_each
@@ -51,7 +53,7 @@ from midtoken.typing_trial import Cursors, GhostText, Line, Trial, Typist, draw_
 
 _LANGUAGES = {"py": "python", "ts": "typescript", "go": "go"}
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
-_NUM_EACH_OFFSET, _NUM_OTHERS_EACH, _NUM_LINES, _NUM_VISITS, _NUM_REPEATS = 38, 13, 30, 40, 3
+_NUM_IDENTIFIERS, _NUM_OTHERS, _NUM_LINES, _NUM_VISITS, _NUM_REPEATS = 400, 100, 30, 40, 3
 _NUM_SHORT = 10  # files; and a cursor or a line of each language
 _CONTEXT_CHARS, _MAX_TOKENS = 1200, 12
 _GRAPHS = REAL_FOLDER.with_name("graphs")
@@ -79,12 +81,6 @@ def main() -> None:
     )
 
 
-def _draw_cuts(language: str, num_each: int) -> list[Cut]:
-    """Draws `num_each` after each number of typed characters; one in all if it is 0."""
-    files = load_new_files(language)
-    return draw_cuts_by_offset(files, num_each, _SEED) if num_each else draw_cuts_by_offset(files, 1, _SEED)[-1:]
-
-
 def _find_text(cut: Cut) -> str:
     """The text before the cursor; transformers' healing removes blanks at its beginning."""
     return cut.find_context(_CONTEXT_CHARS).lstrip()
@@ -103,7 +99,7 @@ def _measure_identifiers(is_short: bool) -> Iterator[Measured]:
             }
             return {name: cut.is_solved_by(complete(engine, request)[0]) for name, request in requests.items()}
 
-        yield from _compare_right("identifiers", measure, 0 if is_short else _NUM_EACH_OFFSET)
+        yield from _compare_right("identifiers", measure, 1 if is_short else _NUM_IDENTIFIERS)
 
 
 def _measure_others(is_short: bool) -> Iterator[Measured]:
@@ -116,15 +112,16 @@ def _measure_others(is_short: bool) -> Iterator[Measured]:
             request = Request(_find_text(cut), _MAX_TOKENS)
             return {name: cut.is_solved_by(each.complete(request).line) for name, each in contestants.items()}
 
-        yield from _compare_right("others", measure, 0 if is_short else _NUM_OTHERS_EACH)
+        yield from _compare_right("others", measure, 1 if is_short else _NUM_OTHERS)
 
 
-def _compare_right(part: str, measure: Callable[[Cut], Mapping[str, bool]], num_each: int) -> Iterator[Measured]:
+def _compare_right(part: str, measure: Callable[[Cut], Mapping[str, bool]], num_cuts: int) -> Iterator[Measured]:
     """Yields a step for each language: what each strategy or contestant completes correctly, in percent."""
-    figures: dict[str, float] = {}
+    figures: dict[str, Value] = {}
     rows: list[Row] = []
     for key, language in _LANGUAGES.items():
-        found = [*measure_each(f"real-{part}-{key}", _draw_cuts(language, num_each), measure, Stamp.take().commit)]
+        cuts = draw_cuts_in_identifiers(load_new_files(language), _NUM_IDENTIFIERS, _SEED)[:num_cuts]
+        found = [*measure_each(f"real-{part}-{key}", cuts, measure, Stamp.take().commit)]
         right = {name: find_percent(each[name] for each in found) for name in found[0]}
         rows += [
             {"language": language, "by": name, "cursors": len(found), "right %": value,
@@ -139,6 +136,12 @@ def _compare_right(part: str, measure: Callable[[Cut], Mapping[str, bool]], num_
                 each["exact"] - each["greedy"] for each in found
             )
             figures[f"exact_to_none_{key}"] = right["exact"] / max(right["none"], 0.1)
+            by_typed: dict[str, list[bool]] = {"1": [], "2": [], "more": []}
+            for cut, each in zip(cuts, found, strict=True):
+                num_typed = len([*takewhile(is_word, reversed(cut.prefix))])
+                by_typed[str(num_typed) if num_typed < 3 else "more"].append(each["exact"])
+            for typed, rights in by_typed.items():
+                figures[f"exact_after_{typed}_{key}"] = find_percent(rights) if rights else None
         yield Measured(figures, rows)
 
 

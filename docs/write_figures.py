@@ -108,7 +108,11 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
                     ("`exact` above `greedy`", "exact_over_greedy"),
                 )
             ),
-            "All complete at the same {num_identifiers_py} cursors in each language.",
+            *(
+                f"| {name} | " + " | ".join(f"{{exact_after_{typed}_{each}:.0f}}%" for each in _REAL) + " |"
+                for name, typed in (("one", "1"), ("two", "2"), ("three to eight", "more"))
+            ),
+            "The first four complete at the same {num_identifiers_py} cursors in each language,",
             "{num_lines_py} lines in each language are typed.",
             "| midtoken, 8 bits | {line_ms_midtoken:.0f} ms | {cold_line_ms_midtoken:.0f} ms"
             " | {first_text_ms_midtoken:.0f} ms |",

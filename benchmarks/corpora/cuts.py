@@ -1,9 +1,11 @@
 """Cursors inside words, operators, blanks and strings of source files."""
 
+import ast
 import io
 import keyword
 import random
 import tokenize
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -66,17 +68,41 @@ def draw_cuts_by_offset(files: Iterable[SourceFile], num_each: int, seed: int) -
     ]
 
 
+def draw_cuts_in_identifiers(files: Iterable[SourceFile], num_cuts: int, seed: int) -> list[Cut]:
+    """Draws seeded cuts inside identifiers: any identifier, and in it any number of typed characters up to eight."""
+    rng = random.Random(seed)
+    identifiers = [
+        (file, start, end)
+        for file in files
+        for start, end in _iter_identifiers(file)
+        if start >= _MIN_CONTEXT_CHARS and end - start > 1
+    ]
+    return [
+        _cut_at(file, "identifier", start + rng.randint(1, min(MAX_OFFSET, end - start - 1)), end)
+        for file, start, end in rng.sample(identifiers, num_cuts)
+    ]
+
+
 def _iter_identifiers(file: SourceFile) -> Iterator[tuple[int, int]]:
-    """Yields the start and end of each, in characters; in TypeScript and Go those in imports are left out."""
+    """Yields the start and end of each that is not in an import, in characters."""
     language = _LANGUAGES[PurePath(file.path).suffix]
-    if language == "python":
-        yield from ((start, end) for kind, start, end in iter_runs(file.text) if kind == "identifier")
-        return
     lines = file.text.split("\n")
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    if language == "python":
+        imports = _list_import_lines(file.text)
+        for kind, start, end in iter_runs(file.text):
+            if kind == "identifier" and bisect_right(starts, start) not in imports:
+                yield start, end
+        return
     for each in read_tree(language, file.path, {file.path: file.text, "go.mod": ""}).occurrences:
         start = starts[each.line] + len(lines[each.line].encode()[: each.column].decode())
         yield start, start + len(each.name)
+
+
+def _list_import_lines(text: str) -> set[int]:
+    """Lines of a Python file that imports stand in, counted from one."""
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return {line for node in nodes for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
 _LANGUAGES = {".py": "python", ".ts": "typescript", ".tsx": "typescript", ".go": "go"}

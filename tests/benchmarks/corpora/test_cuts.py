@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.corpora.cuts import Cut, Gap, GapKind, draw_cuts_by_offset
+from benchmarks.corpora.cuts import Cut, Gap, GapKind, draw_cuts_by_offset, draw_cuts_in_identifiers
 from models.training.corpus import SourceFile
 
 
@@ -41,16 +41,18 @@ def test_a_line_is_filled_by_the_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "comment", "line", "long_name"),
+    ("path", "comment", "imported", "line", "long_name"),
     [
-        ("a.py", "#", "né = node_counter  # a comment\n", "node_counter"),
-        ("a.ts", "//", "const né = this.nodeCounter // a comment\n", "nodeCounter"),
-        ("a.go", "//", "var né = w.nodeCounter // a comment\n", "nodeCounter"),
+        ("a.py", "#", "from other import (\n    Strange,\n)\n", "né = node_counter  # a comment\n", "node_counter"),
+        ("a.ts", "//", 'import {Strange} from "other"\n', "const né = this.nodeCounter // a comment\n", "nodeCounter"),
+        ("a.go", "//", 'import strange "other"\n', "var né = w.nodeCounter // a comment\n", "nodeCounter"),
     ],
 )
-def test_cursors_are_inside_names_in_each_language(path: str, comment: str, line: str, long_name: str) -> None:
-    file = SourceFile("here", path, f"{comment} some documentation of it\n" * 30 + line * 20)
+def test_cursors_are_inside_names_that_are_not_imported_in_each_language(
+    path: str, comment: str, imported: str, line: str, long_name: str
+) -> None:
+    file = SourceFile("here", path, f"{comment} some documentation of it\n" * 30 + (imported + line) * 20)
 
-    cuts = draw_cuts_by_offset([file], 10, 1)
+    cuts = [*draw_cuts_by_offset([file], 10, 1), *draw_cuts_in_identifiers([file], 30, 1)]
 
     assert {cut.prefix.split()[-1].split(".")[-1] + cut.run_end for cut in cuts} == {"né", long_name}
