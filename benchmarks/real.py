@@ -9,6 +9,7 @@ llama-server and guidance run the same GGUF file, and transformers the same numb
 - identifiers: cursors in any name outside of imports, after one to eight typed characters, with the 1,200 characters
   before the cursor. Decoding is greedy. A completion is right if it begins with exactly the rest of the name.
   `exact` has figures after one, two and more typed characters, too: the fewer, the more of a name is asked for.
+  Calibration compares the probability of its text, at the end of each token, with how often that stands there.
 - typing: lines are typed with the 1,200 characters above them and no text below. Tab is pressed where all that is shown
   is right. midtoken shows what is as likely as the default `confidence`, with healing and without; llama-server shows
   the whole line. `shown_right_share` is that of cursors anywhere in other lines.
@@ -30,6 +31,7 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypedDict
 
 from aiohttp import ClientSession
 
@@ -40,12 +42,22 @@ from benchmarks.corpora.cuts import Cut, draw_cuts_in_identifiers, draw_visits, 
 from benchmarks.corpora.projects import load_new_files
 from benchmarks.corpora.real_model import REAL_FOLDER, REAL_GGUF, fetch_real_model
 from benchmarks.measures.checkpoint import measure_each
-from benchmarks.measures.report import Figures, Measured, Row, Stamp, Target, Value, find_percent, run_parts
+from benchmarks.measures.report import (
+    Figures,
+    Measured,
+    Row,
+    Stamp,
+    Target,
+    Value,
+    find_calibration_error,
+    find_percent,
+    run_parts,
+)
 from benchmarks.typing import LlamaServer
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
-from inference.engine.sink import complete
-from inference.protocol.completion import CompletionRequest, Extent, Healing
+from inference.engine.sink import WaitingSink
+from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
 from lsp_server.settings import Settings
 from midtoken.connection import open_connection
 from midtoken.server_arguments import add_connection_arguments
@@ -68,6 +80,7 @@ _TARGETS = [
         Target(f"exact_{key}", f"identifiers completed correctly, exact, {name}", at_least=76),
         Target(f"exact_over_greedy_{key}", f"percent more than greedy, {name}", at_least=3),
         Target(f"exact_to_none_{key}", f"to those without healing, {name}", at_least=7),
+        Target(f"calibration_error_{key}", f"calibration error of identifiers, {name}", at_most=0.05),
     )
 ]
 
@@ -86,18 +99,45 @@ def _find_text(cut: Cut) -> str:
     return cut.find_context(_CONTEXT_CHARS).lstrip()
 
 
+class _Marks(TypedDict):
+    """What is measured at a cursor."""
+
+    right: dict[str, bool]  # by strategy or contestant
+    claims: list[tuple[float, bool]]  # the probability of a text, and whether it stands there
+
+
+class _ClaimSink(WaitingSink):
+    """Collects what each chunk claims of its text's beginning, too."""
+
+    def __init__(self, following: str) -> None:
+        super().__init__()
+        self.claims: list[tuple[float, bool]] = []
+        self._following, self._text = following, ""
+
+    def send(self, chunk: CompletionChunk) -> None:
+        start, self._text = len(self._text), self._text + chunk.text
+        for end, log_prob in zip(chunk.text_ends, chunk.log_probs, strict=True):
+            self.claims.append((math.exp(log_prob), self._following.startswith(self._text[: start + end])))
+        super().send(chunk)
+
+
 def _measure_identifiers(is_short: bool) -> Iterator[Measured]:
     config = EngineConfig(REAL_FOLDER, dtype="int8", num_threads=1, graph_dir=_GRAPHS)
     with closing(load_engine(config)) as engine:
 
-        def measure(cut: Cut) -> dict[str, bool]:
-            requests = {
-                str(healing): CompletionRequest(
-                    _find_text(cut), max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE, stop=_ENDS
+        def measure(cut: Cut) -> _Marks:
+            marks = _Marks(right={}, claims=[])
+            for healing in _HEALINGS:
+                sink = _ClaimSink(cut.run_end + cut.suffix)
+                engine.submit(
+                    CompletionRequest(
+                        _find_text(cut), max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE, stop=_ENDS
+                    ),
+                    sink,
                 )
-                for healing in _HEALINGS
-            }
-            return {name: cut.is_solved_by(complete(engine, request)[0]) for name, request in requests.items()}
+                marks["right"][healing] = cut.is_solved_by(sink.wait()[0])
+                marks["claims"] = sink.claims  # of the last, `exact`
+            return marks
 
         yield from _compare_right("identifiers", measure, 1 if is_short else _NUM_IDENTIFIERS)
 
@@ -108,20 +148,22 @@ def _measure_others(is_short: bool) -> Iterator[Measured]:
             entry.name: stack.enter_context(entry.start()) for entry in _list_entries() if entry.name in _OTHERS
         }
 
-        def measure(cut: Cut) -> dict[str, bool]:
+        def measure(cut: Cut) -> _Marks:
             request = Request(_find_text(cut), _MAX_TOKENS)
-            return {name: cut.is_solved_by(each.complete(request).line) for name, each in contestants.items()}
+            right = {name: cut.is_solved_by(each.complete(request).line) for name, each in contestants.items()}
+            return _Marks(right=right, claims=[])
 
         yield from _compare_right("others", measure, 1 if is_short else _NUM_OTHERS)
 
 
-def _compare_right(part: str, measure: Callable[[Cut], Mapping[str, bool]], num_cuts: int) -> Iterator[Measured]:
+def _compare_right(part: str, measure: Callable[[Cut], _Marks], num_cuts: int) -> Iterator[Measured]:
     """Yields a step for each language: what each strategy or contestant completes correctly, in percent."""
     figures: dict[str, Value] = {}
     rows: list[Row] = []
     for key, language in _LANGUAGES.items():
         cuts = draw_cuts_in_identifiers(load_new_files(language), _NUM_IDENTIFIERS, _SEED)[:num_cuts]
-        found = [*measure_each(f"real-{part}-{key}", cuts, measure, Stamp.take().commit)]
+        marks: list[_Marks] = [*measure_each(f"real-{part}-{key}", cuts, measure, Stamp.take().commit)]
+        found = [each["right"] for each in marks]
         right = {name: find_percent(each[name] for each in found) for name in found[0]}
         rows += [
             {"language": language, "by": name, "cursors": len(found), "right %": value,
@@ -136,6 +178,9 @@ def _compare_right(part: str, measure: Callable[[Cut], Mapping[str, bool]], num_
                 each["exact"] - each["greedy"] for each in found
             )
             figures[f"exact_to_none_{key}"] = right["exact"] / max(right["none"], 0.1)
+            figures[f"calibration_error_{key}"] = find_calibration_error(
+                [claim for each in marks for claim in each["claims"]]
+            )
             by_typed: dict[str, list[bool]] = {"1": [], "2": [], "more": []}
             for cut, each in zip(cuts, found, strict=True):
                 num_typed = len([*takewhile(is_word, reversed(cut.prefix))])

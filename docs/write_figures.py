@@ -113,6 +113,7 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
                 for name, typed in (("one", "1"), ("two", "2"), ("three to eight", "more"))
             ),
             "The first four complete at the same {num_identifiers_py} cursors in each language,",
+            "by {calibration_error_py:.3f}, {calibration_error_ts:.3f} and {calibration_error_go:.3f} on average.",
             "{num_lines_py} lines in each language are typed.",
             "| midtoken, 8 bits | {line_ms_midtoken:.0f} ms | {cold_line_ms_midtoken:.0f} ms"
             " | {first_text_ms_midtoken:.0f} ms |",

@@ -265,6 +265,14 @@ def find_percent(marks: Iterable[bool | None]) -> float:
     return 100 * (find_mean(marks) or 0.0)
 
 
+def find_calibration_error(claims: Sequence[tuple[float, bool]]) -> float:
+    """Returns by how much probabilities differ from the share that is right: a mean over ten bins, by their claims."""
+    bins: list[list[float]] = [[] for _ in range(10)]
+    for probability, is_right in claims:
+        bins[int(min(probability, 0.999) * len(bins))].append(probability - is_right)
+    return sum(abs(sum(each)) for each in bins) / len(claims)
+
+
 def _find_processor() -> str:
     """Returns the processor's name and the number of its cores."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()

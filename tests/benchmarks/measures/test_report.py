@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from benchmarks.measures import report
-from benchmarks.measures.report import Measured, Part, Target, read_figures, read_parts, read_targets, run_parts
+from benchmarks.measures.report import (
+    Measured,
+    Part,
+    Target,
+    find_calibration_error,
+    read_figures,
+    read_parts,
+    read_targets,
+    run_parts,
+)
 
 _TARGETS = (Target("a", "the first", at_most=1), Target("b", "the second", at_least=1))
 
@@ -82,3 +91,8 @@ def test_a_short_run_writes_beside_the_results(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(report, "RESULTS_DIR", tmp_path)
     assert _run(tmp_path, {"one": lambda _: {"a": 1}}, "--short") == 2
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_calibration_error_is_weighted_by_the_claims_in_a_bin() -> None:
+    claims = [(0.95, True), (0.95, True), (0.95, True), (0.25, False)]
+    assert find_calibration_error(claims) == pytest.approx((3 * 0.05 + 0.25) / 4)
