@@ -12,6 +12,6 @@ backend                 the connection to the completion server
 filters, indentation    make the model's text fit into the document
 items                   LSP items
 
-Beside them, prefetch sends the same request before a key asks for it, settings has the user's settings, quiet and
-commands the snooze, acceptance and usage the statistics, and status tells the user what has changed.
+Beside them, prefetch sends the same request before a key asks for it, settings has the user's settings, and status
+tells the user what has changed.
 """

@@ -55,10 +55,9 @@ def cut_excerpt(document: "Document", position: "Position", settings: Settings, 
     nothing that it has computed for the prefix. While nobody waits, it moves before the prefix is full, so that no
     key has to move it. Raises EditorError.
     """
-    sizes = settings.sizes
     lines, line, before, after = document.split_with_above(position)
-    first, start = _find_prefix(document, lines, line, before, sizes.prefix_bytes, is_waited_for)
-    end, size = _find_suffix(lines, line, after, sizes.suffix_bytes)
+    first, start = _find_prefix(document, lines, line, before, settings.prefix_bytes, is_waited_for)
+    end, size = _find_suffix(lines, line, after, settings.suffix_bytes)
     above, below = lines[max(0, first - _MARGIN_LINES) : first], lines[end : end + _MARGIN_LINES]
     before, after = "".join(lines[first:line]) + before, after + "".join(lines[line + 1 : end])
     head = "".join(above) + before[max(0, start - _MARGIN_CHARS) : start]

@@ -9,14 +9,12 @@ from lsprotocol import types
 from pygls.capabilities import get_capability
 
 from lsp_server.backend import BackendFactory
-from lsp_server.commands import add_commands
 from lsp_server.items import Suggestion, completion_item, extend_selected, inline_item
 from lsp_server.no_suggestion import HIDING, NoSuggestion
 from lsp_server.notebooks import Notebooks
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.protocol import build_strict_converter
 from lsp_server.server import MidtokenServer
-from lsp_server.usage import UsageFile
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.
 _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
@@ -27,22 +25,19 @@ def build_server(
     languages: tuple[str, ...] | None = None,
     policy: Policy | None = None,
     is_remote: bool = False,
-    usage: UsageFile | None = None,
     index_dir: Path | None = None,
 ) -> MidtokenServer:
     """Returns a language server. It offers each editor one of its two features: ghost text or completion menu.
 
     It calls `connect` when the first document is opened, and again after the connection is lost. `languages`: those
     that the model knows; None: any. `policy` says which documents are excluded; by default one that knows no
-    environment. `is_remote`: text may go to another machine, so more of it counts as secret.
-    `usage`: where it is counted what suggestions bring; None: nowhere. `index_dir`: where indexes of the workspace's
-    folders are kept; None: no files are read.
+    environment. `is_remote`: text may go to another machine, so more of it counts as secret. `index_dir`: where
+    indexes of the workspace's folders are kept; None: no files are read.
     """
-    server = MidtokenServer(connect, languages, policy, is_remote, usage, index_dir)
+    server = MidtokenServer(connect, languages, policy, is_remote, index_dir)
     _add_lifecycle(server)
     _add_text_synchronization(server)
     _add_cursor_moved(server)
-    add_commands(server)
     return server
 
 

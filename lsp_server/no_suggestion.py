@@ -24,7 +24,6 @@ class Reason(StrEnum):
 
     # The document gets no suggestions at all.
     DISABLED = "disabled"  # by the setting `enabled`
-    TURNED_OFF = "turned_off"  # by a command
     EXCLUDED = "excluded"  # by a rule on what may leave the process
     TOO_LARGE = "too_large"
     UNKNOWN_LINE_ENDS = "unknown_line_ends"  # a carriage return may be text or end a line
@@ -42,7 +41,6 @@ class Reason(StrEnum):
     SUPERSEDED = "superseded"  # by an edit, by a newer request, or because the editor cancelled it
     IN_SECRET = "in_secret"  # the text around the cursor may not be sent
     # A suggestion would disturb.
-    SNOOZED = "snoozed"  # by a command; a person who asks gets one
     INSIDE_WORD = "inside_word"  # the cursor was moved into a word
     PASTED = "pasted"  # the last edit inserted much text that was not suggested
     # There is nothing to insert.
@@ -53,13 +51,13 @@ class Reason(StrEnum):
 # Those that hold for every place in the document.
 _UNSUITED = frozenset(
     {
-        *(Reason.DISABLED, Reason.TURNED_OFF, Reason.EXCLUDED),
-        *(Reason.TOO_LARGE, Reason.UNKNOWN_LINE_ENDS, Reason.OTHER_LANGUAGE),
+        *(Reason.DISABLED, Reason.EXCLUDED, Reason.TOO_LARGE),
+        *(Reason.UNKNOWN_LINE_ENDS, Reason.OTHER_LANGUAGE),
     }
 )
 OF_DOCUMENT = _UNSUITED | {Reason.OUT_OF_STEP}
 # Those for which an older suggestion should not stay visible. For the others, nothing is known about the text at hand.
-_DISTURBING = {Reason.SNOOZED, Reason.INSIDE_WORD, Reason.PASTED}
+_DISTURBING = {Reason.INSIDE_WORD, Reason.PASTED}
 HIDING = _UNSUITED | _DISTURBING | {Reason.IN_SECRET, Reason.NOTHING, Reason.FILTERED}
 
 
@@ -72,7 +70,6 @@ class NoSuggestion:
 
 
 SUPERSEDED = NoSuggestion(Reason.SUPERSEDED)
-SNOOZED = NoSuggestion(Reason.SNOOZED)
 
 
 def to_no_suggestion(error: MidtokenError) -> NoSuggestion:

@@ -10,7 +10,6 @@ from lsp_server.backend import BackendStarter
 from lsp_server.documents import Document
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_document_reason
 from lsp_server.privacy.guard import Guard
-from lsp_server.quiet import Quiet, list_scopes
 from lsp_server.settings import ReadSettings, Settings
 from lsp_server.status import Status
 
@@ -19,7 +18,7 @@ _UNDECIDED = (Reason.UNKNOWN_RULES, Reason.SUPERSEDED)
 
 
 class OpenDocuments:
-    """Applies the settings, the rules on what may be sent, the snooze and the model's languages to the documents.
+    """Applies the settings, the rules on what may be sent and the model's languages to the documents.
 
     The user is told when a document begins or ceases to get suggestions.
     """
@@ -28,7 +27,6 @@ class OpenDocuments:
         self,
         server: LanguageServer,
         guard: Guard,
-        quiet: Quiet,
         status: Status,
         starter: BackendStarter,
         languages: tuple[str, ...] | None,
@@ -38,7 +36,6 @@ class OpenDocuments:
         self.settings = self.chosen = Settings()  # `settings`: with a context that the connected server can take
         self.guard = guard
         self.reads_files = False  # whether the model was trained on several files in one text
-        self.quiet = quiet
         self._server = server
         self._status = status
         self._starter = starter
@@ -145,7 +142,7 @@ class OpenDocuments:
             and not self.guard.exclusions.is_known(document.file_uri)
         ):
             return NoSuggestion(Reason.UNKNOWN_RULES, found.message)
-        return found or self.quiet.find_reason(list_scopes(document, self._server.workspace.folders))
+        return found
 
     async def _check_when_known(self, document: Document) -> None:
         await self.wait_for_rules(document)

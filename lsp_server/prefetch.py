@@ -16,11 +16,6 @@ from lsp_server.no_suggestion import NoSuggestion
 from lsp_server.open_documents import OpenDocuments
 from lsp_server.request_builder import Purpose, RequestBuilder
 
-try:
-    import psutil
-except (ImportError, NotImplementedError):  # an installation without the extra `local`; another system
-    psutil = None
-
 _PAUSE_S = 0.15  # keys that follow each other are mostly closer
 CURSOR_REST_S = 0.05  # the cursor is moved on much sooner while a key is held
 
@@ -62,14 +57,9 @@ class Prefetcher:
 
     async def _prefetch_soon(self, expected: Expectation, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        if self._may_prefetch():
+        if self._documents.settings.prefetch:
             with contextlib.suppress(MidtokenError):  # the next key reports it
                 await self._prefetch(expected)
-
-    def _may_prefetch(self) -> bool:
-        settings = self._documents.settings
-        is_saving = self._documents.quiet.minutes_left or _is_battery_below(settings.prefetch_min_battery)
-        return settings.prefetch and not is_saving
 
     async def _prefetch(self, expected: Expectation) -> None:
         """Sends what the next key will send. The same rules apply as for a key."""
@@ -90,10 +80,3 @@ class Prefetcher:
         request = build_editor_request(edited, position, settings)
         is_expected = expected.text != "" or expected.span.start != expected.span.end
         return replace(request, document=document, is_expected=is_expected)
-
-
-def _is_battery_below(percent: int) -> bool:
-    """True if the machine runs on a battery with less charge than this. False where the system does not tell."""
-    read = getattr(psutil, "sensors_battery", None)  # not on all systems
-    battery = None if read is None else read()
-    return battery is not None and battery.power_plugged is False and battery.percent < percent

@@ -159,7 +159,7 @@ class ProjectText:
         for project in [*self.projects.values()]:
             if path is not None and Path(path).is_relative_to(project.folder) and project.database.exists():
                 name = Path(path).relative_to(project.folder).as_posix()
-                max_bytes = find_max_bytes(self._documents.settings.sizes.related_bytes)
+                max_bytes = find_max_bytes(self._documents.settings.related_bytes)
                 with suppress(sqlite3.Error), closing(Index(project.database)) as index:
                     chosen = choose_declarations(index, name, language, summary, before, max_bytes)
                     uris = tuple((project.folder / each).as_uri() for each in chosen)

@@ -19,7 +19,7 @@ from lsp_server.errors import EditorError, OutOfSyncError, to_midtoken_error
 from lsp_server.filters import Insertion, fit_all
 from lsp_server.items import Suggestion
 from lsp_server.line_ends import LineEnds, find_line_ends
-from lsp_server.no_suggestion import SNOOZED, SUPERSEDED, NoSuggestion, Reason, find_disturbance, to_no_suggestion
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_disturbance, to_no_suggestion
 from lsp_server.open_documents import OpenDocuments
 from lsp_server.prefetch import CURSOR_REST_S, Expectation, Prefetcher
 from lsp_server.privacy.exclusion import Policy
@@ -28,12 +28,10 @@ from lsp_server.project.grammar import BY_EXTENSION
 from lsp_server.project_indentation import find_project_unit
 from lsp_server.project_text import ProjectText
 from lsp_server.protocol import MidtokenProtocol, TextServer, build_strict_converter
-from lsp_server.quiet import Quiet
 from lsp_server.request_builder import RequestBuilder
 from lsp_server.session import Session
 from lsp_server.settings import SECTION, SettingsSources
 from lsp_server.status import Status, Window
-from lsp_server.usage import UsageFile
 
 _START = types.Range(types.Position(0, 0), types.Position(0, 0))
 _NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")], save=True)
@@ -51,7 +49,6 @@ class MidtokenServer(TextServer):
         languages: tuple[str, ...] | None = None,
         policy: Policy | None = None,
         is_remote: bool = False,
-        usage: UsageFile | None = None,
         index_dir: Path | None = None,
     ) -> None:
         """`languages`: the identifiers of the languages that the model knows (LSP, TextDocumentItem); None: any.
@@ -66,16 +63,14 @@ class MidtokenServer(TextServer):
             notebook_document_sync=_NOTEBOOKS,
         )
         self.editor_id: int | None = None  # of its process, if that is the parent of this one
-        self.usage = usage or UsageFile(None)
         self.encoding = types.PositionEncodingKind.Utf16
         self._writes_lf = False
         self.line_ends = LineEnds.UNKNOWN
         self.sessions: dict[str, Session] = {}  # by URI
         self._status = Status(Window(self))
         self._starter = BackendStarter(partial(self._connect, connect), self._status)
-        self.quiet = Quiet(self._status.snoozed)
         guard = Guard(policy, is_remote=is_remote)
-        self.documents = OpenDocuments(self, guard, self.quiet, self._status, self._starter, languages)
+        self.documents = OpenDocuments(self, guard, self._status, self._starter, languages)
         self.project = ProjectText(self.documents, index_dir, self._expect_again)
         self._builder = RequestBuilder(self.documents, self.project)
         self._prefetcher = Prefetcher(self.documents, self._builder, self._starter)
@@ -125,7 +120,7 @@ class MidtokenServer(TextServer):
         """Adds a document that the editor opened, and starts to connect to the completion server."""
         self.close(item.uri)
         document = Document(item, self.encoding, notebook, self.line_ends)
-        self.sessions[item.uri] = Session(document, self._builder, self._starter, self._status, self.usage)
+        self.sessions[item.uri] = Session(document, self._builder, self._starter, self._status)
         self.documents.open(document)
         self.project.refresh(document)
         self._prefetcher.schedule(Expectation(document, _START))
@@ -175,13 +170,6 @@ class MidtokenServer(TextServer):
             self.documents.close(session.document)
             session.close()
 
-    def note_quiet(self) -> None:
-        """Notes that a command changed `quiet`."""
-        for session in self.sessions.values():
-            session.supersede()
-        self.documents.check_all_soon()
-        self._prefetcher.reschedule()
-
     async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | NoSuggestion:
         """Returns what to suggest at a position, or why there is no suggestion. Reports a failure to the user.
 
@@ -204,7 +192,6 @@ class MidtokenServer(TextServer):
         async with self._closing:
             for uri in list(self.sessions):
                 self.close(uri)
-            self.usage.write()
             await self.project.close()
             self.documents.guard.exclusions.close()
             await self._starter.close()
@@ -246,7 +233,7 @@ class MidtokenServer(TextServer):
         if found is not None:
             return found
         request = build_editor_request(session.document, position, self.documents.settings, is_invoked)
-        found = None if is_invoked else self._find_disturbance(request)
+        found = None if is_invoked else find_disturbance(request.document, request.place, request.context)
         if found is not None:
             return found
         best = await session.complete(request)
@@ -255,11 +242,6 @@ class MidtokenServer(TextServer):
             return best if isinstance(best, NoSuggestion) else SUPERSEDED
         return self._offer(session, request, [best, *others])
 
-    def _find_disturbance(self, request: EditorRequest) -> NoSuggestion | None:
-        if self.quiet.minutes_left > 0:
-            return SNOOZED
-        return find_disturbance(request.document, request.place, request.context)
-
     def _offer(self, session: Session, request: EditorRequest, texts: list[str]) -> Suggestion | NoSuggestion:
         """Returns what is left of the texts to insert. The first one is the best."""
         find_unit = partial(find_project_unit, request.document, self.documents.by_uri.values())
@@ -267,7 +249,7 @@ class MidtokenServer(TextServer):
         self._expect_taken(request, insertions[0] if insertions else Insertion(""))
         if not insertions:
             return NoSuggestion(Reason.FILTERED if texts[0].strip() else Reason.NOTHING)
-        session.acceptance.show(request.place, insertions)
+        session.note_offered(request.context.line_before, insertions)
         place = replace(request.place, line_end="\n") if self._writes_lf else request.place
         return Suggestion(place, request.context, insertions)
 
@@ -289,7 +271,6 @@ class MidtokenServer(TextServer):
 
     def _read_settings(self) -> None:
         read = self._settings_sources.read()
-        self.usage.is_on = read.settings.stats
         self.documents.configure(read, self._are_settings_known)
         self.read_folders()
 

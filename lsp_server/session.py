@@ -12,16 +12,15 @@ from inference.brackets import CLOSERS, QUOTES
 from inference.errors import MidtokenError, ServerUnreachableError
 from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
-from lsp_server.acceptance import AcceptanceCounter
 from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.documents import Change, Document
 from lsp_server.editor_request import EditorRequest
 from lsp_server.errors import to_midtoken_error
+from lsp_server.filters import Insertion
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_reason, is_paste
 from lsp_server.privacy.guard import Cleared
 from lsp_server.request_builder import Purpose, RequestBuilder
 from lsp_server.status import Status
-from lsp_server.usage import UsageFile
 
 _CUTS = (FinishReason.DEADLINE, FinishReason.CANCELLED, FinishReason.SUPERSEDED)
 
@@ -129,16 +128,9 @@ class Session:
     for it then has no suggestion, and the next request starts a new generation.
     """
 
-    def __init__(
-        self,
-        document: Document,
-        builder: RequestBuilder,
-        starter: BackendStarter,
-        status: Status,
-        usage: UsageFile | None = None,
-    ) -> None:
+    def __init__(self, document: Document, builder: RequestBuilder, starter: BackendStarter, status: Status) -> None:
         self.document = document
-        self.acceptance = AcceptanceCounter(document, usage or UsageFile(None))
+        self._offered: frozenset[str] = frozenset()  # what was suggested last, from the start of the cursor's line on
         self._builder = builder
         self._starter = starter
         self._status = status
@@ -154,8 +146,11 @@ class Session:
         """Applies the edits of one notification, and supersedes the waiting request. Raises EditorError."""
         self._note_edit()
         self.document.apply(version, changes)
-        self.document.was_pasted = is_paste(self.document.last_edit, self.acceptance.lines)
-        self.acceptance.follow(changes)
+        self.document.was_pasted = is_paste(self.document.last_edit, self._offered)
+
+    def note_offered(self, line_before: str, insertions: Sequence[Insertion]) -> None:
+        """Notes what the editor is given to show. `line_before`: the cursor's line up to the cursor."""
+        self._offered = frozenset(line_before + each.text for each in insertions)
 
     def mark_out_of_sync(self) -> None:
         """Marks the text as unknown, and supersedes the waiting request. Raises OutOfSyncError if it was known."""
@@ -300,8 +295,6 @@ class Session:
                 async for chunk in chunks:
                     generation.add(chunk)
                     self._wake()
-                    if chunk.stats is not None:
-                        self.acceptance.note_costs(chunk.stats)
                     await asyncio.sleep(0)  # the request takes the text, even if an error comes next
             generation.is_finished = True
             if not generation.was_cut_empty:

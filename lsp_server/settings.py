@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inference.config import MAX_CONTEXT_TOKENS, MIN_PROMPT_TOKENS
+from inference.config import DEFAULT_CONTEXT_TOKENS, MAX_CONTEXT_TOKENS, MIN_PROMPT_TOKENS
 from inference.protocol.completion import MAX_NEW_TOKENS, Extent, Healing
-from lsp_server.sizes import DEFAULT_CONTEXT_TOKENS, Sizes, find_sizes
 
 SECTION = "midtoken"
 ANY_LANGUAGE = "*"  # in the setting `languages`
@@ -25,23 +24,29 @@ class Settings:
     confidence: float = 0.45  # the least probability of what is suggested unasked; 0: the whole line or block is
     deadline_ms: int | None = None  # generation stops after this time; the text so far is suggested
     context: int | None = None  # the most tokens of a prompt; None: what the server says
-    max_prefix_bytes: int | None = None  # this and the next two are old names: see `sizes`
-    max_suffix_bytes: int | None = None
-    max_related_bytes: int | None = None
     prefetch: bool = True  # whether text is sent and read before a key asks for it
-    prefetch_min_battery: int = 20  # not on a battery with less percent than this
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore; of documents that match one, nothing is sent
     redact_secrets: bool = True  # known forms of secrets are replaced before text is sent
-    stats: bool = True  # whether what suggestions bring is counted, on this machine
     model: str | None = None  # what --model takes; None: that of the command line
     languages: tuple[str, ...] | None = None  # those with suggestions; None: those that the model knows
 
+    # Code has about 3.5 bytes a token, and the server cuts what does not fit. A quarter of the context is for the
+    # suffix, and a quarter for other files. The prefix is cut in steps, and half of its bytes still fill the context.
+
     @property
-    def sizes(self) -> Sizes:
-        """How much text is sent."""
-        sizes = find_sizes(self.context or DEFAULT_CONTEXT_TOKENS)
-        old = {each.name: getattr(self, f"max_{each.name}") for each in dataclasses.fields(Sizes)}
-        return dataclasses.replace(sizes, **{name: value for name, value in old.items() if value is not None})
+    def prefix_bytes(self) -> int:
+        """The most that is sent of the text before the cursor."""
+        return 8 * (self.context or DEFAULT_CONTEXT_TOKENS)
+
+    @property
+    def suffix_bytes(self) -> int:
+        """The most that is sent of the text after the cursor."""
+        return 2 * (self.context or DEFAULT_CONTEXT_TOKENS)
+
+    @property
+    def related_bytes(self) -> int:
+        """The most that is sent of other files."""
+        return 7 * (self.context or DEFAULT_CONTEXT_TOKENS) // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ def read_settings(values: Any, base: Settings) -> ReadSettings:
         if value is None or (setting is None and _is_foreign(name, value)):
             continue
         if setting is None:
-            problems.append(f"unknown setting {_show(name)}; known are {', '.join(_NAMES)}")
+            problems.append(f"unknown setting {_show(name)}; known are {', '.join(_SETTINGS)}")
             refusals += [f"unknown setting {_show(name)}, which may mean {meant}" for meant in _find_meant(name)]
             continue
         if setting.has(value):
@@ -110,8 +115,6 @@ def read_settings(values: Any, base: Settings) -> ReadSettings:
             refusals += [problem] if name in _LIMITS else []
             kept = "nothing is sent" if name in _LIMITS else f"it stays {_show(getattr(base, setting.field))}"
             problems.append(f"{problem}; {kept}")
-    if old := [name for name in _SIZES if values.get(name) is not None]:
-        problems.append(f"{' and '.join(old)} will go: context, a number of tokens, says how much text is sent")
     return ReadSettings(dataclasses.replace(base, **fields), tuple(problems), next(iter(refusals), None))
 
 
@@ -195,17 +198,10 @@ _SETTINGS: Mapping[str, _Setting] = {
     "confidence": _Setting("confidence", "a number from 0 to 1", _is_share, float),
     "deadlineMs": _between("deadline_ms", 1, 3_600_000),
     "context": _Setting("context", f"auto or {_CONTEXTS.values}", _is_context, _read_context),
-    "maxPrefixBytes": _between("max_prefix_bytes", 256, 1_048_576),
-    "maxSuffixBytes": _between("max_suffix_bytes", 0, 1_048_576),
-    "maxRelatedBytes": _between("max_related_bytes", 0, 65_536),
     "prefetch": _switch("prefetch"),
-    "prefetchMinBattery": _between("prefetch_min_battery", 0, 100),
     "exclude": _texts("exclude"),
     "redactSecrets": _switch("redact_secrets"),
-    "stats": _switch("stats"),
     "model": _Setting("model", "a text", lambda value: _is_text(value) and value != ""),
     "languages": _texts("languages"),
 }
-_SIZES = ("maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes")  # the old names of `context`
-_NAMES = [name for name in _SETTINGS if name not in _SIZES]
-_LIMITS = {"enabled", "prefetch", "exclude", "redactSecrets", "languages", "context", *_SIZES}
+_LIMITS = {"enabled", "prefetch", "exclude", "redactSecrets", "languages", "context"}

@@ -13,7 +13,6 @@ from pygls.lsp.server import LanguageServer
 from inference.errors import MidtokenError
 from lsp_server.errors import EditorError
 from lsp_server.no_suggestion import OF_DOCUMENT, NoSuggestion, Reason, find_reason
-from lsp_server.quiet import describe
 
 
 class State(StrEnum):
@@ -105,8 +104,6 @@ class Status:
         self._shown_errors: set[str] = set()
         self._is_failing = False
         self._is_downloading = False
-        self._general = StatusReport(None, State.READY, "ready", "")  # what was told last of all documents
-        self._snooze: StatusReport | None = None  # is told instead
         self._off: dict[str, NoSuggestion] = {}  # the documents without suggestions, by URI
         self._shown_infos: set[str] = set()
 
@@ -114,7 +111,7 @@ class Status:
         """The completion server is being started, and it is taking long enough to show that."""
         text = "starting the completion server; the first start takes about ten seconds"
         self._window.begin_progress(text)
-        self._report(StatusReport(None, State.STARTING, Reason.STARTING, text))
+        self._window.report(StatusReport(None, State.STARTING, Reason.STARTING, text))
 
     def downloading(self, on_cancel: Callable[[], None], text: str, percentage: int) -> None:
         """The model is being downloaded. `on_cancel`: what to do when the user cancels that."""
@@ -125,20 +122,20 @@ class Status:
             self._is_downloading = True
             self._window.begin_progress(text, on_cancel)
         self._window.report_progress(text, percentage)
-        self._report(StatusReport(None, State.STARTING, "downloading", f"{text} ({percentage} %)"))
+        self._window.report(StatusReport(None, State.STARTING, "downloading", f"{text} ({percentage} %)"))
 
     def ready(self, start_s: float, runs_as: str = "") -> None:
         """The connection to the completion server works. `runs_as`: the model's numbers and threads, and why."""
         text = f"completion server ready after {start_s:.1f} s" + (f"; model as {runs_as}" if runs_as else "")
         self._window.end_progress(text)
-        self._report(StatusReport(None, State.READY, "ready", text))
+        self._window.report(StatusReport(None, State.READY, "ready", text))
 
     def start_cancelled(self, why: str = "") -> None:
         """The start was cancelled. This is not an error. `why`: why there will be no other."""
         self._is_downloading = False
         self._window.end_progress(why or "start of the completion server cancelled")
         if why:
-            self._report(StatusReport(None, State.OFF, Reason.UNREACHABLE, why))
+            self._window.report(StatusReport(None, State.OFF, Reason.UNREACHABLE, why))
 
     def not_started(self, error: MidtokenError) -> None:
         """The completion server could not be started or reached."""
@@ -151,7 +148,7 @@ class Status:
         self._shown_errors.clear()
         if self._is_failing:
             self._is_failing = False
-            self._report(StatusReport(None, State.READY, "ready", "completions arrive again"))
+            self._window.report(StatusReport(None, State.READY, "ready", "completions arrive again"))
 
     def failed(self, error: MidtokenError) -> None:
         """A completion failed."""
@@ -197,22 +194,12 @@ class Status:
         if is_invoked and found.reason in OF_DOCUMENT:
             self._window.show(f"no suggestion: {found.message}")
 
-    def snoozed(self, minutes_left: int) -> None:
-        """The snooze goes on for so many minutes. 0: it is over."""
-        text = f"snoozed for {describe(minutes_left)}"
-        self._snooze = StatusReport(None, State.OFF, Reason.SNOOZED, text) if minutes_left else None
-        self._report(self._general)
-
-    def _report(self, general: StatusReport) -> None:
-        self._general = general
-        self._window.report(self._snooze or general)
-
     def _fail(self, error: MidtokenError, reason: Reason) -> None:
         text = " ".join(str(error).split()) or type(error).__name__
         is_general = not isinstance(error, EditorError)  # otherwise only one document has no suggestions
         self._is_failing = self._is_failing or is_general
         if self._show_error(text) and is_general:
-            self._report(StatusReport(None, State.ERROR, reason, text))
+            self._window.report(StatusReport(None, State.ERROR, reason, text))
 
     def _show_error(self, text: str) -> bool:
         """Returns whether it was shown now, and not before."""

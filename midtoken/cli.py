@@ -23,7 +23,6 @@ _SUMMARIES = {
     "surprisal": "Show the surprisal of each character of a text, in bits.",
     "next-byte": "Show the distribution of the next byte after a text, and the tokenizations that predict it.",
     "models": "List models that can replace the bundled one, download one, or say whether and how fast one runs here.",
-    "stats": "Show statistics of suggestions by language and day: shown, accepted, keys saved, first reads.",
     "doctor": "Check whether completions work here, and say what to do if they do not.",
     "lsp": "Run the language server on stdin and stdout. Editors start it.",
     "serve": "Run a completion server on this machine until it is interrupted.",

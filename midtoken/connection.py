@@ -20,7 +20,7 @@ from inference.serving.shared_server import ServerLease, lease_server
 from inference.tracing import Traces
 from lsp_server.privacy.guard import Cleared
 from lsp_server.project.choice import find_max_bytes
-from lsp_server.sizes import DEFAULT_CONTEXT_TOKENS, find_sizes
+from lsp_server.settings import Settings
 from midtoken.models import OnDownload, fetch_model
 from midtoken.server import ServerAddress, ServerArguments
 
@@ -82,8 +82,7 @@ class Connection:
     @property
     def max_related_bytes(self) -> int:
         """How much a language server tells of other files here."""
-        sizes = find_sizes(self.context_tokens or DEFAULT_CONTEXT_TOKENS)
-        return find_max_bytes(sizes.related_bytes)
+        return find_max_bytes(Settings(context=self.context_tokens).related_bytes)
 
     @property
     def url(self) -> str:

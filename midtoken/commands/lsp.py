@@ -7,19 +7,16 @@ import argparse
 import asyncio
 import os
 import sys
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
-from inference.errors import LaunchError
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.server import MidtokenServer
 from lsp_server.settings import Settings
 from lsp_server.stdio import serve_stdio
-from lsp_server.usage import UsageFile, find_usage_path
 from midtoken.server_arguments import add_connection_arguments, find_languages, may_be_remote
 from midtoken.workspace import find_index_dir
 
@@ -33,17 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> NoReturn:
     """Serves one editor until it disconnects. Only LSP messages are written to standard output."""
-    usage = None
-    with suppress(LaunchError):  # without a home folder, nothing is counted
-        usage = UsageFile(find_usage_path(options.state_dir))
-    serve_stdio(build_language_server(options, usage))
+    serve_stdio(build_language_server(options))
 
 
-def build_language_server(options: argparse.Namespace, usage: UsageFile | None = None) -> MidtokenServer:
+def build_language_server(options: argparse.Namespace) -> MidtokenServer:
     """Returns one that uses the completion server of the parsed arguments of `add_connection_arguments`."""
     connect, languages = partial(_connect, options), find_languages(options)
     is_remote = may_be_remote(options)
-    return build_server(connect, languages, Policy(os.environ), is_remote, usage, find_index_dir(options))
+    return build_server(connect, languages, Policy(os.environ), is_remote, find_index_dir(options))
 
 
 async def _connect(options: argparse.Namespace, settings: Settings, on_download: OnDownload) -> CompletionBackend:

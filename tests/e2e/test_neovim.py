@@ -256,23 +256,3 @@ def test_a_later_setup_takes_no_protection_away(first: object, second: object, e
         return options.set({ settings = second }).settings
     """
     assert edit([]).lua(set_both, first, second) == expected
-
-
-def test_what_was_accepted_whole_and_by_word_and_typed_is_counted(
-    open_editor: OpenEditor, write_script: WriteScript, tmp_path: Path
-) -> None:
-    script = write_script(*RULES, {"ends_with": "Cap", "texts": ["acity(one)"]}, usage=str(tmp_path / "stats/counts"))
-    editor = open_editor(script.command, [""])
-    editor.type("iNod")
-    editor.wait_for_ghost("e(value, x)")
-    editor.type_and_wait("<Tab>")
-    editor.type("<CR>Cap")
-    editor.wait_for_ghost("acity(one)")
-    editor.type_and_wait("<M-w>")
-    editor.type("(")
-    editor.wait_for_ghost("one)")
-    editor.type_and_wait("x")
-    editor.nvim.command("Midtoken stats")
-    editor.wait_for(lambda: "keys saved" in editor.messages, True)
-    row = next(line.split() for line in editor.messages.splitlines() if line.startswith("python"))
-    assert row == ["python", "2", "1", "0", "1", str(len("e(value, x)") - 1 + len("acity") - 1), str(len("one)")), "0"]

@@ -210,11 +210,12 @@ def test_suggestions_are_switched_in_one_buffer_and_everywhere(edit: Edit, scrip
     for command, wanted in [
         ("MidtokenToggle", off_here),
         ("MidtokenToggle", "ready"),
-        ("MidtokenDisable!", off_everywhere),
-        ("MidtokenEnable", "ready"),
-        ("MidtokenDisable!", off_everywhere),
+        ("MidtokenToggle!", off_everywhere),
+        ("MidtokenToggle", "ready"),
         ("MidtokenToggle!", "ready"),
-        ("MidtokenDisable", off_here),
+        ("MidtokenToggle!", off_everywhere),
+        ("MidtokenToggle!", "ready"),
+        ("MidtokenToggle", off_here),
     ]:
         editor.nvim.command(command)
         editor.wait_for(lambda: editor.status, f"midtoken: {wanted}")
@@ -223,8 +224,8 @@ def test_suggestions_are_switched_in_one_buffer_and_everywhere(edit: Edit, scrip
     editor.type("iNod")
     time.sleep(0.4)
     assert (editor.ghost, script.count("started")) == (None, num_started)
-    editor.nvim.command("MidtokenEnable")
+    editor.nvim.command("MidtokenToggle")
     editor.type("<BS>d")
     editor.wait_for_ghost("e(value, x)")
-    editor.nvim.command("MidtokenDisable")
+    editor.nvim.command("MidtokenToggle")
     assert editor.ghost is None

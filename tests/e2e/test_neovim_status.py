@@ -233,56 +233,10 @@ def test_the_help_has_a_tag_for_each_function_command_key_and_option(bare: Edito
     bare.nvim.command(f"set runtimepath+={tmp_path / 'plugin'}")
     bare.nvim.command(f"helptags {tmp_path / 'plugin/doc'}")  # raises an error for a tag that is there twice
     names = [f"midtoken.{name}()" for name in functions]
-    names += [":Midtoken", ":MidtokenEnable", ":MidtokenDisable", ":MidtokenToggle", "hl-MidtokenSuggestion"]
+    names += [":MidtokenToggle", "hl-MidtokenSuggestion"]
     names += [f"midtoken-option-{name}" for name in options]
     for name in names:
         bare.nvim.command(f"noautocmd help {name}")  # raises an error if there is none
         assert Path(bare.nvim.current.buffer.name).name == "midtoken.txt", name
     lines = (PLUGIN / "doc/midtoken.txt").read_text().splitlines()
     assert max(len(line) for line in lines) <= 78
-
-
-def test_a_snooze_shows_nothing_in_any_project_and_the_status_says_how_long(
-    open_editor: OpenEditor, write_script: WriteScript, tmp_path: Path
-) -> None:
-    script = write_script({"ends_with": "Nod", "texts": ["e"]})
-    editor = open_editor(script.command, [""])
-    editor.type("iNod")
-    editor.wait_for_ghost("e")
-    editor.type("<Cmd>Midtoken snooze 60<CR>")
-    editor.wait_for(lambda: editor.status, "midtoken: off (snoozed for 60 minutes)")
-    editor.wait_for(lambda: editor.messages.count("midtoken: snoozed for 60 minutes"), 1)
-    assert editor.ghost is None
-    num_started = script.count("started")
-    editor.type(" Nod")
-    time.sleep(0.5)
-    assert (editor.ghost, script.count("started")) == (None, num_started)
-    (tmp_path / "other/.git").mkdir(parents=True)
-    editor.nvim.command(f"stopinsert | write | edit {tmp_path}/other/file.py")
-    editor.wait_for(lambda: editor.messages.count("midtoken: snoozed for 60 minutes"), 2)
-    editor.type("iNod")
-    time.sleep(0.5)
-    assert (editor.ghost, script.count("started")) == (None, num_started)
-    editor.wait_for(lambda: "snoozed" in editor.status, True)
-    editor.type("<Cmd>Midtoken wake<CR>")
-    editor.wait_for_ghost("e")
-    editor.wait_for(lambda: editor.status, "midtoken: ready")
-
-
-def test_suggestions_are_switched_off_where_a_command_says(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    editor = open_editor(write_script({"ends_with": "Nod", "texts": ["e"]}).command, [""])
-    assert editor.lua("return vim.fn.getcompletion('Midtoken ', 'cmdline')") == [
-        *("file", "folder", "language", "snooze", "stats", "wake")
-    ]
-    assert editor.lua("return vim.fn.getcompletion('Midtoken snooze 1', 'cmdline')") == ["15"]
-    for word, name in (("file", "this file"), ("language", "python files")):
-        editor.nvim.command(f"Midtoken {word}")
-        editor.wait_for(lambda: editor.status, f"midtoken: off (you turned suggestions off in {name})")
-        editor.nvim.command(f"Midtoken {word}")
-        editor.wait_for(lambda: editor.status, "midtoken: ready")
-    editor.nvim.command("Midtoken snooze")
-    editor.wait_for(lambda: editor.status, "midtoken: off (snoozed for 15 minutes)")
-    for words in ("galaxy", "wake 5", "snooze 1 2", "snooze -1"):
-        editor.nvim.command(f"Midtoken {words}")
-    editor.wait_for(lambda: editor.messages.count(":Midtoken takes"), 3)
-    editor.wait_for(lambda: "midtoken.snooze takes the minutes" in editor.messages, True)

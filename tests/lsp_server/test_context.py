@@ -11,7 +11,7 @@ from lsp_server.documents import Document, num_units
 from lsp_server.line_ends import split_lines
 from lsp_server.settings import Settings
 
-_SMALL = Settings(max_prefix_bytes=256, max_suffix_bytes=64)
+_SMALL = Settings(context=32)
 
 
 def open_document(text: str) -> Document:
@@ -53,14 +53,14 @@ def test_context_is_the_text_around_the_cursor_within_its_limits_and_half_full_i
     assert clean(after).replace("\n", "").startswith((context.suffix + excerpt.tail).replace("\n", ""))
     assert (excerpt.head != "") >= (context.prefix != clean(before))
     assert (excerpt.tail != "") >= (context.suffix != clean(after))
-    assert num_bytes(context.prefix) <= _SMALL.sizes.prefix_bytes
-    assert num_bytes(context.suffix) <= _SMALL.sizes.suffix_bytes
+    assert num_bytes(context.prefix) <= _SMALL.prefix_bytes
+    assert num_bytes(context.suffix) <= _SMALL.suffix_bytes
     assert clean(before).endswith(context.prefix)
     assert clean(after).startswith(context.suffix)
     assert (context.prefix == "", context.suffix == "") == (before == "", after == "")
-    if document.anchor_line > 0 and all(num_bytes(line) <= _SMALL.sizes.prefix_bytes // 4 for line in lines):
+    if document.anchor_line > 0 and all(num_bytes(line) <= _SMALL.prefix_bytes // 4 for line in lines):
         line_more = "".join(document.lines[document.anchor_line - 1 : len(lines) - 1]) + lines[-1]
-        assert num_bytes(line_more) > _SMALL.sizes.prefix_bytes // 2
+        assert num_bytes(line_more) > _SMALL.prefix_bytes // 2
 
 
 def test_a_small_document_is_sent_completely() -> None:

@@ -215,7 +215,7 @@ async def test_the_preview_in_the_menu_is_markdown_for_editors_that_read_it(
 
 
 async def test_settings_are_used_in_the_request(both: InProcess) -> None:
-    options = {"maxTokens": 9, "healing": "greedy", "extent": "block", "deadlineMs": 500, "maxPrefixBytes": 256}
+    options = {"maxTokens": 9, "healing": "greedy", "extent": "block", "deadlineMs": 500, "context": 32}
     await both.start_with("é" * 1000 + "\nx", options=options)
     await both.ask_and_finish(1, 1, "")
     request = both.backend.streams[0].request
@@ -223,6 +223,20 @@ async def test_settings_are_used_in_the_request(both: InProcess) -> None:
     assert request.deadline_ms == 500
     assert request.chunks is Chunks.LINES
     assert 0 < len(request.prefix.encode()) <= 256
+
+
+async def test_what_is_sent_fits_the_server_and_the_setting(both: InProcess) -> None:
+    both.backend.context_tokens = 64
+    await both.start_with("x = 1\n" * 1000)
+    assert (await both.ask_and_finish(1000, 0, "b")).items  # before it was connected
+    assert (await both.ask_and_finish(999, 5, "b")).items
+    assert 256 <= len(both.backend.streams[-1].request.prefix) <= 512
+    both.editor.settings = {"context": 32}
+    both.editor.push_settings(None)
+    await wait_for(lambda: both.contexts == [None, 32])
+    both.editor.settings = {"context": "auto"}
+    both.editor.push_settings(None)
+    await wait_for(lambda: both.contexts == [None, 32, None])
 
 
 @pytest.mark.parametrize("params", [{}, {"settings": None}, {"settings": []}, [], None])

@@ -119,13 +119,13 @@ async def test_what_is_read_before_a_key_is_what_the_key_sends(both: InProcess) 
 
 
 async def test_the_start_of_a_long_context_moves_seldom(both: InProcess) -> None:
-    await both.start(options={"maxPrefixBytes": 300})
+    await both.start(options={"context": 38})
     notebook = Notebook(both, cells=[("a", _CODE, "python", "a = 1\n" * 200), ("c", _CODE, "python", "y = 2\nNod")])
     before = [await notebook.find_prefix()]
     for _ in range(8):
         notebook.edit("c", 0, "b\n")
         before.append(await notebook.find_prefix())
-    assert all(len(prefix) <= 300 for prefix in before)
+    assert all(len(prefix) <= 8 * 38 for prefix in before)
     assert len({prefix.count("a = 1") for prefix in before}) <= 2
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from lsprotocol import types
 
 from inference.errors import OverloadedError
 from inference.protocol.completion import Priority
-from lsp_server import prefetch
 from tests.support.lsp_editor import URI, LspEditor, wait_for
 from tests.support.lsp_in_process import InProcess
 from tests.support.secret_forms import SECRETS
@@ -143,29 +141,3 @@ async def test_where_a_letter_was_typed_the_cursor_does_not_rest(both: InProcess
     assert both.backend.prefetches == []
     stream.finish("z")
     await answer
-
-
-_UNPLUGGED = SimpleNamespace(percent=7, power_plugged=False)
-
-
-@pytest.mark.parametrize(
-    ("psutil", "settings", "is_sent"),
-    [
-        (None, {}, True),  # it is not installed
-        (SimpleNamespace(), {}, True),  # it does not know this system
-        (SimpleNamespace(sensors_battery=lambda: None), {}, True),
-        (SimpleNamespace(sensors_battery=lambda: SimpleNamespace(percent=7, power_plugged=True)), {}, True),
-        (SimpleNamespace(sensors_battery=lambda: SimpleNamespace(percent=7, power_plugged=None)), {}, True),
-        (SimpleNamespace(sensors_battery=lambda: _UNPLUGGED), {}, False),
-        (SimpleNamespace(sensors_battery=lambda: _UNPLUGGED), {"prefetchMinBattery": 7}, True),
-    ],
-)
-async def test_on_a_low_battery_nothing_is_sent_ahead(
-    psutil: Any, settings: dict[str, Any], is_sent: bool, both: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prefetch, "psutil", psutil)
-    both.editor.settings = settings
-    await both.start_with("x")
-    await asyncio.sleep(_LONGER_S)
-
-    assert (both.backend.prefetches != []) is is_sent

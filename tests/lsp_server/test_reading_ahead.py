@@ -107,7 +107,7 @@ async def test_the_first_key_after_opening_and_jumping_finds_its_context_read(is
 @pytest.mark.parametrize("pauses", [True, False])
 async def test_where_there_are_pauses_no_key_waits_for_a_window_that_moves(pauses: bool, both: InProcess) -> None:
     """Lines are typed in the middle of a text that is longer than the windows of both servers."""
-    both.editor.settings = {"prefetch": pauses, "maxPrefixBytes": 4096}
+    both.editor.settings = {"prefetch": pauses, "context": 512}
     await both.start_with(_LINES)
     await _press(both, 300, 0, "    ")
     reads = {}

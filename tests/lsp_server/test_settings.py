@@ -18,10 +18,7 @@ _JSON = st.recursive(
     max_leaves=5,
 )
 _NAMES = ["enabled", "extent", "maxTokens", "healing", "confidence", "deadlineMs", "context"]
-_NAMES += ["prefetch", "prefetchMinBattery", "exclude", "redactSecrets", "stats", "model"]
-_NAMES += ["languages"]
-_OLD_NAMES = ["maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes"]
-_OLD = "{} will go: context, a number of tokens, says how much text is sent"
+_NAMES += ["prefetch", "exclude", "redactSecrets", "model", "languages"]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +30,7 @@ _OLD = "{} will go: context, a number of tokens, says how much text is sent"
         (None, {}, None),
         ({}, {}, None),
         ([], {}, None),
-        (dict.fromkeys([*_NAMES, *_OLD_NAMES, "unknown"]), {}, None),
+        (dict.fromkeys([*_NAMES, "unknown"]), {}, None),
         ({"python": {"x": {}}, "pylsp": None, "trace": {"server": "off"}, "editor.tabSize": 4}, {}, None),  # of others
         ({"maxTokens": "x", "deadlineMs": 9}, {"deadline_ms": 9}, f"{_TOKENS}'x'; it stays 7"),
         ({"maxTokens": True}, {}, f"{_TOKENS}True; it stays 7"),
@@ -44,12 +41,6 @@ _OLD = "{} will go: context, a number of tokens, says how much text is sent"
         ({"confidence": 1.5}, {}, "setting confidence must be a number from 0 to 1, not 1.5; it stays 0.45"),
         ({"context": 4096.0}, {"context": 4096}, None),
         ({"context": "auto"}, {}, None),
-        ({"maxPrefixBytes": 256}, {"max_prefix_bytes": 256}, _OLD.format("maxPrefixBytes")),
-        (
-            {"maxRelatedBytes": 0, "maxSuffixBytes": 9},
-            {"max_related_bytes": 0, "max_suffix_bytes": 9},
-            _OLD.format("maxSuffixBytes and maxRelatedBytes"),
-        ),
         ({"model": ""}, {}, "setting model must be a text, not ''; it stays None"),
         ({"model": ["a"]}, {}, "setting model must be a text, not ['a']; it stays None"),
         ({"maxTokenz": 1}, {}, f"unknown setting 'maxTokenz'; known are {', '.join(_NAMES)}"),
@@ -70,7 +61,6 @@ def test_right_values_replace_the_base_and_wrong_ones_are_reported(
         ({"exclude": ["a", 7]}, "setting exclude must be a list of texts, not ['a', 7]"),
         ({"redactSecrets": "no"}, "setting redactSecrets must be true or false, not 'no'"),
         ({"enabled": 0}, "setting enabled must be true or false, not 0"),
-        ({"maxRelatedBytes": "0"}, "setting maxRelatedBytes must be a whole number from 0 to 65536, not '0'"),
         ({"context": "all"}, "setting context must be auto or a whole number from 16 to 1048576, not 'all'"),
         ({"context": 15}, "setting context must be auto or a whole number from 16 to 1048576, not 15"),
         ({"languages": "python"}, "setting languages must be a list of texts, not 'python'"),
@@ -127,9 +117,7 @@ def test_secrets_are_sent_only_where_no_source_forbids_it(values: list[bool | No
     assert SettingsSources(options, {"midtoken": pushed}, pulled).read().settings.redact_secrets is expected
 
 
-_VALUES = _JSON | st.dictionaries(
-    st.sampled_from([*_NAMES, *_OLD_NAMES]), _JSON | st.integers(0, 5000) | st.floats(0, 5000)
-)
+_VALUES = _JSON | st.dictionaries(st.sampled_from(_NAMES), _JSON | st.integers(0, 5000) | st.floats(0, 5000))
 
 
 @given(_VALUES, _JSON | st.dictionaries(st.just("midtoken"), _VALUES), _VALUES)
@@ -137,8 +125,8 @@ def test_a_request_can_be_built_from_any_values(options: object, pushed: object,
     read = SettingsSources(options, pushed, pulled).read()
     settings = read.settings
     CompletionRequest("x", max_tokens=settings.max_tokens, deadline_ms=settings.deadline_ms)
-    assert settings.sizes.prefix_bytes >= 8 * 16
-    assert settings.sizes.suffix_bytes >= 0
+    assert settings.prefix_bytes >= 8 * 16
+    assert settings.suffix_bytes >= 0
     assert all("\n" not in problem for problem in read.problems)
 
 

@@ -69,10 +69,6 @@ def _write_messages(random: Random, number: int) -> tuple[dict[str, Any], ...]:
         "textDocument/inlineCompletion": asks,
         "textDocument/completion": asks,
         "textDocument/hover": asks,
-        "workspace/executeCommand": {
-            "command": random.choice(("midtoken.toggle", "midtoken.wake", "no")),
-            "arguments": [],
-        },
         f"$/unknown{number}": None,
         **{"initialize": INITIALIZE, "exit": None, "textDocument/didOpen": {"textDocument": item}},
     }

@@ -1,7 +1,6 @@
 """Runs the real language server on stdio with a scripted model: `python -m tests.support.scripted_server FILE`.
 
-FILE is JSON: {"rules": [{"ends_with", "texts", "delay_s"}], "log": PATH, "start_s": 0, "start_error": null,
-"usage": null or the PATH of a UsageFile}.
+FILE is JSON: {"rules": [{"ends_with", "texts", "delay_s"}], "log": PATH, "start_s": 0, "start_error": null}.
 """
 
 import asyncio
@@ -17,15 +16,13 @@ from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.settings import Settings
 from lsp_server.stdio import serve_stdio
-from lsp_server.usage import UsageFile
 from tests.support.lsp_fakes import ScriptedBackend
 
 
 def main() -> NoReturn:
     silence_libraries()
     script = json.loads(Path(sys.argv[1]).read_text())
-    usage = UsageFile(Path(script["usage"])) if "usage" in script else None
-    serve_stdio(build_server(build_connect(script), policy=Policy(os.environ), usage=usage))
+    serve_stdio(build_server(build_connect(script), policy=Policy(os.environ)))
 
 
 def build_connect(script: dict[str, Any]) -> BackendFactory:

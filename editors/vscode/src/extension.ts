@@ -7,7 +7,6 @@ import {
   type ExtensionContext,
   type LogOutputChannel,
   type TextDocument,
-  Uri,
   window,
   workspace,
 } from "vscode";
@@ -15,7 +14,6 @@ import {
 import { findCommand } from "./command.ts";
 import { showExplanation } from "./explanation.ts";
 import { LanguageServer, type Launch } from "./languageServer.ts";
-import { showMenu } from "./menu.ts";
 import { SelectedEnvironment } from "./selectedEnvironment.ts";
 import {
   buildRuleArguments,
@@ -31,7 +29,6 @@ import {
 import { describe, findOffReason } from "./status.ts";
 import { StatusItem } from "./statusItem.ts";
 
-const STATISTICS = "midtoken-statistics"; // the scheme of a document
 const read: ReadValue = (name) => workspace.getConfiguration(SECTION).get(name);
 const readForLanguageServer = () =>
   selectLanguageServerSettings(workspace.getConfiguration().get<Record<string, unknown>>(SECTION) ?? {}, inspect);
@@ -81,22 +78,11 @@ class Extension {
     return [
       this.#status,
       this.#environment,
-      commands.registerCommand("midtoken.enable", () => write("enabled", () => true, true)),
-      commands.registerCommand("midtoken.disable", () => write("enabled", () => false, false)),
-      commands.registerCommand("midtoken.enableLanguage", () => this.#switchLanguage(true)),
-      commands.registerCommand("midtoken.disableLanguage", () => this.#switchLanguage(false)),
+      commands.registerCommand("midtoken.toggle", () => toggle()),
       commands.registerCommand("midtoken.explain", () => this.#explain()),
       commands.registerCommand("midtoken.restart", () => this.#restart()),
-      commands.registerCommand("midtoken.showStatistics", () => showStatistics()),
-      workspace.registerTextDocumentContentProvider(STATISTICS, {
-        provideTextDocumentContent: () => this.#server.describeStatistics(),
-      }),
       commands.registerCommand("midtoken.showLog", () => {
         this.#log.show();
-      }),
-      commands.registerCommand("midtoken.showMenu", () => {
-        const document = window.activeTextEditor?.document;
-        return showMenu(readEnabled(inspect), this.#languages, document?.languageId, document?.uri.toString());
       }),
       workspace.onDidOpenTextDocument(() => void this.update()),
       workspace.onDidChangeConfiguration((event) => {
@@ -138,8 +124,6 @@ class Extension {
 
   async #update(): Promise<void> {
     this.#languages = readLanguages(inspect);
-    await commands.executeCommand("setContext", "midtoken.languages", this.#languages);
-    await commands.executeCommand("setContext", "midtoken.isEnabled", readEnabled(inspect));
     const isNeeded = workspace.textDocuments.some((document) => this.#findOffReason(document) === undefined);
     if (!isNeeded && this.#launch === undefined) {
       return;
@@ -196,17 +180,6 @@ class Extension {
     }
   }
 
-  async #switchLanguage(isOn: boolean): Promise<void> {
-    const languageId = window.activeTextEditor?.document.languageId;
-    if (languageId !== undefined && this.#languages !== undefined) {
-      const change = (value: unknown): unknown => {
-        const others = (value as string[] | null | undefined)?.filter((other) => other !== languageId);
-        return isOn && others !== undefined ? [...others, languageId] : others;
-      };
-      await write("languages", change, isOn);
-    }
-  }
-
   /** Shows why the language server cannot be started. The same error is shown once. */
   #report(error: unknown): void {
     const message = error instanceof Error ? error.message : String(error);
@@ -238,12 +211,6 @@ class Extension {
   }
 }
 
-/** Shows a document that the language server writes. Each has a name of its own, or VS Code would show the last again. */
-async function showStatistics(): Promise<void> {
-  const uri = Uri.from({ scheme: STATISTICS, path: "midtoken statistics", query: String(Date.now()) });
-  await window.showTextDocument(uri);
-}
-
 async function askForSettings(message: string): Promise<void> {
   const openSettings = "Open Settings";
   if ((await window.showErrorMessage(`midtoken: ${message}.`, openSettings)) === openSettings) {
@@ -252,16 +219,17 @@ async function askForSettings(message: string): Promise<void> {
 }
 
 /**
- * Changes a setting where it is set: in the workspace if it is set there, otherwise for the user. `allows`: the new value
- * allows more, so it is changed for the user also if it is set in the workspace.
+ * Switches suggestions off or on by the setting `enabled`: in the workspace if it is set there, otherwise for the user.
+ * To switch them on, it is also changed for the user, because a workspace can only restrict what the user allows.
  */
-async function write(name: string, change: (value: unknown) => unknown, allows: boolean): Promise<void> {
+async function toggle(): Promise<void> {
+  const isOn = !readEnabled(inspect);
   const configuration = workspace.getConfiguration(SECTION);
-  const { globalValue, workspaceValue } = configuration.inspect(name) ?? {};
-  if (workspaceValue !== undefined) {
-    await configuration.update(name, change(workspaceValue), ConfigurationTarget.Workspace);
+  const isSetInWorkspace = configuration.inspect("enabled")?.workspaceValue !== undefined;
+  if (isSetInWorkspace) {
+    await configuration.update("enabled", isOn, ConfigurationTarget.Workspace);
   }
-  if (workspaceValue === undefined || allows) {
-    await configuration.update(name, change(globalValue), ConfigurationTarget.Global);
+  if (isOn || !isSetInWorkspace) {
+    await configuration.update("enabled", isOn, ConfigurationTarget.Global);
   }
 }

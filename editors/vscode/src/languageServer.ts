@@ -4,7 +4,6 @@ import { commands, type LogOutputChannel, NotebookCellKind, type TextEditor, win
 import {
   DidChangeConfigurationNotification,
   type Executable,
-  ExecuteCommandRequest,
   LanguageClient,
   type LanguageClientOptions,
   MessageType,
@@ -110,14 +109,6 @@ export class LanguageServer {
       const params = { textDocument: { uri: convert.asUri(document.uri) }, range: convert.asRange(selection) };
       await this.#client.sendNotification("$/midtoken/cursor", params);
     }
-  }
-
-  /** Returns what suggestions have brought, as a text for the user. */
-  async describeStatistics(): Promise<string> {
-    if (this.#client?.isRunning() !== true) {
-      return "The language server is not running. The command `midtoken stats` also shows the statistics.";
-    }
-    return (await this.#client.sendRequest(ExecuteCommandRequest.type, { command: "midtoken.stats" })) as string;
   }
 
   #build({ command, serverArguments, languages }: Launch): LanguageClient {

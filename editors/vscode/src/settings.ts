@@ -37,7 +37,6 @@ function joinBy<Value>(isValue: (value: unknown) => value is Value, join: (one: 
 }
 
 const joinSwitches = joinBy(isSwitch, (one, other) => one && other);
-const joinSizes = joinBy(isNumber, Math.min);
 const joinLanguages = joinBy(isListOfTexts, (one, other) => {
   return other.includes(ANY) ? one : other.filter((language) => one.includes(ANY) || one.includes(language));
 });
@@ -48,10 +47,6 @@ const LIMITS: Readonly<Record<string, Join>> = {
   prefetch: joinSwitches,
   redactSecrets: joinBy(isSwitch, (one, other) => one || other),
   exclude: joinBy(isListOfTexts, (one, other) => [...new Set([...one, ...other])]),
-  // The old names of `context`, which a workspace cannot set.
-  maxPrefixBytes: joinSizes,
-  maxSuffixBytes: joinSizes,
-  maxRelatedBytes: joinSizes,
 };
 
 /**
@@ -155,10 +150,6 @@ function isAbsent(value: unknown): value is null | undefined {
 
 function isSwitch(value: unknown): value is boolean {
   return typeof value === "boolean";
-}
-
-function isNumber(value: unknown): value is number {
-  return typeof value === "number";
 }
 
 function isListOfTexts(value: unknown): value is string[] {

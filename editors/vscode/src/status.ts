@@ -6,7 +6,6 @@ export type ServerState =
   | { readonly kind: "starting"; readonly what: string }
   | { readonly kind: "ready" }
   | { readonly kind: "off"; readonly why: string }
-  | { readonly kind: "snoozed"; readonly how: string }
   | { readonly kind: "failed"; readonly why: string };
 
 /** The notification `$/midtoken/status`: the state of a document, or with `uri` null that of all. */
@@ -135,10 +134,7 @@ export class StateTracker {
   }
 }
 
-function toState({ state, code, message }: ToldStatus): ServerState {
-  if (code === "snoozed") {
-    return { kind: "snoozed", how: message };
-  }
+function toState({ state, message }: ToldStatus): ServerState {
   switch (state) {
     case "starting":
       return { kind: "starting", what: message };
@@ -179,8 +175,6 @@ export function describe(state: ServerState, offReason: string | undefined): Sta
       return say("check", "ready");
     case "off":
       return say("circle-slash", `off for this file: ${state.why}`);
-    case "snoozed":
-      return say("bell-slash", state.how);
     case "failed":
       return say("error", state.why, true);
   }

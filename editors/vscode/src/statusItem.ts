@@ -4,13 +4,13 @@ import { type Disposable, StatusBarAlignment, type StatusBarItem, ThemeColor, wi
 
 import type { StatusText } from "./status.ts";
 
-/** The item in the status bar. A click opens the menu. */
+/** The item in the status bar. A click shows the log. */
 export class StatusItem implements Disposable {
   readonly #item: StatusBarItem = window.createStatusBarItem("midtoken.status", StatusBarAlignment.Right);
 
   constructor() {
     this.#item.name = "midtoken";
-    this.#item.command = "midtoken.showMenu";
+    this.#item.command = "midtoken.showLog";
   }
 
   /** Shows a status, or hides the item. */

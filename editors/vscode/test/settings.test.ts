@@ -63,15 +63,6 @@ for (const name of ["enabled", "prefetch"]) {
   });
 }
 
-for (const name of ["maxPrefixBytes", "maxSuffixBytes", "maxRelatedBytes"]) {
-  test(`of the sizes ${name}, the smallest counts`, () => {
-    assert.equal(addUp(name, 300, 4000), 300);
-    assert.equal(addUp(name, 4000, 300, undefined), 300);
-    assert.equal(addUp(name, 4000, undefined), 4000);
-    assert.equal(addUp(name, 300, "all"), "all");
-  });
-}
-
 test("a workspace enables no language that the user has not", () => {
   const left = (user: unknown, ...workspace: unknown[]) => readLanguages(inspectOnly("languages", user, ...workspace));
   assert.deepEqual(left(["python", "go"], ["go", "rust"]), ["go"]);

@@ -63,8 +63,6 @@ test("a server tells its state, and that of a file, which comes second", () => {
     tracker.told({ ...all, state });
     assert.deepEqual(tracker.findState("file:///a"), expected);
   }
-  tracker.told({ ...all, state: "off", code: "snoozed" });
-  assert.deepEqual(tracker.findState("file:///a"), { kind: "snoozed", how: "because" });
   tracker.told({ ...all, state: "ready" });
   assert.deepEqual(tracker.findState("file:///a"), { kind: "off", why: "excluded" });
   tracker.told({ ...excluded, state: "ready" });

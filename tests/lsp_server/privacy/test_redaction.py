@@ -141,12 +141,12 @@ def test_the_time_grows_as_the_length_whatever_the_text_says(piece: str) -> None
     assert long < 12 * short  # 16 times as long if it grew as the square
 
 
-def _redact(text: str, at: int, max_bytes: int = 8192) -> Context | None:
+def _redact(text: str, at: int, context_tokens: int = 1024) -> Context | None:
     document = Document(TextDocumentItem("file:///a.py", "python", 0, text), PositionEncodingKind.Utf32)
     line_start = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
     number = len(text[:line_start].replace("\r\n", "\n").replace("\r", "\n").split("\n")) - 1
     position = Position(number, at - line_start)
-    settings = Settings(max_prefix_bytes=max_bytes, max_suffix_bytes=max_bytes)
+    settings = Settings(context=context_tokens)
     with contextlib.suppress(InSecretError):
         return _REDACTOR.redact_excerpt(cut_excerpt(document, position, settings))
     return None
@@ -194,7 +194,7 @@ def test_no_part_of_a_secret_is_left_wherever_the_text_is_cut(secret: Secret, li
     text = f"{filler}{secret.text}{filler}".replace("\n", line_end)
     secrets = secret.secret.split("\n")
     for at in range(0, len(text), 13):
-        context = _redact(text, at, max_bytes=256)
+        context = _redact(text, at, context_tokens=32)
         if context is not None:
             assert count_secret_bytes([context.prefix, context.suffix], secrets) == 0, at
 
@@ -202,6 +202,6 @@ def test_no_part_of_a_secret_is_left_wherever_the_text_is_cut(secret: Secret, li
 def test_no_part_of_a_secret_is_left_where_a_long_line_is_cut() -> None:
     text = "x = 1; " * 60 + f'a = "{_TOKEN}"; ' + "y = 2; " * 60
     for at in range(0, len(text), 3):
-        context = _redact(text, at, max_bytes=256)
+        context = _redact(text, at, context_tokens=32)
         if context is not None:
             assert count_secret_bytes([context.prefix, context.suffix], [_TOKEN], min_chars=6) == 0, at

@@ -1,6 +1,5 @@
 -- The language server: when it is started and started again, which buffers it has, and how it is asked.
 
-local message = require('midtoken.message')
 local options = require('midtoken.options')
 local status = require('midtoken.status')
 
@@ -11,7 +10,6 @@ local FIRST_WAIT_MS = 500 -- before the first restart; each later one waits twic
 local CALM_MS = 60000 -- a server that has run this long may be started again as often as a new one
 
 local num_restarts, started_at_ms = 0, 0
-local snooze_ends_ms = 0 -- a language server that is started before begins with the rest of the snooze
 local run -- starts the process as the last call of `setup` says; each call has its own
 
 ---@type table<integer, string?>
@@ -96,28 +94,6 @@ function M.tell_cursor(buf)
   if client then
     M.call(client, 'notify', '$/midtoken/cursor', vim.lsp.util.make_range_params(0, 'utf-8'))
   end
-end
-
---- Has the language server of the current buffer execute a command. All of them snooze and wake.
----@param name string
----@param argument? any
-function M.execute(name, argument)
-  local buf = vim.api.nvim_get_current_buf()
-  local is_for_all = name == 'midtoken.snooze' or name == 'midtoken.wake'
-  snooze_ends_ms = is_for_all and vim.uv.now() + (tonumber(argument) or 0) * 60000 or snooze_ends_ms
-  local clients = vim.lsp.get_clients({ name = 'midtoken', bufnr = not is_for_all and buf or nil })
-  local arguments = { argument, name == 'midtoken.toggle' and vim.uri_from_bufnr(buf) or nil }
-  for _, client in ipairs(clients) do
-    M.call(client, 'request', 'workspace/executeCommand', { command = name, arguments = arguments }, function(err, text)
-      if err then
-        message.show(err.message)
-      elseif type(text) == 'string' then
-        vim.api.nvim_echo({ { text } }, true, {})
-      end
-    end, buf)
-  end
-  require('midtoken.suggestion').forget(buf)
-  return #clients > 0 or is_for_all or message.show('the language server is not ready; try again')
 end
 
 --- Detaches the language server from a buffer, which then has no suggestions.
@@ -248,10 +224,6 @@ function M.config(root_dir)
     on_init = function(client)
       client.server_capabilities.inlineCompletionProvider = nil -- Neovim's own requests would draw it a second time
       status.started()
-      local minutes = math.ceil((snooze_ends_ms - vim.uv.now()) / 60000)
-      if minutes > 0 then
-        M.call(client, 'request', 'workspace/executeCommand', { command = 'midtoken.snooze', arguments = { minutes } })
-      end
     end,
     handlers = { ['window/showMessage'] = of_ours(status.showed), ['$/midtoken/status'] = of_ours(told) },
   }

@@ -113,7 +113,7 @@ function M.check()
   end
   vim.health.info('log file: ' .. (vim.lsp.log.get_filename or vim.lsp.get_log_path)())
   if options.settings.enabled == false or vim.g.midtoken_enabled == false then
-    vim.health.warn('suggestions are off everywhere', 'Remove settings.enabled from setup, or use :MidtokenEnable!.')
+    vim.health.warn('suggestions are off everywhere', 'Remove settings.enabled from setup, or use :MidtokenToggle!.')
   end
   if not check_command(options.cmd[1]) then
     return

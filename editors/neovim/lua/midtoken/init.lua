@@ -21,7 +21,10 @@ function M.setup(options)
   end
   local hint = vim.fn.hlexists('ComplHint') == 1 and 'ComplHint' or 'NonText' -- before Neovim 0.12
   vim.api.nvim_set_hl(0, 'MidtokenSuggestion', { link = hint, default = true })
-  require('midtoken.commands').define()
+  vim.api.nvim_create_user_command('MidtokenToggle', function(command)
+    M.toggle(command.bang)
+    vim.notify(M.status())
+  end, { bang = true, bar = true, desc = 'Switch suggestions in this buffer on or off (!: everywhere)' })
   require('midtoken.client').start()
 end
 
@@ -58,17 +61,7 @@ function M.dismiss()
   return require('midtoken.suggestion').dismiss()
 end
 
---- Switches suggestions on, in this buffer or everywhere.
----@param everywhere? boolean
-function M.enable(everywhere)
-  require('midtoken.switch').set(true, everywhere)
-end
-
----@param everywhere? boolean
-function M.disable(everywhere)
-  require('midtoken.switch').set(false, everywhere)
-end
-
+--- Switches suggestions on or off, in this buffer or everywhere.
 ---@param everywhere? boolean
 function M.toggle(everywhere)
   require('midtoken.switch').toggle(everywhere)

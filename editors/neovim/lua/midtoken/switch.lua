@@ -12,28 +12,18 @@ function M.is_on(buf)
   return here ~= false, here == false and 'disabled in this buffer' or nil
 end
 
----@param on boolean
 ---@param everywhere? boolean # in all buffers, not only in the current one
-function M.set(on, everywhere)
+function M.toggle(everywhere)
   if everywhere then
-    vim.g.midtoken_enabled = on
+    vim.g.midtoken_enabled = vim.g.midtoken_enabled == false
     for _, buf in ipairs(vim.api.nvim_list_bufs()) do
       vim.b[buf].midtoken_enabled = nil
     end
   else
-    vim.b.midtoken_enabled = on
+    vim.b.midtoken_enabled = not M.is_on(vim.api.nvim_get_current_buf())
   end
   require('midtoken.suggestion').draw(vim.api.nvim_get_current_buf())
   require('midtoken.status').changed()
-end
-
----@param everywhere? boolean
-function M.toggle(everywhere)
-  local is_on = vim.g.midtoken_enabled ~= false
-  if not everywhere then
-    is_on = M.is_on(vim.api.nvim_get_current_buf())
-  end
-  M.set(not is_on, everywhere)
 end
 
 return M
