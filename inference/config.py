@@ -49,7 +49,6 @@ class EngineConfig:
     graph_dir: Path | None = None  # where models that were converted for onnxruntime are kept; None: nowhere
     engine_url: str = ""  # of `find_engine_urls`: servers that have the weights; empty: the model runs here
     engine_key: str = field(default="", repr=False)  # for it; a secret
-    request_log: Path | None = None  # a file for `inference.protocol.finished_request.RequestLog`; None: there is none
 
     def __post_init__(self) -> None:
         """Raises ModelError, naming the field, if a number is out of range or no such dtype exists."""

@@ -5,7 +5,6 @@ An import contract gives no other module a client, so that each request that lea
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
@@ -17,7 +16,6 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import Description
 from inference.serving.client import Client
 from inference.serving.shared_server import ServerLease, lease_server
-from inference.tracing import Traces
 from lsp_server.privacy.guard import Cleared
 from lsp_server.project.choice import find_max_bytes
 from lsp_server.settings import Settings
@@ -38,10 +36,7 @@ class Connection:
 
     def __init__(self, address: ServerAddress, lease: ServerLease | None) -> None:
         """Use `open`."""
-        traces = Traces.from_environment(os.environ)
-        self._clients = [
-            Client(each, address.tls, address.is_insecure, key=address.key, traces=traces) for each in address.urls
-        ]
+        self._clients = [Client(each, address.tls, address.is_insecure, key=address.key) for each in address.urls]
         self._client = self._clients[0]  # that of the server that is used
         self._lease = lease
         self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any

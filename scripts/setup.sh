@@ -43,5 +43,5 @@ else
     echo "[1/2] torch (the largest part)"
     "${install[@]}" torch numpy
     echo "[2/2] the packages for the tests"
-    PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[local,torch,playground,telemetry]' --group dev
+    PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[local,torch,playground]' --group dev
 fi

@@ -4,11 +4,10 @@
 language server starts without it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from inference.errors import InvalidRequestError, check_ranges, refuse
-from inference.protocol.traceparent import find_request_id
 
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # more than any window; each byte is looked at for secrets
 MAX_NAME_BYTES = 1024
@@ -59,7 +58,7 @@ class Priority(StrEnum):
 
     INTERACTIVE = "interactive"  # a person
     PREFETCH = "prefetch"  # nobody: the context is cached for a later request, and nothing is generated
-    PROBE = "probe"  # whoever asks whether the server completes; with one token, it is in no metric and no log
+    PROBE = "probe"  # whoever asks whether the server completes; with one token, it is in no metric
 
 
 class FinishReason(StrEnum):
@@ -112,7 +111,6 @@ class CompletionRequest:
     # What stands before the file. The most important comes first: of what does not fit, the last are left out.
     related: tuple[RelatedFile, ...] = ()
     path: str = ""  # of the file itself, as in `related`
-    traceparent: str = field(default="", compare=False)  # empty: the client makes one; `inference.protocol.traceparent`
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a value is out of range."""
@@ -126,9 +124,6 @@ class CompletionRequest:
                 ),
                 f"related takes up to {MAX_RELATED_FILES} files, not {len(self.related)}": (
                     len(self.related) > MAX_RELATED_FILES
-                ),
-                "traceparent is not one of W3C Trace Context: 00-TRACE-PARENT-FLAGS in hexadecimal digits": (
-                    self.traceparent and not find_request_id(self.traceparent)
                 ),
             },
         )

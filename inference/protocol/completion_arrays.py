@@ -46,7 +46,6 @@ REQUEST_TYPES: FieldTypes = {
     "min_probability": ("FP32", np.float32),
     "related": ("BYTES", np.object_),
     "path": ("BYTES", np.object_),
-    "traceparent": ("BYTES", np.object_),
 }
 
 # Output arrays, each of shape [1]; `text_ends` and `log_probs` [num_ends], absent if there are none. `stats` and

@@ -36,7 +36,6 @@ from inference.protocol.arrays import (
 from inference.protocol.characters import MAX_DEADLINE_MS, CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Priority
 from inference.protocol.completion_arrays import Description
-from inference.protocol.traceparent import new_traceparent
 from inference.serving.calls import (
     CHARACTERS,
     COMPLETION,
@@ -50,10 +49,9 @@ from inference.serving.calls import (
     read_tensors,
 )
 from inference.serving.throttle import Throttle
-from inference.tracing import Traces
 
 # A server that is older than one of these fields answers well without it, but sends more text or knows less.
-_OPTIONAL = frozenset({"min_probability", "related", "path", "traceparent"})
+_OPTIONAL = frozenset({"min_probability", "related", "path"})
 _REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
 
 _IDLE_TIMEOUT_S = 60.0  # when the server's process dies, its streams stay open and receive nothing
@@ -94,7 +92,6 @@ class Client(AbstractAsyncContextManager["Client"]):
         idle_timeout_s: float = _IDLE_TIMEOUT_S,
         answer_timeout_s: float = _ANSWER_TIMEOUT_S,
         key: str = "",
-        traces: Traces | None = None,
         silent_s: float = _SILENT_S,
     ) -> None:
         """Opens no connection yet; the first call does. Must be called in the event loop that will use the client.
@@ -106,7 +103,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         character-level model without an answer within `answer_timeout_s`. If no request was answered for `silent_s`,
         whatever became of them, the next one first waits so long for a heartbeat.
         """
-        self._idle_timeout_s, self._answer_timeout_s, self._traces = idle_timeout_s, answer_timeout_s, traces
+        self._idle_timeout_s, self._answer_timeout_s = idle_timeout_s, answer_timeout_s
         self._secret, self._number = Secret.read(url), secrets.token_hex()
         self._metadata: Metadata = (("authorization", f"Bearer {key}"),) if key else ()
         if self._secret is not None:
@@ -131,19 +128,13 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     async def _send(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         await self._check_connection()
-        if self._traces is not None and request.priority is not Priority.PROBE:
-            sent = self._traces.follow(request, self._send_message)
-        else:
-            sent = self._send_message(replace(request, traceparent=request.traceparent or new_traceparent()))
-        async with aclosing(sent) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
-    def _send_message(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         arrays = completion_arrays.request_to_arrays(request)
         message = _build_request(COMPLETION, {name: arrays[name] for name in arrays if name not in self._left_out})
         read, timeout_s = completion_arrays.chunk_from_arrays, self._idle_timeout_s
-        return self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, _describe_to_gateway(request))
+        sent = self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, _name_session(request))
+        async with aclosing(sent) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def _check_connection(self) -> None:
         """Raises ServerUnreachableError if a server that has been silent answers no heartbeat either.
@@ -364,11 +355,10 @@ class Client(AbstractAsyncContextManager["Client"]):
             raise ServerError(f"the server at {self.url} failed ({code.name}): {details}") from None
 
 
-def _describe_to_gateway(request: CompletionRequest) -> Metadata:
-    """The metadata by which a gateway keeps a document at one server, without its name, and logs the request's id."""
+def _name_session(request: CompletionRequest) -> Metadata:
+    """The metadata by which a gateway keeps a document at one server, without its name."""
     name = blake2b(request.document.encode(), key=_SESSION_SALT, digest_size=16).hexdigest()
-    session = (("x-session-id", name),) if request.document else ()
-    return (*session, ("traceparent", request.traceparent)) if request.traceparent else session
+    return (("x-session-id", name),) if request.document else ()
 
 
 def _build_request(model_name: str, arrays: Mapping[str, Array]) -> Any:

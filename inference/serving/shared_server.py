@@ -47,7 +47,7 @@ class ServerEntry:
         A server of other code, as before an upgrade, has another one. It ends when its last client has.
         """
         model_dir = model.model_dir.resolve()
-        settings = replace(model, graph_dir=None, request_log=None)  # files that make no difference to clients
+        settings = replace(model, graph_dir=None)  # files that make no difference to clients
         runtime = "embedded" if is_embedded else "sockets"
         identity = f"{platform.node()} {runtime} {settings} {model.engine_key} {stamp_code(root)}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]

@@ -20,7 +20,6 @@ from inference.model_folder import find_tokenizer_file
 from inference.serving.embedded import EmbeddedServer, restart_process
 from inference.serving.launcher import MAX_STALL_S, RestartPolicy, ServerOptions, TritonServer, keep_running
 from inference.serving.loopback import ADDRESS, is_loopback
-from inference.serving.private_files import open_private
 from inference.serving.process_keeper import HAS_KEEPER, keep_process
 from inference.serving.public_port import PublicPort
 from inference.serving.readiness import Readiness
@@ -55,12 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metrics-port",
         metavar="[ADDRESS:]PORT",
         help=f"answer /health, /ready and /metrics at this port, for operators (default: {_OPERATOR_PORT})",
-    )
-    parser.add_argument(
-        "--log-requests",
-        type=Path,
-        metavar="FILE",
-        help="add a line of JSON for each finished request, without its text, to this file",
     )
     parser.add_argument(
         "--openai",
@@ -125,14 +118,13 @@ def run(options: argparse.Namespace) -> int:
     run_until_signal(fetch_model(options.model, lambda text, percentage: _say(f"{text} ({percentage} %)")))
     arguments, owner = ServerArguments.from_options(options), os.getpid()
     obstacle = arguments.obstacle_to_triton
-    ports, log = _find_ports(options, obstacle), _open_log(options.log_requests)
+    ports = _find_ports(options, obstacle)
     entry = arguments.entry if options.entry is None else ServerEntry(options.entry)
     with ExitStack() as stack:
         held = _hold_ports(stack, options)
 
         def serve() -> int:
             server = replace(arguments.server_options, max_stall_s=options.max_stall, owner=owner)
-            server = replace(server, model=replace(arguments.model, request_log=log))
             run_until_signal(_serve(options, server, obstacle, entry, held, ports))
             return 0
 
@@ -209,17 +201,6 @@ async def _open_operator_port(
     port = open_operator_port(endpoint.listener, readiness, triton, endpoint.find_refusal, endpoint.tls)
     await stack.enter_async_context(port)
     _say(f"Operators find /health, /ready and /metrics at {endpoint.url}")
-
-
-def _open_log(path: Path | None) -> Path | None:
-    """Makes the file, which only this user can read. Raises UsageError."""
-    if path is None:
-        return None
-    try:
-        open_private(path, "a").close()
-    except OSError as error:
-        raise UsageError(f"--log-requests cannot write {path}: {error.strerror}") from None
-    return path.resolve()
 
 
 def _open_front_endpoint(options: argparse.Namespace, access: Access) -> Endpoint | None:

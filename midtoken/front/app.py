@@ -28,7 +28,6 @@ from inference.errors import (
 )
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import Description
-from inference.protocol.traceparent import find_request_id, new_traceparent
 from inference.serving.ports import LOG_TIME, MAX_BODY_BYTES, serve_http
 from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError, to_midtoken_error
@@ -45,7 +44,6 @@ _log = logging.getLogger(__name__)
 
 _JSON = "application/json"
 _TENANT = web.RequestKey("tenant", str)  # that of the key; empty if there are none
-_TRACEPARENT, _ID = web.RequestKey("traceparent", str), "X-Request-Id"
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -121,7 +119,6 @@ class _Front:
     def build(self, passage: Passage | None) -> web.Application:
         """Returns the application. `passage`: to the engine, if there is one."""
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self.guard])
-        app.on_response_prepare.append(_tell_id)
         gets: Mapping[str, Callable[[Description], object]] = {
             "/health": lambda _: {"status": "ok"},
             "/v1/health": lambda _: tabby.write_health(self._model),
@@ -156,9 +153,7 @@ class _Front:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Gives a request its id. Refuses who may not enter, and turns errors into answers."""
-        given = request.headers.get("traceparent", "")
-        request[_TRACEPARENT] = given if find_request_id(given) else new_traceparent(request.headers.get(_ID, ""))
+        """Refuses who may not enter, and turns errors into answers."""
         if refusal := self._endpoint.find_refusal(request.headers):
             return _refuse(request, *refusal)
         request[_TENANT] = self._endpoint.find_tenant(request.headers) or ""
@@ -293,17 +288,13 @@ class _Front:
                     yield chunk
 
 
-async def _tell_id(request: web.Request, response: web.StreamResponse) -> None:
-    response.headers[_ID] = find_request_id(request[_TRACEPARENT])
-
-
 async def _tell(answer: object, _request: web.Request) -> web.Response:
     return web.Response(text=answer) if isinstance(answer, str) else web.json_response(answer)
 
 
 def _add_sender(request: web.Request, completion: CompletionRequest) -> CompletionRequest:
-    """Returns the completion with the user whose key the request has, and the request's id."""
-    return replace(completion, tenant=request[_TENANT] or completion.tenant, traceparent=request[_TRACEPARENT])
+    """Returns the completion with the user whose key the request has."""
+    return replace(completion, tenant=request[_TENANT] or completion.tenant)
 
 
 def _read_name(request: web.Request, header: str) -> str:
@@ -387,7 +378,7 @@ def _note_refusal(request: web.Request, status: int) -> None:
 def _note(request: web.Request, what: str) -> None:
     """Logs it without anything that the client has written, which may be text."""
     path = request.path if request.match_info.http_exception is None else "another address"
-    _log.warning("%s %s: %s, %s", time.strftime(LOG_TIME), path, what, find_request_id(request[_TRACEPARENT]))
+    _log.warning("%s %s: %s", time.strftime(LOG_TIME), path, what)
 
 
 def _refuse(request: web.Request, status: int, reason: str) -> web.Response:

@@ -1,9 +1,8 @@
 """The model `completion` of the model repository: `inference.protocol.completion` before an engine.
 
-The engine's thread sends the chunks, and tells of each request that has ended: in metrics, in a log, in traces.
+The engine's thread sends the chunks, and each request that has ended is counted in metrics.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any  # Triton's objects have no types
@@ -17,8 +16,7 @@ from inference.protocol import completion_arrays
 from inference.protocol.adapter import Adapter, Sink
 from inference.protocol.arrays import METRICS, METRICS_ANSWER, METRICS_TYPES, Array, asks_for, to_array
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason, Priority
-from inference.protocol.finished_request import FinishedRequest, Outcome, RequestLog
-from inference.tracing import Traces
+from inference.protocol.finished_request import FinishedRequest, Outcome
 
 _FRESH_S = 2.0  # a completion that is not older says as much as a probe
 
@@ -47,18 +45,10 @@ class TritonPythonModel(Adapter):
         super().load(config)
         self._languages = read_folder_file(config.model_dir).languages
         self._metrics = Metrics(self.engine)
-        self._log = RequestLog(config.request_log) if config.request_log else None
-        self._traces = Traces.from_environment(os.environ, config.model_dir.name)
         self._completed_at = -_FRESH_S
         self.log_info(
             f"completion: the model runs as {self.engine.runs_as}, {self.engine.context_tokens} tokens of context"
         )
-
-    def close(self) -> None:
-        """See `Adapter`."""
-        super().close()
-        if self._log is not None:
-            self._log.close()
 
     def describe(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """What the model knows, how it runs, and what is wrong with its engine; with `metrics`, also those."""
@@ -83,17 +73,12 @@ class TritonPythonModel(Adapter):
             super().submit(request, sink)
 
     def note_end(self, request: CompletionRequest | None, end: Any, duration_s: float) -> None:
-        """Counts, logs and traces a request."""
-        finished = FinishedRequest.of(request, end, duration_s)
+        """Counts a request."""
+        finished = FinishedRequest.of(end, duration_s)
         if finished.outcome is Outcome.COMPLETED:
             self._completed_at = time.monotonic()
-        if request is not None and _is_probe(request):
-            return
-        self._metrics.add(finished)
-        if self._log is not None:
-            self._log.write(finished)
-        if self._traces is not None:
-            self._traces.record(finished)
+        if request is None or not _is_probe(request):
+            self._metrics.add(finished)
 
 
 def _is_probe(request: CompletionRequest) -> bool:

@@ -25,7 +25,7 @@ class _Engine:
 def _count(end: CompletionChunk | MidtokenError) -> dict[str, float]:
     """What one request adds to a new engine's metrics: those that are not 0, without the buckets."""
     metrics = Metrics(_Engine())
-    metrics.add(FinishedRequest.of(CompletionRequest("a"), end, 0.5))
+    metrics.add(FinishedRequest.of(end, 0.5))
     samples = [each for family in text_string_to_metric_families(metrics.write()) for each in family.samples]
     return {
         re.sub(r"^midtoken_", "", sample.name) + "".join(f" {label}" for label in sample.labels.values()): sample.value

@@ -5,8 +5,6 @@ import pytest
 from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionRequest, RelatedFile
 
-_NO_TRACEPARENT = "traceparent is not one of W3C Trace Context: 00-TRACE-PARENT-FLAGS in hexadecimal digits"
-
 
 @pytest.mark.parametrize(
     ("values", "text"),
@@ -32,10 +30,6 @@ _NO_TRACEPARENT = "traceparent is not one of W3C Trace Context: 00-TRACE-PARENT-
         ({"related": (RelatedFile("x" * 1025, ""),)}, "a path in related has 1025 bytes; at most 1024 are taken"),
         ({"related": (RelatedFile("", "x" * 2**20),) * 3}, "related has 3145728 bytes; at most 2097152 are taken"),
         ({"related": (RelatedFile("", ""),) * 257}, "related takes up to 256 files, not 257"),
-        ({"traceparent": "1"}, _NO_TRACEPARENT),
-        ({"traceparent": f"00-{32 * '0'}-{16 * '1'}-01"}, _NO_TRACEPARENT),
-        ({"traceparent": f"00-{32 * 'g'}-{16 * '1'}-01"}, _NO_TRACEPARENT),
-        ({"traceparent": f"00-{32 * '1'}-{16 * '1'}-01-"}, _NO_TRACEPARENT),
         ({"prefix": "é" * (4 * 1024 * 1024 + 1)}, "prefix has 8388610 bytes; at most 2097152 are taken"),
     ],
 )

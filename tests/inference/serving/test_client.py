@@ -14,7 +14,6 @@ from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
 from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest, RelatedFile
 from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
-from inference.protocol.traceparent import new_traceparent
 from inference.serving.calls import CHARACTERS, COMPLETION, Tls
 from inference.serving.client import Client
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton, say
@@ -171,7 +170,6 @@ async def test_a_server_without_a_field_is_not_sent_it(is_old: bool) -> None:
         "min_probability": 0.5,
         "related": (RelatedFile("a.py", "a"),),
         "path": "b.py",
-        "traceparent": new_traceparent(),
     }
 
     async def answer(call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
