@@ -7,7 +7,6 @@ import argparse
 import asyncio
 import faulthandler
 import os
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -58,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--openai",
         metavar="[ADDRESS:]PORT",
-        help="also answer editors that speak as to OpenAI, llama-server, Ollama, Mistral or Tabby, at this port",
+        help="also answer editors that speak as to OpenAI, llama-server or Ollama, at this port",
     )
     parser.add_argument(
         "--listen",
@@ -235,8 +234,6 @@ async def _open_front(
         Path(options.model or "default").name,
         may_be_remote(options),
         options.confidence or 0.0,
-        re.split("[,#]", config.engine_url)[0],
-        config.engine_key,
         find_tokenizer_file(config.model_dir),
     )
     await stack.enter_async_context(open_front(endpoint, connection, served))

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,12 +33,11 @@ from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError, to_midtoken_error
 from lsp_server.privacy.guard import Cleared, Guard
 from midtoken.endpoint import Endpoint
-from midtoken.front import llama_server, mistral, ollama, openai, tabby
+from midtoken.front import llama_server, ollama, openai
 from midtoken.front.form import Form, Texts, to_json
 from midtoken.front.indented import send_blanks, write_tabs
 from midtoken.front.likely import show_likely
 from midtoken.front.parsed_request import Fields, ParsedRequest, cut_near
-from midtoken.front.passage import Passage
 
 _log = logging.getLogger(__name__)
 
@@ -57,9 +56,7 @@ COMPLETIONS: Mapping[str, tuple[_Read, type[Form]]] = {
     "/completion": (llama_server.read_completion, llama_server.InfillForm),
     "/completions": (llama_server.read_completion, llama_server.InfillForm),
     "/api/generate": (ollama.read_generate, ollama.GenerateForm),
-    "/v1/fim/completions": (mistral.read_completion, mistral.FimForm),
 }
-_PASSED_ON = ("/v1/chat/completions", "/v1/embeddings")
 
 
 class Backend(CompletionBackend, Protocol):
@@ -89,8 +86,6 @@ class FrontOptions:
     model: str  # its name for editors
     is_remote: bool = False  # whether text may go to another machine
     confidence: float = 0.0  # of a request that has none
-    engine_url: str = ""  # to which chats and embeddings are passed on; empty: there is none
-    engine_key: str = ""
     tokenizer: Path = Path()  # the model's `tokenizer.json`
 
 
@@ -98,12 +93,7 @@ class FrontOptions:
 async def open_front(endpoint: Endpoint, backend: Backend, options: FrontOptions) -> AsyncIterator[None]:
     """Answers the endpoint's requests inside the block."""
     front = _Front(endpoint, backend, options)
-    async with AsyncExitStack() as stack:
-        passage = None
-        if options.engine_url:
-            passage = Passage(options.engine_url, options.engine_key)
-            stack.push_async_callback(passage.close)
-        await stack.enter_async_context(serve_http(front.build(passage), endpoint.listener, endpoint.tls))
+    async with serve_http(front.build(), endpoint.listener, endpoint.tls):
         yield
 
 
@@ -116,12 +106,11 @@ class _Front:
         self._reading = asyncio.Lock()
         self._served = ""  # what a client is told that asks for something else
 
-    def build(self, passage: Passage | None) -> web.Application:
-        """Returns the application. `passage`: to the engine, if there is one."""
+    def build(self) -> web.Application:
+        """Returns the application."""
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self.guard])
         gets: Mapping[str, Callable[[Description], object]] = {
             "/health": lambda _: {"status": "ok"},
-            "/v1/health": lambda _: tabby.write_health(self._model),
             "/props": lambda told: llama_server.write_props(self._model, told.context_tokens or 0),
             "/slots": lambda told: llama_server.list_slots(told.context_tokens or 0),
         }
@@ -130,7 +119,6 @@ class _Front:
             "/api/show": partial(self.describe, lambda told: ollama.show_model(told.context_tokens or 0)),
             "/tokenize": partial(self.convert, self._tokens.tokenize),
             "/detokenize": partial(self.convert, self._tokens.detokenize),
-            **dict.fromkeys(_PASSED_ON, partial(self.pass_on, passage)),
         }
         models = openai.list_models(self._model)
         fixed = {
@@ -180,16 +168,6 @@ class _Front:
     async def convert(self, convert: Callable[[Fields], object], request: web.Request) -> web.Response:
         """Answers with what is computed here of the fields."""
         return web.json_response(await asyncio.to_thread(convert, self._parse(await request.read())))
-
-    async def pass_on(self, passage: Passage | None, request: web.Request) -> web.StreamResponse:
-        """Answers what only an engine can. Raises InferenceServerUnreachableError."""
-        if passage is None:
-            reason = f"only midtoken serve --engine URL passes this on, to that engine. Served here: {self._served}"
-            return _refuse(request, 404, reason)  # not 501, after which the openai package asks again
-        response = await passage.answer(request)
-        if response.status >= 400:
-            _note_refusal(request, response.status)
-        return response
 
     async def complete(self, read: _Read, form_of: type[Form], request: web.Request) -> web.StreamResponse:
         """Answers a request for a completion, which ends with its connection."""

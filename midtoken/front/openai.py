@@ -7,7 +7,6 @@ from typing import Any  # JSON has no types
 from inference.errors import InvalidRequestError
 from inference.likely_text import LikelyToken
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from midtoken.front import tabby
 from midtoken.front.fim_prompt import split_prompt
 from midtoken.front.form import DONE, Form, Texts
 from midtoken.front.parsed_request import Fields, ParsedRequest, SplitPrompt, build_request
@@ -16,9 +15,7 @@ _NUM_TOKENS = 16  # OpenAI's default
 
 
 def read_completion(fields: Fields) -> ParsedRequest:
-    """Reads a request of OpenAI's, or of Tabby's at the same address. Raises InvalidRequestError."""
-    if fields.has("segments"):
-        return tabby.read_completion(fields)
+    """Reads a request. Raises InvalidRequestError."""
     texts, suffix = fields.take_texts("prompt"), fields.take("suffix", "")
     prompts = [SplitPrompt(each, suffix) if fields.has("suffix") else split_prompt(each) for each in texts]
     parsed = build_request(fields, prompts, _NUM_TOKENS, fields.take("n", 1))

@@ -179,11 +179,11 @@ def read_files(fields: Fields, name: str, path: str, text: str) -> list[RelatedF
         if not isinstance(each, dict):
             raise InvalidRequestError(f"{name} must be a list of objects, not of {quote(str(each))}")
         part = Fields({f"{name}.{key}": value for key, value in each.items()})
-        files.append(RelatedFile(read_file_name(part, f"{name}.{path}"), part.take(f"{name}.{text}", "")))
+        files.append(RelatedFile(_read_file_name(part, f"{name}.{path}"), part.take(f"{name}.{text}", "")))
     return files
 
 
-def read_file_name(fields: Fields, name: str) -> str:
+def _read_file_name(fields: Fields, name: str) -> str:
     """Returns the path in a field without the folder, which may have the user's name. Raises InvalidRequestError."""
     found = _FOLDER.sub("", fields.take(name, ""))
     if len(found) > MAX_NAME_BYTES // 4:

@@ -42,27 +42,12 @@ def _ollama(url: str, before: str, after: str) -> dict[str, str]:
     }
 
 
-def _mistralai(url: str, before: str, after: str) -> dict[str, str]:
-    from mistralai.client import Mistral
-
-    fim = Mistral(api_key=_KEY, server_url=url).fim
-    sent = {"model": _MODEL, "prompt": before, "suffix": after, "max_tokens": _NUM_TOKENS, "random_seed": 1}
-    events = fim.stream(**sent)
-    whole = fim.complete(**sent).choices[0].message.content
-    return {"whole": whole, "stream": "".join(each.data.choices[0].delta.content for each in events)}
-
-
 def _litellm(url: str, before: str, after: str) -> dict[str, str]:
     import litellm
 
-    def complete(model: str, base: str) -> str:
-        sent = {"prompt": before, "suffix": after, "api_base": base, "api_key": _KEY, "max_tokens": _NUM_TOKENS}
-        return str(litellm.text_completion(model=f"{model}/{_MODEL}", **sent).choices[0].text)
-
-    return {
-        "openai": complete("text-completion-openai", f"{url}/v1"),
-        "codestral": complete("text-completion-codestral", f"{url}/v1/fim/completions"),
-    }
+    sent = {"prompt": before, "suffix": after, "api_base": f"{url}/v1", "api_key": _KEY, "max_tokens": _NUM_TOKENS}
+    answer = litellm.text_completion(model=f"text-completion-openai/{_MODEL}", **sent)
+    return {"openai": str(answer.choices[0].text)}
 
 
 def _langchain(url: str, before: str, _after: str) -> dict[str, str]:
@@ -78,7 +63,6 @@ def _langchain(url: str, before: str, _after: str) -> dict[str, str]:
 _CLIENTS: Mapping[str, Callable[[str, str, str], dict[str, str]]] = {
     "openai": _openai,
     "ollama": _ollama,
-    "mistralai": _mistralai,
     "litellm": _litellm,
     "langchain": _langchain,
 }

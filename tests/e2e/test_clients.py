@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("client", ["openai", "ollama", "mistralai", "litellm", "langchain"])
+@pytest.mark.parametrize("client", ["openai", "ollama", "litellm", "langchain"])
 def test_a_package_gets_the_rest_of_the_word(embedded_real_server: RunningServer, client: str) -> None:
     body = read_sent("llama_vim")["body"]
     told = subprocess.run(

@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inference.engine.metrics import EngineLoad, Metrics
 from inference.errors import InferenceServerUnreachableError, InvalidRequestError, MidtokenError, OverloadedError
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 from inference.protocol.finished_request import FinishedRequest
 
 _STATS = CompletionStats(

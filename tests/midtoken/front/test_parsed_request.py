@@ -73,7 +73,7 @@ async def test_what_is_not_offered_is_refused_by_name(front: FrontClient, path: 
     assert front.model.streams == []
 
 
-@pytest.mark.parametrize("path", [_COMPLETION, _INFILL, "/completion", "/api/generate", "/v1/fim/completions"])
+@pytest.mark.parametrize("path", [_COMPLETION, _INFILL, "/completion", "/api/generate"])
 @pytest.mark.parametrize(
     ("limits", "most"),
     [

@@ -1,4 +1,4 @@
-"""Ollama's, llama-server's, Mistral's and Tabby's clients: what they ask reaches the model, and its answer them."""
+"""Ollama's and llama-server's clients: what they ask reaches the model, and its answer them."""
 
 import json
 from typing import Any
@@ -11,20 +11,11 @@ from inference.protocol.completion import (
     Extent,
     FinishReason,
     Priority,
-    RelatedFile,
 )
 from tests.support.front import FrontClient, last_chunk
 
-_GENERATE, _FIM, _COMPLETION, _OPENAI = "/api/generate", "/v1/fim/completions", "/completion", "/v1/completions"
+_GENERATE, _COMPLETION, _OPENAI = "/api/generate", "/completion", "/v1/completions"
 _QWEN = "<|fim_prefix|>a<|fim_suffix|>b<|fim_middle|>"
-_SEGMENTS = {
-    "prefix": "a",
-    "suffix": "b",
-    "filepath": "/home/ann/c.py",
-    "clipboard": "hunter2",
-    "relevant_snippets_from_recently_opened_files": [{"filepath": "d.py", "body": "d", "score": 1}],
-    "declarations": [{"filepath": "file:///home/ann/e.py", "body": "e"}],
-}
 
 
 @pytest.mark.parametrize(
@@ -45,42 +36,14 @@ _SEGMENTS = {
             {"response": "e"},
         ),
         (
-            _FIM,
-            {"prompt": "a", "suffix": "b", "max_tokens": 9, "random_seed": 3, "stop": "x", "min_tokens": 0},
-            {"suffix": "b", "max_tokens": 9, "seed": 3, "stop": ("x",)},
-            {
-                "object": "chat.completion",
-                "usage": {"prompt_tokens": 20, "completion_tokens": 7, "total_tokens": 27},
-                "choices": [
-                    {
-                        "index": 0,
-                        "message": {"role": "assistant", "content": "e", "tool_calls": None, "prefix": False},
-                        "finish_reason": "stop",
-                    }
-                ],
-            },
-        ),
-        (
             _COMPLETION,
             {"prompt": _QWEN, "n_predict": 9, "response_fields": ["content", "model", "tokens_evaluated"]},
             {"suffix": "b", "max_tokens": 9},
             {"content": "e", "model": "default", "tokens_evaluated": 20},
         ),
         ("/completions", {"prompt": "a", "max_tokens": 9}, {"max_tokens": 9}, {"content": "e", "stop_type": "eos"}),
-        (
-            _OPENAI,
-            {"segments": _SEGMENTS, "language": "python", "temperature": 0.5, "user": None, "mode": "standard"},
-            {
-                "suffix": "b",
-                "max_tokens": 64,
-                "temperature": 0.5,
-                "related": (RelatedFile("e.py", "e"), RelatedFile("d.py", "d")),
-                "path": "c.py",
-            },
-            {"object": "text_completion"},
-        ),
     ],
-    ids=["Ollama", "Ollama with markers", "Mistral", "llama-server", "llama-server without a limit's name", "Tabby"],
+    ids=["Ollama", "Ollama with markers", "llama-server", "llama-server without a limit's name"],
 )
 async def test_what_a_client_asks_reaches_the_model_and_its_answer_the_client(
     front: FrontClient, path: str, body: object, request_fields: dict[str, Any], shown: dict[str, object]
@@ -103,16 +66,6 @@ async def test_a_stream_of_ollamas_is_lines_and_its_errors_are_texts(front: Fron
     last = json.loads((await asking)[1].splitlines()[-1])
     assert last.keys() == {"error"}
     assert "ZeroDivisionError" in last["error"]
-
-
-async def test_a_stream_of_mistrals_has_deltas_and_ends_with_the_usage(front: FrontClient) -> None:
-    asking, stream = await front.begin(front.post(_FIM, {"prompt": "a", "stream": True}))
-    stream.feed("b")
-    stream.send(last_chunk("c", FinishReason.LENGTH))
-    *events, end = [line.removeprefix("data: ") for line in (await asking)[1].split("\n\n") if line]
-    first, last = map(json.loads, events)
-    assert (first["choices"][0]["delta"]["content"], first["choices"][0]["finish_reason"]) == ("b", None)
-    assert (last["choices"][0]["finish_reason"], last["usage"]["total_tokens"], end) == ("length", 27, "[DONE]")
 
 
 async def test_without_a_text_ollama_only_asks_for_the_model(front: FrontClient) -> None:
@@ -155,12 +108,8 @@ async def test_several_prompts_of_llama_server_are_a_list_with_the_costs_of_each
         (_GENERATE, {"options": {"num_predict": "x"}}, "num_predict must be a whole number"),
         (_GENERATE, {"options": []}, "options must be an object"),
         (_GENERATE, {"suffix": "x" * (2**21 + 1)}, "suffix has"),
-        (_FIM, {"min_tokens": 3}, "min_tokens is not supported"),
-        (_FIM, {"random_seed": "x"}, "random_seed must be a whole number"),
         (_COMPLETION, {"n_probs": 3}, "n_probs is not supported"),
         (_COMPLETION, {"prompt": [1, 2]}, "prompt must be a string"),
-        (_OPENAI, {"segments": {"prefix": 1}}, "segments.prefix must be a string"),
-        (_OPENAI, {"segments": {}, "mode": "next_edit_suggestion"}, "mode is not supported"),
         ("/tokenize", {"content": 1}, "content must be a string"),
         ("/tokenize", {"content": "a", "with_pieces": True}, "with_pieces is not supported"),
         ("/detokenize", {"tokens": [-1]}, "tokens must be a list of whole numbers"),
@@ -178,15 +127,14 @@ async def test_what_a_protocol_has_and_we_do_not_is_refused_by_name(
 
 async def test_what_a_client_asks_about_the_model(front: FrontClient) -> None:
     answers = {}
-    for path in ("/api/tags", "/api/version", "/props", "/slots", "/v1/health"):
+    for path in ("/api/tags", "/api/version", "/props", "/slots"):
         async with front.session.get(f"{front.url}{path}") as response:
             answers[path] = await response.json()
     shown = json.loads((await front.post("/api/show", {"model": "default"}))[1])
     assert answers["/api/tags"]["models"][0]["name"] == "default"
     assert answers["/api/version"].keys() == {"version"}
     assert answers["/props"]["default_generation_settings"] == answers["/slots"][0]
-    assert (answers["/slots"][0]["n_ctx"], answers["/v1/health"]["status"]) == (512, "ok")
-    assert "git_describe" in answers["/v1/health"]["version"]
+    assert answers["/slots"][0]["n_ctx"] == 512
     assert ".Suffix" in shown["template"]  # so Continue sends a suffix
     assert (shown["capabilities"], shown["model_info"]["midtoken.context_length"]) == (["completion", "insert"], 512)
 
@@ -195,7 +143,7 @@ async def test_what_a_client_asks_about_the_model(front: FrontClient) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *("/", "/health", "/v1/health", "/props", "/slots", "/models", "/v1/models", "/v1/models/default"),
+        *("/", "/health", "/props", "/slots", "/models", "/v1/models", "/v1/models/default"),
         *("/v1/models/a/b", "/api/tags", "/api/ps", "/api/version"),
     ],
 )
