@@ -19,8 +19,6 @@ OLDER_NVIM := build/editors/nvim-older
 HELIX := build/editors/hx
 LLAMA_SERVER := build/llama-server
 HAPROXY := build/haproxy
-COMPOSE := build/docker-compose
-PROMTOOL := build/promtool
 VLLM := build/vllm
 CLIENTS := build/clients
 NODE := build/editors/node
@@ -64,12 +62,12 @@ lock: $(READY)  ## maintain: newest versions into requirements.lock
 run: $(RUN_READY)  ## use: type a file in the terminal, with and without healing
 	@$(BIN)/midtoken demo
 
-$(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY) $(COMPOSE): scripts/get_program.sh
+$(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(HAPROXY): scripts/get_program.sh
 	@bash scripts/get_program.sh $(@F) $(@D)
 
 # What `make test` gets by itself. A tool that cannot be had here only skips its tests, which say so at the end.
 .PHONY: tools checks chromium other-editors
-tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(PROMTOOL) $(HAPROXY) $(COMPOSE) $(KERNELS)/.ready gguf real-model $(CLIENTS)/.ready other-editors  ## test: get or build what `make test` needs
+tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(HAPROXY) $(KERNELS)/.ready gguf real-model $(CLIENTS)/.ready other-editors  ## test: get or build what `make test` needs
 
 other-editors:
 	@bash scripts/get_packages.sh emacs-nox elpa-eglot vim vim-ale

@@ -4,8 +4,7 @@
 # It needs no root rights and installs nothing. The packages are unpacked into FOLDER/unpacked/NAME and started
 # with their own loader, so that they also run on a system with an older C library. A second run does nothing.
 #
-# Usage: get_program.sh NAME FOLDER        NAME is nvim, nvim-older, hx, llama-server, promtool, haproxy or
-#                                    docker-compose; the command is FOLDER/NAME
+# Usage: get_program.sh NAME FOLDER        NAME is nvim, nvim-older, hx, llama-server or haproxy; the command is FOLDER/NAME
 set -euo pipefail
 
 name="${1:-}"
@@ -31,21 +30,12 @@ case "$name" in
         kind="$(grep -qw avx2 /proc/cpuinfo && echo haswell || echo x64)" override="MIDTOKEN_LLAMA_SERVER"
         variable="GGML_BACKEND_PATH=\$(echo '$unpacked'/usr/lib/*/ggml/backends*/libggml-cpu-$kind.so)"
         ;;
-    promtool)
-        title="Prometheus's promtool" minimum="2.42" package="prometheus" program="usr/bin/promtool"
-        variable="" override="MIDTOKEN_PROMTOOL"
-        ;;
     haproxy)
         title="HAProxy" minimum="2.6" package="haproxy" program="usr/sbin/haproxy" ask="-v"
         variable="" override="MIDTOKEN_HAPROXY" debian="bookworm" ubuntu="noble"
         ;;
-    docker-compose)
-        title="Docker Compose" minimum="2.23" package="docker-compose" ask="version"
-        program="usr/libexec/docker/cli-plugins/docker-compose"
-        variable="" override="MIDTOKEN_DOCKER_COMPOSE" debian="trixie" # that of Ubuntu has another name
-        ;;
     *)
-        echo "usage: get_program.sh nvim|nvim-older|hx|llama-server|promtool|haproxy|docker-compose FOLDER" >&2
+        echo "usage: get_program.sh nvim|nvim-older|hx|llama-server|haproxy FOLDER" >&2
         exit 2
         ;;
 esac
