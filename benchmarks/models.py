@@ -88,8 +88,8 @@ models that people install this year:
 | Seed-Coder | `llama` | `llama` |
 
 Granite 4 H, Qwen3-Coder-Next, Qwen3.5 and Codestral Mamba have [layers with a recurrent
-state](#families-with-a-recurrent-state), and run as GGUF files only. Of any other model, `midtoken models try
-OWNER/NAME` or `OWNER/NAME:Q8_0` says whether it runs here, before its weights are downloaded.
+state](#families-with-a-recurrent-state), and run as GGUF files only. Whether any other model runs is said when it
+is first loaded.
 """
 
 _REFUSED = """\

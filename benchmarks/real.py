@@ -53,6 +53,7 @@ from benchmarks.measures.report import (
     find_percent,
     run_parts,
 )
+from benchmarks.measures.typing_trial import Cursors, GhostText, Line, Trial, Typist, draw_lines
 from benchmarks.typing import LlamaServer
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
@@ -61,7 +62,6 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Ex
 from lsp_server.settings import Settings
 from midtoken.connection import open_connection
 from midtoken.server_arguments import add_connection_arguments
-from midtoken.typing_trial import Cursors, GhostText, Line, Trial, Typist, draw_lines
 
 _LANGUAGES = {"py": "python", "ts": "typescript", "go": "go"}
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
@@ -239,9 +239,7 @@ async def _open_ghosts(stack: AsyncExitStack, folder: Path) -> dict[str, _Ghosts
             **{
                 str(healing): (trial.by_tab.ghost, trial.cursors.ghost)
                 for healing in (Healing.NONE, Healing.EXACT)
-                for trial in [
-                    Trial.build(connection, False, language, healing=str(healing), confidence=Settings().confidence)
-                ]
+                for trial in [Trial.build(connection, language, healing=str(healing), confidence=Settings().confidence)]
             },
             "llama_server": (LlamaServer(session, 0, is_plain=True), LlamaServer(session, 1, is_plain=True)),
         }

@@ -31,11 +31,11 @@ from benchmarks.contestants import find_python
 from benchmarks.corpora.cuts import Visit, draw_visits
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
 from benchmarks.measures.report import Figures, Part, Target, run_parts, track
+from benchmarks.measures.server_memory import measure_memory
 from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest, Extent
 from inference.serving.client import Client
-from inference.serving.server_memory import measure_memory
 from models.training.corpus import iter_held_out
 
 _FOLDER = Path("build/real-size").absolute()

@@ -2,9 +2,10 @@
 
     python -m benchmarks.typing [--output PATH] [--only PART ...] [--short]
 
-`midtoken.typing_trial` types held-out lines into the language server, which asks the default model, and asks at cursors
-anywhere in other lines. The parts `below` and `above` do so with the text below the line and without, `curve` with the
-text below at other confidences. `…_none` is without healing at the default confidence, `…_none_all` at confidence 0.
+`benchmarks.measures.typing_trial` types held-out lines into the language server, which asks the default model, and asks
+at cursors anywhere in other lines. The parts `below` and `above` do so with the text below the line and without,
+`curve` with the text below at other confidences. `…_none` is without healing at the default confidence, `…_none_all` at
+confidence 0.
 
 `…_infill`: llama.cpp's server with the same weights, asked as llama.vim asks it. The server lays the text out in an
 order that this model was not trained with, so almost nothing is right; 30 lines and cursors show that, and the targets
@@ -18,7 +19,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,15 +27,14 @@ from aiohttp import ClientSession
 
 from benchmarks.baselines.servers import run_llama_server
 from benchmarks.measures.report import Figures, Part, Target, run_parts
+from benchmarks.measures.typing_trial import Cursors, Line, Trial, Typist, draw_lines, run_trials
 from lsp_server.settings import Settings
 from midtoken.connection import Connection, open_connection
 from midtoken.server_arguments import add_connection_arguments
-from midtoken.typing_trial import Cursors, Line, Trial, Typist, draw_lines, run_trials
 from models.training.corpus import iter_held_out
 from tests.support.front_clients import read_sent
 
 _NUM_LINES, _NUM_CURVE_LINES, _NUM_INFILL, _NUM_SHORT = 300, 100, 30, 1
-_PRINT_EACH = 20  # lines
 _TYPED_SEED, _ASKED_SEED = 101, 102
 _DEFAULT = Settings().confidence
 _CURVE = (0.0, 0.2, 0.3, 0.4, 0.45, 0.5, 0.6)
@@ -100,14 +99,14 @@ async def _connect(measure: Callable[..., Any], folder: Path) -> Any:
 async def _measure(part: str, lines: Sequence[Sequence[Line]], connection: Connection, folder: Path) -> Figures:
     typed, asked = lines
     trials = {
-        name: Trial.build(connection, False, healing=healing, confidence=confidence)
+        name: Trial.build(connection, healing=healing, confidence=confidence)
         for (healing, confidence), name in _NAMES.items()
     }
     with run_llama_server(Path("models/default").absolute(), folder) as url:
         async with ClientSession(url) as session:
             trials["_llama_server"], plugin = _build_beside(session, True), _build_beside(session, False)
-            await _run_trials([*trials.values()], typed, asked)
-            await _run_trials([plugin], typed[:_NUM_INFILL], asked[:_NUM_INFILL])
+            await run_trials([*trials.values()], typed, asked, _ASKED_SEED)
+            await run_trials([plugin], typed[:_NUM_INFILL], asked[:_NUM_INFILL], _ASKED_SEED)
             trials["_infill"] = plugin
     figures = {
         f"{figure}{name}_{part}": value
@@ -120,7 +119,7 @@ async def _measure(part: str, lines: Sequence[Sequence[Line]], connection: Conne
 
 def _build_beside(session: ClientSession, is_plain: bool) -> Trial:
     by_tab, by_word = (LlamaServer(session, slot, is_plain) for slot in (0, 1))
-    return Trial("llama-server", Typist(by_tab), Typist(by_word, takes_words=True), Cursors(by_tab))
+    return Trial(Typist(by_tab), Typist(by_word, takes_words=True), Cursors(by_tab))
 
 
 def _compare(figures: dict[str, float | None], part: str) -> dict[str, float | None]:
@@ -136,24 +135,13 @@ def _compare(figures: dict[str, float | None], part: str) -> dict[str, float | N
 
 
 async def _draw_curve(typed: Sequence[Line], connection: Connection, _folder: Path) -> Figures:
-    trials = [Trial.build(connection, False, healing="exact", confidence=each) for each in _CURVE]
-    await _run_trials(trials, typed, [])
+    trials = [Trial.build(connection, healing="exact", confidence=each) for each in _CURVE]
+    await run_trials(trials, typed, [], _ASKED_SEED)
     return {
         f"curve_{figure}_{confidence:g}": each.list_figures()[figure]
         for confidence, each in zip(_CURVE, trials, strict=True)
         for figure in ("saved", "saved_word", "wrong_chars_per_key")
     }
-
-
-async def _run_trials(trials: Sequence[Trial], typed: Sequence[Line], asked: Sequence[Line]) -> None:
-    done = count(1)
-
-    def on_line() -> bool:
-        if (number := next(done)) % _PRINT_EACH == 0:
-            print(f"typing: {number} of {max(len(typed), len(asked))}", flush=True)
-        return True
-
-    await run_trials(trials, typed, asked, _ASKED_SEED, on_line)
 
 
 class LlamaServer:

@@ -16,13 +16,13 @@ from inference.errors import MidtokenError, silence_libraries
 
 # The help of each subcommand. Its module has the same name, with underscores.
 _SUMMARIES = {
-    "demo": "Show the ghost text while a file is typed, with and without healing, one below the other.",
+    "demo": "Show what is completed at each key while a file is typed, with and without healing, one below the other.",
     "complete": "Print the completion at a cursor.",
     "explain": "Show what healing does at a cursor, and the completion of each healing strategy.",
     "playground": "Serve a local page with an editor that draws what healing does at the cursor.",
     "surprisal": "Show the surprisal of each character of a text, in bits.",
     "next-byte": "Show the distribution of the next byte after a text, and the tokenizations that predict it.",
-    "models": "List models that can replace the bundled one, download one, or say whether and how fast one runs here.",
+    "models": "List models that can replace the bundled one, or download one.",
     "doctor": "Check whether completions work here, and say what to do if they do not.",
     "lsp": "Run the language server on stdin and stdout. Editors start it.",
     "serve": "Run a completion server on this machine until it is interrupted.",

@@ -1,15 +1,14 @@
-"""A model folder for what is none: for a GGUF file, and for a folder whose tokenizer is vocab.json and merges.txt.
+"""A model folder for a GGUF file.
 
-It is made in the user's cache, of links to the files that are there and what has to be written. Its name has a digest
-of those files, so another is made when they change. It is complete as soon as it has that name. When the files are
-gone, it is deleted with the next one that is made.
+It is made in the user's cache, of links to the file or its parts, and what has to be written. Its name has a digest of
+those files, so another is made when they change. It is complete as soon as it has that name. When the files are gone,
+it is deleted with the next one that is made.
 """
 
 import hashlib
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from inference.errors import LaunchError, ModelError
 from inference.model_folder import GGUF_NAME
 from inference.serving.private_files import FileLock, find_user_folder, make_private_folder
 from midtoken.gguf_file import Metadata, find_parts, read_metadata
-from midtoken.tokenizer_json import can_write_tokenizer, write_folder_files, write_tokenizer
+from midtoken.tokenizer_json import write_folder_files
 
 _VERSION = 2  # of what is written
 _POLL_S = 0.05
@@ -25,15 +24,14 @@ _MAX_NAME_CHARS = 40
 
 
 def make_folder(path: Path) -> Path:
-    """Returns the model folder for an absolute path, which is the path itself if nothing has to be made.
+    """Returns the model folder for an absolute path, which is the path itself if that is no file.
 
     Raises ModelError or LaunchError.
     """
-    inside = path.iterdir() if can_write_tokenizer(path) else ()
-    files = find_parts(path) if path.is_file() else sorted(filter(Path.is_file, inside))
-    if not files:
+    if not path.is_file():
         return path
-    path = files[0] if path.is_file() else path
+    files = find_parts(path)
+    path = files[0]
     stamps = [(each.name, each.stat().st_size, each.stat().st_mtime_ns) for each in files]
     home = find_user_folder("cache") / "models" / _digest(path)
     folder = home / f"{path.stem[:_MAX_NAME_CHARS]}-{_digest((_VERSION, stamps))}"
@@ -48,11 +46,11 @@ def make_folder(path: Path) -> Path:
 
 
 def _make(folder: Path, path: Path, files: list[Path]) -> None:
-    metadata = [read_metadata(each) for each in files if path.is_file()]
-    num_parts = metadata[0].get("split.count", 1) if metadata else 1
+    metadata = [read_metadata(each) for each in files]
+    num_parts = metadata[0].get("split.count", 1)
     if num_parts not in range(len(files) + 1):  # which may be of any type
         raise ModelError(f"{path} is one of {num_parts} parts of a model, but its name does not say which one")
-    contents, fresh = write_contents(path, metadata), folder.with_name("new")
+    contents, fresh = _write_contents(path, metadata[0]), folder.with_name("new")
     links = {GGUF_NAME if each == path else each.name: each for each in files}
     gone = {link.parent for link in folder.parent.parent.glob("*/*/*") if link.is_symlink() and not link.exists()}
     try:
@@ -68,13 +66,10 @@ def _make(folder: Path, path: Path, files: list[Path]) -> None:
         raise LaunchError(f"cannot write {error.filename}: {error.strerror}") from None
 
 
-def write_contents(path: Path, metadata: Sequence[Metadata]) -> Mapping[str, Any]:
-    """Returns the contents of the files to write, by name: for a GGUF file with these metadata, or for a folder.
-
-    Raises ModelError, with the path, if it cannot be run.
-    """
+def _write_contents(path: Path, metadata: Metadata) -> dict[str, Any]:
+    """Returns the contents of the files to write, by name. Raises ModelError, with the path, if it cannot be run."""
     try:
-        return write_folder_files(metadata[0]) if metadata else {"tokenizer.json": write_tokenizer(path)}
+        return write_folder_files(metadata)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
     except KeyError as error:

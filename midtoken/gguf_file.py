@@ -24,10 +24,6 @@ _MAX_BYTES = 2**28  # of all metadata; a file that takes no room on the disk may
 _PART = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
 
 
-class CutOffError(ModelError):
-    """The metadata and the list of tensors do not end in the file."""
-
-
 def list_part_names(name: str) -> list[str]:
     """Returns the names of all parts of a model, in order, if the name is that of a part; else the name."""
     found = _PART.fullmatch(name)
@@ -44,7 +40,7 @@ def find_parts(path: Path) -> list[Path]:
 
 
 def read_metadata(path: Path) -> Metadata:
-    """Returns the metadata of a file, of which the rest need not be there. Raises ModelError, or CutOffError."""
+    """Returns the metadata of a file, of which the rest need not be there. Raises ModelError."""
     try:
         num_bytes = min(path.stat().st_size, _MAX_BYTES)
         with path.open("rb") as file, mmap.mmap(file.fileno(), num_bytes, access=mmap.ACCESS_READ) as data:
@@ -52,7 +48,7 @@ def read_metadata(path: Path) -> Metadata:
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except (struct.error, ValueError, RecursionError):  # of UTF-8 too, and of a file without a byte
-        raise CutOffError(f"{path} has no whole metadata: it is cut off or damaged; download it again") from None
+        raise ModelError(f"{path} has no whole metadata: it is cut off or damaged; download it again") from None
 
 
 def _read(path: Path, data: mmap.mmap) -> Metadata:

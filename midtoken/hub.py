@@ -1,26 +1,24 @@
 """Downloads a model from a hub into the cache that other programs use, too.
 
-`python -m midtoken.hub NAME REVISION PIN FILE ACTION` is a process of its own, which may be killed at any time: what
-was downloaded stays, and the next download goes on there. Only the files that a model needs are taken, or if FILE is
-not empty only that GGUF file. None of them is run, and each must have the hash that the hub names. It prints a line for
-each step: how much there is in percent, and a text; last, why it failed. PIN gets the path of the folder or file when
-it is complete. With the action `try`, only what describes the model is downloaded, and what that says is printed.
+`python -m midtoken.hub NAME REVISION PIN FILE` is a process of its own, which may be killed at any time: what was
+downloaded stays, and the next download goes on there. Only the files that a model needs are taken, or if FILE is not
+empty only that GGUF file. None of them is run, and each must have the hash that the hub names. Of a folder, the texts
+come first, and say whether it can be run. It prints a line for each step: how much there is in percent, and a text;
+last, why it failed. PIN gets the path of the folder or file when it is complete.
 
-huggingface_hub names the model, its files and their hashes, and knows the user's token, mirror and cache. Its own
-download (2.4) is not used: when it is interrupted it deletes what it has, each time the connection is cut it loses up
-to ten megabytes, and it compares sizes but no hashes.
+`snapshot_download` of huggingface_hub (2.4) deletes what it has when it is interrupted, and compares no hashes, so only
+its `http_get` is used, which goes on where a file ends.
 """
 
-import json
 import os
 import re
 import shutil
 import sys
-import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -34,18 +32,19 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
     RevisionResolutionError,
 )
-from huggingface_hub.file_download import repo_folder_name
-from huggingface_hub.hf_api import ModelInfo, RepoSibling
-from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+from huggingface_hub.file_download import http_get, repo_folder_name
+from huggingface_hub.hf_api import ModelInfo
+from huggingface_hub.utils import build_hf_headers
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from inference.errors import LaunchError, MidtokenError, ModelError
+from inference.model.loader import check_texts, require_llama_cpp
 from inference.model_folder import check_model_folder, name_other_format
 from inference.proxies import find_proxy
 from inference.serving.private_files import FileLock, make_private_folder
 from midtoken.generated_folder import make_folder
-from midtoken.gguf_file import CutOffError, list_part_names, read_metadata
-from midtoken.models import FAILED, FOUND, IN_VAIN, TRY, run_forecast
+from midtoken.gguf_file import list_part_names
+from midtoken.models import FAILED, IN_VAIN
 
 _WEIGHTS = "model.safetensors"
 _PART = re.compile(r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json")
@@ -53,7 +52,6 @@ _TEXTS = (
     *("adapter_config.json", "config.json", "generation_config.json", "midtoken.json"),
     *("tokenizer.json", "tokenizer_config.json"),
 )
-_OTHER_TOKENIZERS = ("added_tokens.json", "merges.txt", "tokenizer.model", "vocab.json")  # without tokenizer.json
 _PICKLE = "only as a pickle ({}), which can run any code when it is read"
 _OTHER_WEIGHTS = {
     "adapter_model.safetensors": "only as an adapter ({}), which has to be merged with its model",
@@ -71,188 +69,112 @@ _STATUSES = {
     429: "{hub} has had too many requests; try again later",
 }
 _PORTAL = "a network that wants you to sign in, or a proxy, may answer in its place; open the hub in a browser"
+_PAGE = (b"<!doctype html", b"<html")
 _PASSING = (408, 429, *range(500, 600))
 _HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # of Git, or SHA-256
+_CHUNK_NBYTES = 2**18  # in ten megabytes, as of huggingface_hub, a slow connection shows no progress
 _TIMEOUT_S = 10.0
-_MAX_FAILURES = 5  # of the connection, without a byte between them
 _SHOW_S = 0.5
-_LARGE = (".gguf", ".safetensors")  # with weights
-_BEGINNING = 2**20  # bytes of a file with weights, then twice as many, until they say which weights there are
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    url: str
-    num_bytes: int
-    hash: str
-    blob: Path  # where the cache has its bytes
-    place: Path  # where the model's folder has a link to them
-
-    @property
-    def partial(self) -> Path:
-        return self.blob.with_name(f"{self.blob.name}.incomplete")
-
-    @property
-    def present(self) -> Path | None:
-        """What has its bytes, or its first ones."""
-        return next((path for path in (self.place, self.blob, self.partial) if path.exists()), None)
-
-    @property
-    def num_present_bytes(self) -> int:
-        return self.present.stat().st_size if self.present else 0
 
 
 class _Download:
-    """The files of one commit of a model, and how much of them is in the cache."""
+    """The files of one commit of a model. As what `http_get` shows progress with, it prints how much there is."""
 
     def __init__(self, repository: str, info: ModelInfo, gguf: str) -> None:
         """Raises ModelError if what the hub names cannot be run."""
-        commit, storage = _check_hash(info.sha), _find_storage(repository)
-        self.folder = storage / "snapshots" / commit
+        self._repository, self._commit, self._storage = repository, _check_hash(info.sha), _find_storage(repository)
+        self._folder = self._storage / "snapshots" / self._commit
         licences = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
-        self._repository, self._licence = repository, ", ".join(licences) or "not named"
-        self._title = f"{repository} (licence: {self._licence})"
-        self._files = list[_File]()
-        siblings = info.siblings or []
-        gguf = _find_file(repository, gguf, [each.rfilename for each in siblings])
-        self.path = self.folder / gguf
-        for each in _choose(repository, siblings, gguf):
-            digest = _check_hash(each.lfs.sha256 if each.lfs else each.blob_id)
-            url = hf_hub_url(repository, each.rfilename, revision=commit)
-            place = self.folder / each.rfilename
-            self._files.append(_File(url, each.size or 0, digest, storage / "blobs" / digest, place))
-        self._num_bytes = sum(file.num_bytes for file in self._files)
+        self._title = f"{repository} (licence: {', '.join(licences) or 'not named'})"
+        found = {each.rfilename: each for each in info.siblings or ()}
+        gguf = _find_gguf(repository, gguf, found)
+        self._texts, self._weights = _choose(repository, found, gguf)
+        self.path = self._folder / gguf
+        chosen = [found[name] for name in (*self._texts, *self._weights)]
+        self._num_bytes = {each.rfilename: each.size or 0 for each in chosen}
+        self._hashes = {each.rfilename: _check_hash(each.lfs.sha256 if each.lfs else each.blob_id) for each in chosen}
         self._shown_at = 0.0
 
-    def run(self) -> None:
-        """Raises ModelError, OSError or httpx2.HTTPError."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._check_space()
-        self.examine(".gguf")
-        for file in self._files:
-            self._fetch(file)
-        self.show(0)
+    def __enter__(self) -> Self:
+        return self
 
-    def examine(self, *suffixes: str) -> dict[str, str]:
-        """Downloads the small files, and the beginnings of those with these suffixes. Returns what they say.
+    def __exit__(self, *_: object) -> None: ...
 
-        Raises ModelError if the model cannot be run, or as `run` does.
-        """
-        with tempfile.TemporaryDirectory(prefix="midtoken-model-") as name:
-            try:
-                self._describe(Path(name), suffixes)
-                said = run_forecast(Path(name) / self.path.relative_to(self.folder))
-            except ModelError as error:
-                raise ModelError(str(error).replace(f"{name}/", "").replace(name, self._repository)) from None
-        return {"licence": self._licence, "download": f"{self._num_bytes / 1e9:.2f} GB", **said}
-
-    def _describe(self, folder: Path, suffixes: tuple[str, ...]) -> None:
-        """Makes a folder like that of the model, with holes in place of weights."""
-        for file in self._files:
-            target = folder / file.place.relative_to(self.folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if file.place.suffix not in _LARGE:
-                self._fetch(file)
-                shutil.copyfile(file.place, target)
-            elif file.place.suffix in suffixes:
-                self._copy_beginning(file, target)
-            self.show(0)
-
-    def _copy_beginning(self, file: _File, target: Path) -> None:
-        """Copies as much of a file as names all its weights; in place of the rest, there is a hole."""
-        num_bytes = 0
-        while num_bytes < file.num_bytes and not (num_bytes and _is_described(target)):
-            num_bytes = min(2 * num_bytes or _BEGINNING, file.num_bytes)
-            self._download(file, num_bytes)
-            with (file.present or file.partial).open("rb") as beginning:
-                target.write_bytes(beginning.read(num_bytes))
-        os.truncate(target, file.num_bytes)
-
-    def show(self, every_s: float = _SHOW_S) -> None:
+    def update(self, _num_bytes: int = 0, every_s: float = _SHOW_S) -> None:
         """Prints how much there is, unless it was shown just now."""
-        now_s = time.monotonic()
-        if now_s - self._shown_at >= every_s:
-            self._shown_at, num_bytes = now_s, self._count_present()
-            shown = f"downloading {self._title}, {num_bytes / 1e6:,.0f} of {self._num_bytes / 1e6:,.0f} MB"
-            _say(f"{100 * num_bytes // max(1, self._num_bytes)} {shown}")
+        if time.monotonic() - self._shown_at >= every_s:
+            self._shown_at, present, total = time.monotonic(), self._count_present(), sum(self._num_bytes.values())
+            _say(
+                f"{100 * present // max(1, total)} downloading {self._title}, {present / 1e6:,.0f} of "
+                f"{total / 1e6:,.0f} MB"
+            )
 
-    def _count_present(self) -> int:
-        return sum(file.num_present_bytes for file in self._files)
-
-    def _check_space(self) -> None:
-        missing, free = self._num_bytes - self._count_present(), shutil.disk_usage(self.folder).free
+    def run(self) -> None:
+        """Raises ModelError, LaunchError, OSError or httpx2.HTTPError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        missing, free = sum(self._num_bytes.values()) - self._count_present(), shutil.disk_usage(self._folder).free
         if missing > free:
             raise ModelError(
                 f"{self._title} needs {missing / 1e6:,.0f} MB more, and the disk of {constants.HF_HUB_CACHE} has only "
                 f"{free / 1e6:,.0f} MB free; HF_HOME names another place"
             )
+        for name in self._texts:
+            self._fetch(name)
+        check_texts(self._folder) if self._texts else require_llama_cpp(self.path.name)
+        self.update(every_s=0)
+        for name in self._weights:
+            self._fetch(name)
+        check_model_folder(make_folder(self.path))
+        self.update(every_s=0)
 
-    def _fetch(self, file: _File) -> None:
-        if file.place.exists():
+    def _find_blob(self, name: str) -> Path:
+        return self._storage / "blobs" / self._hashes[name]
+
+    def _find_partial(self, name: str) -> Path:
+        return self._find_blob(name).with_suffix(".incomplete")
+
+    def _count_present(self) -> int:
+        places = ((self._folder / name, self._find_blob(name), self._find_partial(name)) for name in self._num_bytes)
+        present = (next((path for path in some if path.exists()), None) for some in places)
+        return sum(path.stat().st_size for path in present if path)
+
+    def _fetch(self, name: str) -> None:
+        """Downloads a file, or the rest of it, into the folder of the commit."""
+        place, blob, partial = self._folder / name, self._find_blob(name), self._find_partial(name)
+        if place.exists():
             return
-        self._download(file, file.num_bytes)
-        if not file.blob.exists():
-            if _compute_hash(file) != file.hash:
-                file.partial.unlink()
-                raise ModelError(
-                    f"{file.place.name} does not have the hash that the hub reports ({file.hash}), and was deleted"
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not blob.exists():
+            self._fill(name, partial)
+            partial.replace(blob)
+        place.unlink(missing_ok=True)  # a link to a blob that was deleted
+        place.symlink_to(os.path.relpath(blob, place.parent))
+
+    def _fill(self, name: str, partial: Path) -> None:
+        """Downloads what a file has not yet. Raises ModelError or LaunchError for other bytes than the hub's."""
+        headers = build_hf_headers() | {"Accept-Encoding": "identity"}
+        url = hf_hub_url(self._repository, name, revision=self._commit)
+        with partial.open("ab") as target:
+            if target.tell() < self._num_bytes[name]:
+                http_get(
+                    url,
+                    target,
+                    resume_size=target.tell(),
+                    headers=headers,
+                    tqdm_class=cast(type[Any], lambda **_: self),
                 )
-            file.partial.replace(file.blob)
-        try:
-            file.place.parent.mkdir(parents=True, exist_ok=True)
-            file.place.symlink_to(os.path.relpath(file.blob, file.place.parent))
-        except FileExistsError:
-            pass
-        except OSError:  # Windows has links for developers only
-            file.blob.replace(file.place)
-
-    def _download(self, file: _File, end: int) -> None:
-        """Downloads a file up to a byte, goes on where it was cut off, and tries again."""
-        failures = 0
-        file.partial.parent.mkdir(parents=True, exist_ok=True)
-        if file.present is None:
-            file.partial.touch()
-        while (start := file.num_present_bytes) < end:
-            try:
-                self._append(file, end)
-                if file.num_present_bytes == start:
-                    break  # it has no more, and so another hash
-            except httpx2.TransportError as error:
-                failures = 0 if file.num_present_bytes > start else failures + 1
-                if failures == _MAX_FAILURES:
-                    raise LaunchError(
-                        f"{file.place.name} was cut off ({error}); the next download continues there"
-                    ) from None
-                time.sleep(failures)
-
-    def _append(self, file: _File, end: int) -> None:
-        last = "" if end == file.num_bytes else str(end - 1)
-        with file.partial.open("ab") as target:
-            headers = build_hf_headers() | {"Accept-Encoding": "identity", "Range": f"bytes={target.tell()}-{last}"}
-            with get_session().stream("GET", file.url, headers=headers, timeout=_TIMEOUT_S) as response:
-                if response.status_code == httpx2.codes.RANGE_NOT_SATISFIABLE:
-                    return
-                hf_raise_for_status(response)
-                if "text/html" in response.headers.get("Content-Type", ""):
-                    raise LaunchError(f"a web page was sent instead of {file.place.name}: {_PORTAL}")
-                if response.status_code == httpx2.codes.OK:  # it sends the whole file
-                    target.truncate(0)
-                for chunk in response.iter_bytes():
-                    target.write(chunk)
-                    target.flush()
-                    self.show()
-                    if target.tell() > end:
-                        return
-
-
-def _is_described(path: Path) -> bool:
-    """True if the beginning of a file names all its weights. Raises ModelError if it is no such file."""
-    if path.suffix == ".safetensors":
-        with path.open("rb") as file:
-            return path.stat().st_size >= 8 + int.from_bytes(file.read(8), "little")
-    with suppress(CutOffError):
-        return bool(read_metadata(path))
-    return False
+        with partial.open("rb") as content:
+            is_page = content.read(16).lower().startswith(_PAGE)
+            content.seek(0)
+            hash = sha_fileobj(content).hex() if len(self._hashes[name]) == 64 else git_hash(partial.read_bytes())
+        if hash != self._hashes[name]:
+            partial.unlink()
+            if is_page:
+                raise LaunchError(f"a web page was sent instead of {name}: {_PORTAL}")
+            raise ModelError(
+                f"{name} does not have the hash that the hub reports ({self._hashes[name]}), and was deleted"
+            )
 
 
 def _say(line: str) -> None:
@@ -271,33 +193,30 @@ def _check_hash(text: str | None) -> str:
     return text
 
 
-def _choose(repository: str, found: list[RepoSibling], gguf: str) -> list[RepoSibling]:
-    """Returns the files that a model needs, the large ones last. Raises ModelError."""
-    names = {each.rfilename for each in found}
+def _choose(repository: str, found: Iterable[str], gguf: str) -> tuple[list[str], list[str]]:
+    """Returns the texts that a model needs, and its weights. Raises ModelError if it has none."""
+    names = set(found)
     ggufs = sorted(name for name in names if name.endswith(".gguf"))
-    parts = list_part_names(gguf) if gguf else []
-    if missing := [name for name in parts if name not in names]:
-        raise ModelError(f"{repository} has no {missing[0]}; its GGUF files are {', '.join(ggufs) or 'none'}")
-    if parts:
-        return [each for each in found if each.rfilename in parts]
+    if gguf:
+        parts = list_part_names(gguf)
+        if missing := [name for name in parts if name not in names]:
+            raise ModelError(f"{repository} has no {missing[0]}; its GGUF files are {', '.join(ggufs) or 'none'}")
+        return [], parts
     if ggufs and not any(name.endswith(".safetensors") for name in names):
         raise ModelError(
             f"{repository} has its weights as GGUF: name the file, {repository}:FILE, of {', '.join(ggufs)}"
         )
     for name in ("config.json", "tokenizer.json"):
-        other = name_other_format(names)
-        if name not in names and (other or name == "config.json"):
-            raise ModelError(f"{repository} cannot be run: it has no {name}{other}")
-    texts = _TEXTS if "tokenizer.json" in names else _TEXTS + _OTHER_TOKENIZERS
+        if name not in names:
+            raise ModelError(f"{repository} cannot be run: it has no {name}{name_other_format(names)}")
     weights = {_WEIGHTS} & names or {name for name in names if _PART.fullmatch(name)}
     if not weights:
         others = [what.format(name) for end, what in _OTHER_WEIGHTS.items() for name in names if name.endswith(end)]
         raise ModelError(f"{repository} has no {_WEIGHTS}" + (f"; its weights are there {others[0]}" if others else ""))
-    wanted = [each for each in found if each.rfilename in weights or each.rfilename in texts]
-    return sorted(wanted, key=lambda each: (each.rfilename in weights, each.rfilename))
+    return sorted(names.intersection(_TEXTS)), sorted(weights)
 
 
-def _find_file(repository: str, gguf: str, names: list[str]) -> str:
+def _find_gguf(repository: str, gguf: str, names: Iterable[str]) -> str:
     """Returns the GGUF file, or its first part, that `HubModel.file` means. Raises ModelError unless there is one."""
     if not gguf or gguf.endswith(".gguf"):
         return gguf
@@ -311,36 +230,26 @@ def _find_file(repository: str, gguf: str, names: list[str]) -> str:
     return found[0]
 
 
-def _compute_hash(file: _File) -> str:
-    if len(file.hash) == 40:
-        return git_hash(file.partial.read_bytes())
-    with file.partial.open("rb") as content:
-        return sha_fileobj(content).hex()
-
-
-def _download_model(repository: str, revision: str, gguf: str, lock: FileLock, action: str) -> Path | None:
-    """Returns the folder or file of the model, and downloads what is missing in it; None if it was only tried."""
+def _download_model(repository: str, revision: str, gguf: str, lock: FileLock) -> Path:
+    """Returns the folder or file of the model, and downloads what is missing in it."""
     api = HfApi()
     try:
         info = api.model_info(repository, revision=revision, files_metadata=True, timeout=_TIMEOUT_S)
-    except (httpx2.TransportError, OfflineModeIsEnabled) as error:
+    except (httpx2.TransportError, OfflineModeIsEnabled):
         with suppress(RevisionResolutionError, MidtokenError):
             commit = api.resolve_revision(repository, revision=revision, local_files_only=True).resolved
             folder = _find_storage(repository) / "snapshots" / commit
-            path = folder / _find_file(repository, gguf, [p.relative_to(folder).as_posix() for p in folder.rglob("*")])
+            names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+            path = folder / _find_gguf(repository, gguf, names)
             check_model_folder(make_folder(path))
             return path
-        raise error
+        raise
     download = _Download(repository, info, gguf)
-    download.show()
+    download.update(every_s=0)
     while not lock.try_acquire(shared=False):  # another editor downloads it
         time.sleep(_SHOW_S)
-        download.show()
-    if action == TRY:
-        _say(FOUND + json.dumps(download.examine(*_LARGE)))
-        return None
+        download.update()
     download.run()
-    check_model_folder(make_folder(download.path))
     return download.path
 
 
@@ -363,18 +272,17 @@ def _describe(error: Exception, repository: str, revision: str) -> MidtokenError
         return LaunchError(f"cannot reach {hub}{through}: {error or type(error).__name__}")
     if proxy is not None and proxy.problem:
         return LaunchError(f"cannot reach {hub}: {proxy.problem}")
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.strerror:
         return ModelError(f"cannot write to {constants.HF_HUB_CACHE}: {error.strerror}; HF_HOME names another place")
     return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__}); {_PORTAL}")
 
 
-def _main(repository: str, revision: str, pin: Path, gguf: str, action: str) -> int:
+def _main(repository: str, revision: str, pin: Path, gguf: str) -> int:
+    constants.DOWNLOAD_CHUNK_SIZE = _CHUNK_NBYTES
     try:
         make_private_folder(pin.parent, "XDG_DATA_HOME")
         with FileLock(pin.parent / f"{repo_folder_name(repo_id=repository, repo_type='model')}.lock") as lock:
-            path = _download_model(repository, revision, gguf, lock, action)
-            if path is None:
-                return 0
+            path = _download_model(repository, revision, gguf, lock)
             fresh = pin.with_name(f"{pin.name}.new")
             fresh.write_bytes(os.fsencode(path))
             fresh.replace(pin)
@@ -388,4 +296,4 @@ def _main(repository: str, revision: str, pin: Path, gguf: str, action: str) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *sys.argv[4:]))
+    sys.exit(_main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]))

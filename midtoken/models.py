@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,8 +24,6 @@ from midtoken.installed import require_packages
 
 OnDownload = Callable[[str, int], None]  # gets a text for the user, and how much there is, in percent
 
-GET, TRY = "get", "try"  # what the process does that calls a hub
-FOUND = "found: "  # begins the line with what was found, as JSON
 FAILED = "failed: "  # begins the last line of a download that failed
 IN_VAIN = 3  # its exit status, where to try again would be in vain
 
@@ -121,14 +118,9 @@ async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool =
         return
     path = model.find_path()
     revision = model.revision if path is None or is_anew else model.find_commit(path)
-    await call_hub(model, revision, GET, on_download)
-
-
-async def call_hub(model: HubModel, revision: str, action: str, on_download: OnDownload) -> dict[str, str]:
-    """Returns nothing for GET, for TRY what `run_forecast` says. Raises as `fetch_model`."""
     require_packages("local", f"{model} cannot be downloaded without")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "midtoken.hub", model.repository, revision, model.pin, model.file, action),
+        *(sys.executable, "-m", "midtoken.hub", model.repository, revision, model.pin, model.file),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         env={name: value for name, value in os.environ.items() if value}
@@ -137,22 +129,19 @@ async def call_hub(model: HubModel, revision: str, action: str, on_download: OnD
         start_new_session=True,  # Ctrl-C in the terminal must not reach it; it is killed here
     )
     try:
-        return await _follow(process, model, on_download)
+        await _follow(process, model, on_download)
     finally:
         if process.returncode is None:
             process.kill()
 
 
-async def _follow(process: asyncio.subprocess.Process, model: HubModel, on_download: OnDownload) -> dict[str, str]:
+async def _follow(process: asyncio.subprocess.Process, model: HubModel, on_download: OnDownload) -> None:
     assert process.stdout is not None, "it is a pipe"
-    found = dict[str, str]()
     failure = "failed: the process that downloads it has ended"
     async for line in process.stdout:
         text = line.decode().rstrip()
         if text.startswith(FAILED):
             failure = text
-        elif text.startswith(FOUND):
-            found = json.loads(text.removeprefix(FOUND))
         else:
             percentage, _, shown = text.partition(" ")
             on_download(shown, int(percentage))
@@ -161,24 +150,6 @@ async def _follow(process: asyncio.subprocess.Process, model: HubModel, on_downl
         hint = f"; for the folder of that name, write ./{model}" if Path(str(model)).exists() else ""
         error = ModelError if status == IN_VAIN else LaunchError
         raise error(failure.removeprefix(FAILED) + hint)
-    return found
-
-
-def run_forecast(path: Path) -> dict[str, str]:
-    """Returns what is known of a folder or GGUF file, by names. Raises ModelError if it cannot be run, or LaunchError.
-
-    In place of weights, there may be files with holes. Another process finds it out, since this one has no runners.
-    """
-    command = [sys.executable, "-m", "inference.model.forecast", str(make_folder(path))]
-    found = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False, cwd=IMPORT_ROOT
-    )
-    if found.returncode != 0:
-        raise LaunchError(f"the process that reads what {path} says of itself has failed")
-    known: dict[str, str] = json.loads(found.stdout)
-    if "refused" in known:
-        raise ModelError(known["refused"])
-    return known
 
 
 _LIBRARY = "registry.ollama.ai/library/"  # what is left out in a name

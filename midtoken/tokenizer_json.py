@@ -1,22 +1,19 @@
-"""Writes the `tokenizer.json` that a model has not: from a GGUF file's metadata, or from vocab.json and merges.txt.
+"""Writes the `tokenizer.json` that a GGUF file has not, from its metadata.
 
-Both have the tokens and the merges, but of how text is split into pre-tokens at most a name. `_SCHEMES` says what such
-a name means, as the published `tokenizer.json` of the models does that have it. llama.cpp has the names from there, and
+These have the tokens and the merges, but of how text is split into pre-tokens only a name. `_SCHEMES` says what such a
+name means, as the published `tokenizer.json` of the models does that have it. llama.cpp has the names from there, and
 patterns of its own for them, which take a few letters for others.
 
 A name that is not in the table is refused, and so is a tokenizer of another kind than BPE.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from inference.errors import ModelError, quote
-from inference.model_folder import read_object, read_text
 
-_Json = Any  # a part of a tokenizer.json, of another file, or of the metadata of a GGUF file
+_Json = Any  # a part of a tokenizer.json, or of the metadata of a GGUF file
 
 _BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
 _GPT2 = {**_BYTES, "use_regex": True}
@@ -73,13 +70,6 @@ _SCHEMES = {  # by their names in GGUF files
     "deepseek-llm": _Scheme(("[\r\n]", _DEEPSEEK_LETTERS, _DEEPSEEK_SIGNS, r"\s+$", _CJK, _DIGIT, _BYTES)),
     "deepseek-v3": _Scheme((r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", _DEEPSEEK_V3, _BYTES)),
 }
-# The tokenizer_class and model_type of a folder with vocab.json and merges.txt -> the name.
-_CLASSES: dict[tuple[str | None, str], str] = {
-    **dict.fromkeys((("Qwen2Tokenizer", "qwen2"), ("Qwen2Tokenizer", "qwen3"), (None, "qwen2")), "qwen2"),
-    **dict.fromkeys((("GPT2Tokenizer", "gpt2"), (None, "gpt2"), ("CodeGenTokenizer", "phi")), "gpt-2"),
-    **dict.fromkeys((("GPT2Tokenizer", "gpt_bigcode"), ("GPT2Tokenizer", "starcoder2")), "starcoder"),
-}
-
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6  # types of a token in a GGUF file; the others are no text
 _KEY = "tokenizer.ggml."
 _MAX_LAYERS = 512  # of llama.cpp
@@ -138,32 +128,6 @@ def write_folder_files(metadata: Mapping[str, _Json]) -> dict[str, _Json]:
     if all(ids[name] is not None for name in _MARKER_KEYS):
         files["midtoken.json"] = {"fill_in": {name: tokens[ids[name]] for name in _MARKER_KEYS}}
     return files
-
-
-def can_write_tokenizer(folder: Path) -> bool:
-    """True for a folder with vocab.json and merges.txt that names their tokenizer, and has no `tokenizer.json`."""
-    is_there = [(folder / name).is_file() for name in ("tokenizer.json", "vocab.json", "merges.txt")]
-    with suppress(AttributeError, ModelError, TypeError):  # what is wrong is said where it is read again
-        return is_there == [False, True, True] and _find_class(folder) in _CLASSES
-    return False
-
-
-def write_tokenizer(folder: Path) -> _Json:
-    """Returns the `tokenizer.json` for such a folder. Raises an error if a file is not as transformers writes it."""
-    vocab, listed = read_object(folder / "vocab.json"), read_object(folder / "added_tokens.json")
-    found = read_object(folder / "tokenizer_config.json").get("added_tokens_decoder")
-    if found is None:
-        found = {token_id: {"content": content} for content, token_id in listed.items()}
-    added = [_FLAGS | {"id": int(token_id)} | found[token_id] for token_id in sorted(found, key=int)]
-    vocab |= {token["content"]: token["id"] for token in added}
-    merges = read_text(folder / "merges.txt").split("\n")
-    merges = [merge for merge in merges if merge and not merge.startswith("#version")]
-    return {"added_tokens": added, **_write_bytes(_SCHEMES[_CLASSES[_find_class(folder)]], vocab, merges)}
-
-
-def _find_class(folder: Path) -> tuple[str | None, str]:
-    name: str | None = read_object(folder / "tokenizer_config.json").get("tokenizer_class")
-    return name and name.removesuffix("Fast"), str(read_object(folder / "config.json").get("model_type"))
 
 
 def _find_scheme(metadata: Mapping[str, _Json]) -> _Scheme:

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError, quote
+from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
+from inference.model.onnx.decoder_config import read_decoder_config
 from inference.model.onnx.weights import Precision
-from inference.model_folder import GGUF_NAME, check_model_folder, find_gguf_file
+from inference.model_folder import GGUF_NAME, check_description, check_model_folder, find_gguf_file, read_object
 from inference.platforms import find_install_command
 
 _EXACT_DTYPE = "float32"
@@ -27,7 +29,7 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     """The model in `config.model_dir`, ready on its device. Raises ModelError if it would not run correctly."""
     check_model_folder(config.model_dir)
     if (config.model_dir / GGUF_NAME).exists():
-        require_llama_cpp(config.model_dir)
+        require_llama_cpp(find_gguf_file(config.model_dir).name)
         from inference.model.gguf.loader import load_gguf_model  # here, because it loads llama.cpp
 
         return load_gguf_model(config)
@@ -48,6 +50,19 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     return load_torch_model(config)
 
 
+def check_texts(folder: Path) -> None:
+    """Raises ModelError if the texts of a model folder, whose weights may be missing, say that it cannot be run."""
+    check_description(folder)
+    load_tokenizer(folder)
+    try:
+        read_decoder_config(read_object(folder / "config.json"))
+    except ModelError as obstacle:
+        require_torch(folder, str(obstacle))
+        from inference.model.pytorch.loader import check_config, read_config  # here, because it loads torch
+
+        check_config(read_config(folder))
+
+
 def require_torch(folder: Path, obstacle: str) -> None:
     """Raises ModelError if torch, which `obstacle` makes necessary, is not installed."""
     missing = [name for name in _TORCH_PACKAGES if find_spec(name) is None]
@@ -58,11 +73,11 @@ def require_torch(folder: Path, obstacle: str) -> None:
         )
 
 
-def require_llama_cpp(folder: Path) -> None:
-    """Raises ModelError if what runs the GGUF file is not installed."""
+def require_llama_cpp(name: str) -> None:
+    """Raises ModelError if what runs the GGUF file of this name is not installed."""
     if find_spec("llama_cpp") is None:
         raise ModelError(
-            f"cannot load {find_gguf_file(folder).name}: a GGUF file is run with llama.cpp, and llama_cpp "
+            f"cannot load {name}: a GGUF file is run with llama.cpp, and llama_cpp "
             f"cannot be imported here; run {find_install_command('gguf')}, which needs a C++ compiler"
         )
 

@@ -1,26 +1,25 @@
-"""Show the ghost text while a file is typed, with and without healing, one below the other."""
+"""Show what is completed at each key while a file is typed, with and without healing, one below the other."""
 
 import argparse
 import asyncio
 import re
 import statistics
 import sysconfig
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from keyword import iskeyword
 from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.padding import Padding
 from rich.text import Text
 
-from inference.protocol.completion import Healing
-from midtoken.commands.lsp import build_language_server
-from midtoken.connection import open_connection
+from inference.protocol.completion import CompletionRequest, Extent, Healing
+from lsp_server.privacy.guard import Guard
+from midtoken.answer import CONFIDENCE, read_answer
+from midtoken.connection import Connection, open_connection
 from midtoken.server_arguments import add_connection_arguments, number_from
-from midtoken.typing_trial import TypedFile
 
 # A file of the standard library that the default model was not trained on, and its lines that are typed.
 _FILE = "sched.py"
@@ -30,38 +29,35 @@ _LINES = (
     "            heapq.heapify(self._queue)",
     "        timefunc = self.timefunc",
 )
-_NUM_LINES_ABOVE = 8
 _PAUSE_S = 0.12  # between two keys
 _LABEL_CELLS = 19
 _TITLE = f"""{{number}} of the lines of Python's {_FILE}, which the bundled model has not seen, are typed key by key. \
 After the cursor ▏ is the ghost text, which an editor shows in grey: one with healing, and one without."""
-_HINT = """Right: the ghost text has exactly the rest of the identifier; each key inside one counts. A key that agrees \
-with the ghost text needs no request, so without healing, too, an answer from before the identifier may stay right. \
-README.md has figures with a request at each cursor, and says how to set up an editor. midtoken explain \
-FILE:LINE:COL shows how a completion is made. The completion server stops 15 minutes after its last use."""
+_HINT = """Right: the ghost text has exactly the rest of the identifier; each key inside one counts. README.md has \
+figures of more files, and says how to set up an editor. midtoken explain FILE:LINE:COL shows how a completion is \
+made. The completion server stops 15 minutes after its last use."""
 
 
+@dataclass(slots=True)
 class _Side:
-    """A language server with one open file, with or without healing, and its answers so far."""
+    """One healing strategy, and what came of it."""
 
-    def __init__(self, name: str, style: str, healing: Healing, options: argparse.Namespace) -> None:
-        self.name, self.style = name, style
-        self.ghost, self.times_ms, self.solved = "", list[float](), list[bool]()
-        settings = {"healing": str(healing), "extent": "single_line"}
-        self.file = TypedFile(build_language_server(options), settings, _FILE)
-        self.file.open("", "")
+    name: str
+    style: str
+    healing: Healing
+    times_ms: list[float] = field(default_factory=list)
+    solved: list[bool] = field(default_factory=list)
 
-    async def ask(self, before: str, after: str, rest: str) -> None:
-        """Asks for the ghost text, and takes the time. `rest`: of the identifier that the cursor is in."""
-        started_s = time.perf_counter()
-        self.ghost = await self.file.show(before, after)
-        self.times_ms.append(1e3 * (time.perf_counter() - started_s))
-        if rest:
-            self.solved.append(re.split(r"\W", self.ghost, maxsplit=1)[0] == rest)
-
-    def draw(self, typed: str, num_cells: int) -> Text:
-        """Returns its row."""
-        return draw_row(self.name, self.times_ms[-1], typed, self.ghost, self.style, num_cells)
+    async def ask(self, connection: Connection, before: str, after: str, rest: str) -> str:
+        """Returns the ghost text at a cursor. `rest`: of the identifier that the cursor is in."""
+        request = CompletionRequest(
+            before, after, healing=self.healing, extent=Extent.SINGLE_LINE, min_probability=CONFIDENCE
+        )
+        answer = await read_answer(connection.stream(Guard().clear(request, ())))
+        ghost = answer.text[: answer.likely.count_likely(0, CONFIDENCE)]
+        self.times_ms.append(answer.stats.total_ms)
+        self.solved += [re.split(r"\W", ghost, maxsplit=1)[0] == rest] if rest else []
+        return ghost
 
     def describe(self) -> str:
         """Returns a row with its score."""
@@ -88,40 +84,32 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _play(options: argparse.Namespace) -> None:
-    console, path = Console(highlight=False), Path(sysconfig.get_path("stdlib")) / _FILE
-    lines = path.read_text(encoding="utf-8").split("\n")
-    async with open_connection(options):  # keeps the server that the two language servers find
-        sides = [
-            _Side("healed", "italic green", Healing.EXACT, options),
-            _Side("unhealed", "italic red", Healing.NONE, options),
-        ]
-        console.print(_TITLE.format(number=options.lines), end="\n\n")
-        is_shown = console.is_terminal and not console.is_dumb_terminal
+    console = Console(highlight=False)
+    console.print(_TITLE.format(number=options.lines), end="\n\n")
+    sides = [_Side("healed", "italic green", Healing.EXACT), _Side("unhealed", "italic red", Healing.NONE)]
+    is_shown = console.is_terminal and not console.is_dumb_terminal
+    async with open_connection(options) as connection:
         with Live(console=console, auto_refresh=False) if is_shown else nullcontext() as live:
             for line in _LINES[: options.lines]:
-                await _type(line, lines, sides, console, live)
-        for side in sides:
-            await side.file.server.close_all()
+                await _type(line, sides, connection, console, live)
     console.print(*(side.describe() for side in sides), sep="\n")
     console.print(f"\n{_HINT}", style="dim")
 
 
-async def _type(line: str, lines: list[str], sides: Sequence[_Side], console: Console, live: Live | None) -> None:
+async def _type(line: str, sides: Sequence[_Side], connection: Connection, console: Console, live: Live | None) -> None:
     """Types a line. A terminal shows it at each key, and other output has the keys at which the sides differ."""
-    row = lines.index(line)
-    above = Text("\n".join(lines[max(0, row - _NUM_LINES_ABOVE) : row]), "dim", no_wrap=True, overflow="ellipsis")
-    start, after = "\n".join([*lines[:row], ""]), "\n".join(["", *lines[row + 1 :]])
-    indent = len(line) - len(line.lstrip())
-    for side in sides:  # the text is read while the cursor rests there, before the first key
-        await side.file.show(start + line[:indent], after)
-    for column in range(indent + 1, len(line) + 1):
-        for side in sides:  # one after the other: together, they would share the processor, and both would look slow
-            await side.ask(start + line[:column], after, find_rest(line, column))
-        rows = [side.draw(line[:column], console.width) for side in sides]
+    above, _, below = (Path(sysconfig.get_path("stdlib")) / _FILE).read_text(encoding="utf-8").partition(line)
+    for column in range(len(line) - len(line.lstrip()) + 1, len(line) + 1):
+        typed, rest = line[:column], find_rest(line, column)
+        ghosts = [await side.ask(connection, above + typed, below, rest) for side in sides]
+        rows = [
+            draw_row(side.name, side.times_ms[-1], typed, ghost, side.style, console.width)
+            for side, ghost in zip(sides, ghosts, strict=True)
+        ]
         if live is not None:
-            live.update(Group(Padding(above, (0, 0, 0, _LABEL_CELLS)), *rows), refresh=True)
+            live.update(Group(*rows), refresh=True)
             await asyncio.sleep(_PAUSE_S)
-        elif sides[0].ghost != sides[1].ghost:
+        elif ghosts[0] != ghosts[1]:
             console.print(Group(*rows))
 
 

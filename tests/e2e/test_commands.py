@@ -103,10 +103,3 @@ def test_the_demo_is_right_more_often_with_healing(embedded_real_server: Running
     lines = _run(embedded_real_server, "demo", "--lines", "2").stdout.splitlines()
     healed, unhealed = ([line for line in lines if line.startswith(f"{side} ")] for side in ("healed", "unhealed"))
     assert int(healed[-1].split()[1]) > int(unhealed[-1].split()[1])
-
-
-def test_a_model_is_tried_on_the_lines_of_a_folder(embedded_real_server: RunningServer, tmp_path: Path) -> None:
-    place = ["--on", "trie_cache", "--lines", "2", "--plot", str(tmp_path / "plot.svg")]
-    rows = _run(embedded_real_server, "models", "try", "bundled", *place).stdout.splitlines()
-    assert [row for row in rows if "exact, 0.4" in row and "%" not in row]
-    assert (tmp_path / "plot.svg").read_text().startswith("<svg ")

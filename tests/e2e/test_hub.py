@@ -1,6 +1,5 @@
 """One setting brings a model from a hub, and completions start by themselves when it is here."""
 
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,28 +28,11 @@ def hub(own_lsp: Script, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield hub
 
 
-def test_a_model_is_downloaded_listed_and_tried_in_the_terminal(hub: Hub, tmp_path: Path) -> None:
+def test_a_model_is_downloaded_and_listed_in_the_terminal(hub: Hub) -> None:
     assert _NAME in hub.repositories
     folder = _run("models", "get", _NAME).stdout.strip()
     listed = f"  {_NAME:40}  0.01 GB, commit {Path(folder).name[:7]}\n    {folder}\n"
     assert listed in _run("models").stdout
-    shown = _run("models", "try", _NAME, f"--state-dir={tmp_path / 'state'}").stdout
-    figure = r"[0-9,.]+"
-    expected = f"""family           llama
-runs with        onnxruntime, on the CPU
-tokenizer        right, 8,192 tokens
-window           2,048 tokens
-weights          7 million, BF16
-needs            about 0.6 GB of memory, .*
-runs as          int8, .*
-ready            {figure} s
-memory           {figure} GB
-read 500 tokens  {figure} ms, once per place
-first text       {figure} ms after a key
-20 characters    {figure} ms after a key
-(Fast|Usable|Too slow).*
-"""
-    assert re.fullmatch(expected, shown)
 
 
 def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":

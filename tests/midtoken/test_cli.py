@@ -46,7 +46,7 @@ def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == f"midtoken {version('midtoken')}\n"
 
 
-@pytest.mark.parametrize("command", ["complete", "serve", "models try", "demo"])
+@pytest.mark.parametrize("command", ["complete", "serve", "demo"])
 def test_the_usage_is_one_line_and_options_of_the_model_and_the_server_stand_apart(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,8 +97,8 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], imported: st
         (("compleet",), "invalid choice: 'compleet'"),
         (("--wrong",), "unrecognized arguments: --wrong; see midtoken --help"),
         (("complete", "a:1", "--wrong"), "unrecognized arguments: --wrong; see midtoken complete --help"),
-        (("models", "try", "a", "--wrong"), "unrecognized arguments: --wrong; see midtoken models try --help"),
-        (("models", "try"), "the following arguments are required: NAME; see midtoken models try --help"),
+        (("models", "get", "a", "--wrong"), "unrecognized arguments: --wrong; see midtoken models get --help"),
+        (("models", "get"), "the following arguments are required: NAME; see midtoken models get --help"),
         (("lsp", "--runtime=foo"), "invalid choice: 'foo' (choose from 'auto', 'triton', 'embedded')"),
         *((("demo", f"--lines={lines}"), f"must be a number from 1 to 4, not '{lines}'") for lines in ("0", "-1", "x")),
         (

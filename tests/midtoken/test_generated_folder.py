@@ -75,28 +75,6 @@ def test_parts_are_linked_beside_each_other_and_the_first_is_the_model(tmp_path:
         make_folder(tmp_path / "m.gguf")
 
 
-def test_a_folder_with_vocab_and_merges_gets_a_tokenizer_and_keeps_its_files(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    (folder / "onnx").mkdir(parents=True)
-    texts = {
-        "config.json": json.dumps({"model_type": "qwen2", "eos_token_id": 1}),
-        "vocab.json": json.dumps(_SPEC["model"]["vocab"]),
-        "merges.txt": "\n".join(map(" ".join, _SPEC["model"]["merges"])),
-        "model.safetensors": "x",
-    }
-    for name, text in texts.items():
-        (folder / name).write_text(text)
-    (folder / "old.bin").symlink_to(tmp_path / "gone")
-    made = make_folder(folder)
-    check_model_folder(made)
-    load_tokenizer(made)
-    assert {each.name for each in made.iterdir()} == {*texts, "tokenizer.json"}
-    (folder / "tokenizer_config.json").write_text("{}")
-    assert make_folder(folder) != made
-    (folder / "tokenizer.json").write_text("{}")
-    assert make_folder(folder) == folder
-
-
 def test_two_processes_make_one_folder_and_a_killed_one_leaves_none(tmp_path: Path, cache: Path) -> None:
     path = write_tokenizer_gguf(tmp_path / "m.gguf", _SPEC, "qwen2", **_END)
     program = (

@@ -190,21 +190,6 @@ async def test_a_gguf_file_is_found_by_its_quantization_if_one_has_it(
             await _fetch(f"{_NAME}:{quantization}")
 
 
-async def test_a_gguf_file_that_cannot_be_run_is_refused_when_its_first_megabytes_are_here(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("llama_cpp", reason="make gguf installs it")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made"))
-    content = write_tokenizer_gguf(tmp_path / "a.gguf", _SPEC, "kimi-k2").read_bytes()
-    hub.repositories[_NAME] = Repository.of({"a.gguf": content.ljust(20_000_000)})
-    with pytest.raises(ModelError, match=r"^a.gguf: its pre-tokenizer .tokenizer.ggml.pre. is 'kimi-k2'"):
-        await _fetch(f"{_NAME}:a.gguf")
-    with pytest.raises(ModelError, match=rf"is not on this machine yet: run midtoken models get {_NAME}:a.gguf"):
-        ensure_model_folder(f"{_NAME}:a.gguf")
-    [downloaded] = tmp_path.rglob("*.incomplete")
-    assert downloaded.stat().st_size < 4_000_000
-
-
 async def test_a_revision_may_have_a_slash(hub: Hub) -> None:
     commit = hub.repositories[_NAME].add({**_FILES, "config.json": _CONFIG + b" "}, "refs/pr/4")
     await _fetch(f"{_NAME}@refs/pr/4")
@@ -217,7 +202,7 @@ async def test_a_revision_may_have_a_slash(hub: Hub) -> None:
 async def test_a_download_goes_on_where_the_connection_was_cut(hub: Hub, ignores_range: bool) -> None:
     hub.faults = Faults(cut_after=1_100_000, num_cuts=2, ignores_range=ignores_range)
     assert await _fetch_files() == _FILES
-    assert hub.num_sent_bytes == len(_LARGE) + (2_200_000 if ignores_range else 0)
+    assert hub.num_sent_bytes <= len(_LARGE) + (2_200_000 if ignores_range else 2 * 2**18)
 
 
 async def test_what_is_cancelled_leaves_a_part_with_which_the_next_download_goes_on(hub: Hub, tmp_path: Path) -> None:
@@ -234,7 +219,7 @@ async def test_what_is_cancelled_leaves_a_part_with_which_the_next_download_goes
         ensure_model_folder(_NAME)
     hub.faults = Faults()
     assert await _fetch_files() == _FILES
-    assert hub.num_sent_bytes == len(_LARGE)
+    assert hub.num_sent_bytes <= len(_LARGE) + 2**18
 
 
 async def test_two_editors_download_a_model_once(hub: Hub) -> None:
@@ -245,15 +230,15 @@ async def test_two_editors_download_a_model_once(hub: Hub) -> None:
     assert shown[-1][1] == 100
 
 
-@pytest.mark.parametrize("faults", [{"has_wrong_hash": True}, {"num_more_bytes": -1_000_000}], ids=str)
-async def test_bytes_that_are_not_those_of_the_hub_are_not_used_though_it_may_err_in_their_number(
-    hub: Hub, faults: dict[str, Any]
-) -> None:
-    hub.faults = Faults(**faults)
+async def test_bytes_that_are_not_those_of_the_hub_are_not_used_though_it_may_err_in_their_number(hub: Hub) -> None:
+    hub.faults = Faults(has_wrong_hash=True)
     with pytest.raises(
         ModelError,
         match=r"model.safetensors does not have the hash that the hub reports \([0-9a-f]{64}\), and was deleted",
     ):
+        await _fetch()
+    hub.faults = Faults(sends_page=True)
+    with pytest.raises(LaunchError, match=r"a web page was sent instead of model.safetensors: a network that wants"):
         await _fetch()
     hub.faults = Faults(num_more_bytes=7)
     assert await _fetch_files() == _FILES
@@ -326,7 +311,7 @@ _REFUSALS: list[tuple[Faults | Repository, type[MidtokenError], str]] = [
     (
         Repository.of({"config.json": b"{}", "vocab.json": b"{}", "model.safetensors": _LARGE}),
         ModelError,
-        "has no tokenizer.json, but vocab.json",
+        "cannot be run: it has no tokenizer.json$",
     ),
 ]
 

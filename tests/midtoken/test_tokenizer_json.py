@@ -1,4 +1,4 @@
-"""The tokenizer of a GGUF file, or of vocab.json and merges.txt, makes the same ids as the published tokenizer.json."""
+"""The tokenizer of a GGUF file makes the same ids as the published tokenizer.json."""
 
 import ctypes
 import json
@@ -13,10 +13,9 @@ from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer, iter_sample, load_tokenizer
 from inference.healing.tokenizer_file import read_tokenizer_file
-from inference.model_folder import check_model_folder
 from midtoken.generated_folder import make_folder
 from midtoken.gguf_file import read_metadata
-from midtoken.tokenizer_json import can_write_tokenizer, write_folder_files, write_tokenizer
+from midtoken.tokenizer_json import write_folder_files
 
 _KINDS = {kind.name: kind for kind in TOKENIZER_KINDS}
 _PRE_TOKENIZERS = {  # a kind -> the name that llama.cpp's converter writes for it
@@ -182,59 +181,3 @@ def test_text_that_looks_like_a_control_token_is_merged_to_text(tmp_path: Path) 
 
     assert "</s>" in loaded.vocabulary.special_tokens
     assert encode_text(loaded.encoder, "</s>")[-2:] == (tokens.index("</"), tokens.index("s>"))
-
-
-_CLASSES = {
-    ("Qwen2Tokenizer", "qwen2"): "qwen2",
-    ("Qwen2TokenizerFast", "qwen3"): "qwen2",
-    (None, "qwen2"): "qwen2",
-    ("GPT2Tokenizer", "gpt2"): "gpt2",
-    (None, "gpt2"): "gpt2",
-    ("CodeGenTokenizer", "phi"): "phi",
-    ("GPT2Tokenizer", "starcoder2"): "starcoder",
-    ("GPT2Tokenizer", "gpt_bigcode"): "starcoder",
-    ("GPT2Tokenizer", "llama"): None,
-    ("LlamaTokenizer", "qwen2"): None,
-    (None, "llama"): None,
-}
-
-
-@pytest.mark.parametrize("names", _CLASSES)
-@pytest.mark.parametrize("has_decoder", [True, False])
-def test_vocab_and_merges_make_the_ids_of_the_published_tokenizer(
-    names: tuple[str | None, str], has_decoder: bool, tmp_path: Path
-) -> None:
-    kind = _CLASSES[names] or "qwen2"
-    spec = _read_spec(kind)
-    decoder = {str(added.pop("id")): added for added in json.loads(json.dumps(spec["added_tokens"]))}
-    config = {"tokenizer_class": names[0], **({"added_tokens_decoder": decoder} if has_decoder else {})}
-    files = {
-        "vocab.json": spec["model"]["vocab"],
-        "merges.txt": "#version: 0.2\n" + "\n".join(" ".join(pair) for pair in spec["model"]["merges"]) + "\n",
-        "config.json": {"model_type": names[1], "eos_token_id": find_end(spec)},
-        "tokenizer_config.json": {name: value for name, value in config.items() if value is not None},
-        "added_tokens.json": {added["content"]: added["id"] for added in spec["added_tokens"]},
-    }
-    folder = _write(tmp_path / "made", files)
-
-    assert can_write_tokenizer(folder) is (_CLASSES[names] is not None)
-    if _CLASSES[names] is None:
-        with pytest.raises(ModelError, match=r"has no tokenizer\.json, but merges\.txt: .* how text is split"):
-            check_model_folder(make_folder(folder))
-        return
-    _write(folder, {"tokenizer.json": write_tokenizer(folder)})
-    _check_same(load_tokenizer(folder), folder, _load(tmp_path / "published", spec))
-    assert not can_write_tokenizer(folder)
-
-
-@pytest.mark.parametrize("name", ["vocab.json", "tokenizer_config.json", "added_tokens.json"])
-def test_a_tokenizer_whose_files_are_broken_is_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    files: dict[str, Any] = {"vocab.json": {}, "merges.txt": "", "config.json": {"model_type": "qwen2"}}
-    folder = _write(tmp_path / "made", files | {name: "["})
-    with pytest.raises(
-        ModelError, match=r"/made: what it says of its tokenizer cannot be read \(|cannot read .*json|but merges\.txt"
-    ):
-        check_model_folder(make_folder(folder))

@@ -55,6 +55,7 @@ class Faults:
     has_wrong_hash: bool = False
     num_more_bytes: int = 0  # that the hub promises
     ignores_range: bool = False
+    sends_page: bool = False  # in place of a large file
     evil_field: str | None = None  # of the description: a path in the place of a hash
 
 
@@ -129,6 +130,8 @@ class Hub:
         _, owner, model, commit, file = path.split("/", 4)
         data, faults = self.repositories[f"{owner}/{model}"].commits[commit][file], self.faults
         time.sleep(faults.delay_s)
+        if faults.sends_page:
+            return handler.reply(200, b"<!DOCTYPE html><title>Sign in</title>")
         is_part = "Range" in handler.headers and not faults.ignores_range
         first, last = handler.headers["Range"][6:].split("-") if is_part else ("0", "")
         start, sent = int(first), data[int(first) : int(last) + 1 if last else None]
@@ -138,7 +141,8 @@ class Hub:
             sent = sent[: faults.cut_after]
         if start >= len(data):
             return handler.reply(416, b"")
-        handler.reply(206 if is_part else 200, sent, {"Content-Length": str(full)})
+        place = {"Content-Range": f"bytes {start}-{start + full - 1}/{len(data)}"} if is_part else {}
+        handler.reply(206 if is_part else 200, sent, {"Content-Length": str(full), **place})
         self.num_sent_bytes += len(sent)
         if faults.waits_after_cut:
             time.sleep(5)

@@ -64,13 +64,12 @@ class BatchSpan:
 class Llama:
     """A model and its context. One thread at a time may use it."""
 
-    def __init__(self, path: Path, device: str, reads_weights: bool = True) -> None:
-        """Loads the weights, unless the file is only described. Raises ModelError."""
+    def __init__(self, path: Path, device: str) -> None:
+        """Loads the weights. Raises ModelError."""
         _SAID.clear()
         llama_cpp.llama_log_set(_CALLBACK, None)
         llama_cpp.llama_backend_init()
         options = llama_cpp.llama_model_default_params()
-        options.vocab_only = not reads_weights
         options.n_gpu_layers = _ON_CPU if device == "cpu" else _ALL_LAYERS
         devices = _find_devices(device)
         if devices is not None:

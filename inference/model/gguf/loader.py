@@ -52,17 +52,8 @@ def load_gguf_model(config: EngineConfig) -> LoadedModel[GgufModel]:
         raise ModelError(f"cannot load {path.name}: {error}") from error
 
 
-def open_description(config: EngineConfig) -> Llama:
-    """The model without its weights, which need not be in its file. Raises ModelError as `load_gguf_model` does."""
-    path = find_gguf_file(config.model_dir)
-    try:
-        return _open(config, path, reads_weights=False)[0]
-    except ModelError as error:
-        raise ModelError(f"cannot load {path.name}: {error}") from error
-
-
-def _open(config: EngineConfig, path: Path, reads_weights: bool = True) -> tuple[Llama, LoadedTokenizer]:
-    llama = Llama(path, config.device, reads_weights)
+def _open(config: EngineConfig, path: Path) -> tuple[Llama, LoadedTokenizer]:
+    llama = Llama(path, config.device)
     if llama_cpp.llama_model_has_encoder(llama.model):
         raise ModelError("it has an encoder, and writes only about the text that the encoder has read")
     tokenizer = load_tokenizer(config.model_dir, llama.vocab_size)

@@ -12,7 +12,7 @@ import math
 import random
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
@@ -41,6 +41,7 @@ _NOT_YET = (Reason.UNKNOWN_RULES, Reason.STARTING)
 _NO_ANSWER = (Reason.UNREACHABLE, Reason.BUSY, Reason.REFUSED, Reason.FAILED, Reason.OTHER_LANGUAGE)
 _NUM_BINS = 10
 _RETRY_S = 0.01
+_PRINT_EACH = 20  # lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,9 @@ class GhostText(Protocol):
 class TypedFile:
     """A document without a file in a language server in this process."""
 
-    def __init__(
-        self, server: MidtokenServer, settings: dict[str, Any], name: str = "typed.py", language: str = "python"
-    ) -> None:
+    def __init__(self, server: MidtokenServer, settings: dict[str, Any], language: str) -> None:
         self.server, self._language = server, language
-        self._document = types.VersionedTextDocumentIdentifier(0, f"untitled:{name}")
+        self._document = types.VersionedTextDocumentIdentifier(0, f"untitled:typed.{language}")
         server.protocol.set_writer(StdoutWriter(io.BytesIO()))  # what an editor is told is not shown
         initialize = {"id": 1, "params": {"capabilities": {}, "initializationOptions": settings}}
         for method, more in (("initialize", initialize), ("initialized", {"params": {}})):
@@ -234,7 +233,6 @@ def compute_calibration_error(claims: Sequence[tuple[float, bool]]) -> float | N
 class Trial:
     """The language server with some settings: two typists, who may accept words or not, and cursors."""
 
-    name: str
     by_tab: Typist
     by_word: Typist
     cursors: Cursors
@@ -243,14 +241,13 @@ class Trial:
     claims: list[tuple[float, bool]] = field(default_factory=list)
 
     @classmethod
-    def build(cls, backend: CompletionBackend, is_remote: bool, language: str = "python", **settings: Any) -> "Trial":
-        """Returns one of the language server with these settings. `is_remote`: text may go to another machine."""
+    def build(cls, backend: CompletionBackend, language: str = "python", **settings: Any) -> "Trial":
+        """Returns one of the language server with these settings."""
         settings = {"prefetch": False, "languages": ["*"]} | settings
         recorders = [Recorder(backend) for _ in range(3)]
-        servers = [build_server(each.connect, is_remote=is_remote) for each in recorders]
-        by_tab, by_word, asked = (TypedFile(server, settings, f"typed.{language}", language) for server in servers)
-        name = f"{settings['healing']}, {settings['confidence']:g}"
-        return cls(name, Typist(by_tab), Typist(by_word, True), Cursors(asked), recorders[0], recorders[2])
+        servers = [build_server(each.connect) for each in recorders]
+        by_tab, by_word, asked = (TypedFile(server, settings, language) for server in servers)
+        return cls(Typist(by_tab), Typist(by_word, True), Cursors(asked), recorders[0], recorders[2])
 
     async def ask(self, line: Line, at: int) -> None:
         """Asks at a cursor in a line."""
@@ -273,20 +270,15 @@ class Trial:
         }
 
 
-async def run_trials(
-    trials: Sequence[Trial], typed: Iterable[Line], asked: Iterable[Line], seed: int, on_line: Callable[[], bool]
-) -> None:
-    """Types lines in all trials at once, and asks at a cursor in each of other lines, one trial after the other.
-
-    `on_line` is called after each pair of lines. If it returns False, the rest is left out, of all trials.
-    """
+async def run_trials(trials: Sequence[Trial], typed: Sequence[Line], asked: Sequence[Line], seed: int) -> None:
+    """Types lines in all trials at once, and asks at a cursor in each of other lines, one trial after the other."""
     rng = random.Random(seed)
-    for line, other in zip_longest(typed, asked):
+    for number, (line, other) in enumerate(zip_longest(typed, asked)):
+        if number and number % _PRINT_EACH == 0:
+            print(f"typing: {number} of {max(len(typed), len(asked))}", flush=True)
         if line is not None:
             await asyncio.gather(*(typist.type(line) for each in trials for typist in (each.by_tab, each.by_word)))
         if other is not None:
             at = rng.randrange(len(other.text))
             for each in trials:
                 await each.ask(other, at)
-        if not on_line():
-            break
