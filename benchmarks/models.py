@@ -92,6 +92,27 @@ state](#families-with-a-recurrent-state), and run as GGUF files only. Whether an
 is first loaded.
 """
 
+_RULES = """\
+## Precision, threads and window
+
+On a CPU, they follow from the number of weights. The server's log, `midtoken doctor` and the editor's message on start
+say what was chosen.
+
+| weights | precision | threads | tokens of a prompt |
+| --- | --- | --- | --- |
+| up to 100 million | float32 | 1 | 8,192 |
+| up to 1.6 billion | int8 | all cores but one; of two, both | 2,048 |
+| more | int8 | all cores but one; of two, both | 1,024 |
+
+A GGUF file has a precision of its own. A model of 8 bits takes about 1.2 bytes of memory for each weight; `--dtype
+int4` takes less. On a GPU, a prompt has at most 8,192 tokens, and with `--engine` 2,048. It has at most as many as the
+model was trained on, and as fit six times into half of the memory.
+
+What `midtoken.json` in the model's folder names goes before this (`dtype`, `context_tokens`; the bundled model's names
+int8 and 512), and `--dtype`, `--threads`, `--context` and the setting `context` before both. A context that is too
+large is refused with one that would fit.
+"""
+
 _REFUSED = """\
 ## Families that are refused
 
@@ -273,6 +294,7 @@ def _build_page(families: Sequence[FamilyRow], others: Sequence[FamilyRow], toke
         _RIGHT.format(num=len(right)),
         _build_table(("family", "known models", "without PyTorch", "refused"), right_cells),
         _GGUF,
+        _RULES,
         _REFUSED.format(num=len(refused)),
         _build_table(("family", "known models", "reason"), refused_cells),
         "Folders that people may try, of families that are not causal decoders in transformers:\n",

@@ -38,10 +38,10 @@ class EngineConfig:
     model_dir: Path  # config.json, tokenizer.json, and *.safetensors or model.gguf
     device: str = AUTO_DEVICE  # cpu, or a device of torch or llama.cpp; auto: a GPU if llama.cpp has one, else the CPU
     dtype: str = AUTO_DTYPE  # float32, int8 or int4 (bits of a weight, on the CPU), a torch dtype; auto: what suits it
-    num_threads: int | None = None  # on the CPU; None: 1 for a small model, for others what a trial finds quicker
+    num_threads: int | None = None  # on the CPU; None: see `inference.model.sizes`
     max_sequences: int = 16  # running sequences, one for each candidate
     max_waiting: int = 64  # queued requests; further ones are refused
-    max_context_tokens: int | None = None  # of a prompt; None: see `inference.model.window`
+    max_context_tokens: int | None = None  # of a prompt; None: see `inference.model.sizes`
     cache_tokens: int = 65_536  # capacity for keys and values, in tokens of all sequences together
     memory_mib: int = 256  # for what is remembered between requests: sequences, states; 0: nothing is
     drafts: bool = True  # guess tokens from earlier text, where that pays; completions are the same without

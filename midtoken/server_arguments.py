@@ -86,21 +86,21 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         default=_DEFAULTS.dtype,
         metavar="TYPE",
         help="the precision: float32; on a CPU int8 or int4, the bits of a weight; a torch dtype such as bfloat16; "
-        "or auto: what the model's folder names, otherwise what suits the model's size and this machine "
+        "or auto: what the model's folder names, otherwise what suits the model's size "
         "(default: %(default)s)",
     )
     group.add_argument(
         "--threads",
         type=number_from(1, 1024),
         metavar="N",
-        help="threads on the CPU (default: one for a small model; for others, as many as a trial finds faster)",
+        help="threads on the CPU (default: one for a small model; for others, all cores but one, or both of two)",
     )
     group.add_argument(
         "--context",
         type=_parse_context,
         metavar="N",
-        help="the most tokens of a prompt; auto: what this machine reads in about two seconds, 1024 to 8192, "
-        "or what the model's folder names (default: auto)",
+        help="the most tokens of a prompt; auto: 1024 to 8192, the fewer the larger the model is, or what its folder "
+        "names (default: auto)",
     )
     group.add_argument(
         "--cache-ram",

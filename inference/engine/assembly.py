@@ -10,13 +10,13 @@ from inference.engine.engine import Engine
 from inference.engine.fill_in import list_fill_ins
 from inference.engine.layout import FillIn
 from inference.engine.local_executor import LocalExecutor
-from inference.engine.marker_check import SAMPLES, MarkerMeasure, measure_markers
+from inference.engine.marker_check import MarkerMeasure, measure_markers
 from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import complete
 from inference.errors import MidtokenError, ModelError, to_public_error
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.loader import load_model
-from inference.model.window import choose_loaded_window
+from inference.model.sizes import choose_loaded_window
 from inference.protocol.completion import CompletionRequest
 
 _log = logging.getLogger(__name__)
@@ -76,11 +76,7 @@ def choose_fill_in(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> 
 
 def _measure(loaded: LoadedModel[LanguageModel], fill_in: FillIn) -> MarkerMeasure:
     try:
-        measured = loaded.recall(
-            f"{fill_in} {SAMPLES}",
-            lambda: dataclasses.asdict(measure_markers(loaded.model, loaded.tokenizer, fill_in)),
-        )
-        return MarkerMeasure(**measured)
+        return measure_markers(loaded.model, loaded.tokenizer, fill_in)
     except Exception as error:  # a model's code may raise anything in its first pass
         raise ModelError(f"the model cannot be used: {to_public_error(error, _log.error)}") from error
 

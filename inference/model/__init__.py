@@ -5,7 +5,7 @@
     folder_file    what the folder itself says of its model
     path_weights   the probabilities of a tree's paths; which branches a choice still needs
     numpy_sampler  masses and choices from logits, on the CPU
-    measurements   what was measured of a model on this machine, kept from one start to the next
+    sizes          the precision, threads and window that suit a model of a size
     tree_check     whether a model computes the same in a tree as in a text
 
 Three packages implement the interfaces: `onnx` on onnxruntime, `gguf` on llama.cpp, and `pytorch` on torch and

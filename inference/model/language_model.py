@@ -5,13 +5,14 @@ as long as it likes: what stands in them depends only on the tokens before them.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from inference.config import DEFAULT_CONTEXT_TOKENS
 from inference.healing.covering import Crossing
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree
@@ -205,7 +206,6 @@ class LoadedModel(Generic[ModelT_co]):
     model: ModelT_co
     tokenizer: LoadedTokenizer
     runs_as: str = ""  # the type of numbers, the threads, and why
-    # What is measured of this model under a name, now or when it was loaded before.
-    recall: Callable[..., dict[str, float]] = lambda _name, measure, _keeps=True: measure()
     cache_tokens: int = sys.maxsize  # of all sequences in use together; others wait
     context_tokens: int | None = None  # of a prompt, if its memory is taken already
+    auto_tokens: int = DEFAULT_CONTEXT_TOKENS  # of a prompt, where nothing names them

@@ -18,7 +18,6 @@ from llama_cpp import _ggml
 
 from inference.config import AUTO_DEVICE
 from inference.errors import ModelError, OverloadedError, quote
-from inference.model.measurements import Measured
 
 NUM_SEQUENCE_IDS = 256  # the most that llama.cpp has
 _MAX_ROWS = 512  # of one pass; more are several
@@ -91,9 +90,7 @@ class Llama:
             self.model
         )
         self.num_weights: int = llama_cpp.llama_model_n_params(self.model)
-        self.weights_nbytes: int = llama_cpp.llama_model_size(self.model)
-        file_type = self.read_metadata("general.file_type") or llama_cpp.llama_model_ftype(self.model)
-        self.dtype: str = llama_cpp.llama_ftype_name(int(file_type)).decode()  # without weights, the model has none
+        self.dtype: str = llama_cpp.llama_ftype_name(llama_cpp.llama_model_ftype(self.model)).decode()
         self.max_tokens = length
         # A layer with a window gives a cell that the window of its only id has passed to another token, though the
         # text may be cut back to there. A cell with two ids stays. So each id has a second one, far above it.
@@ -162,7 +159,7 @@ class Llama:
         for step in self._steps:
             llama_cpp.llama_memory_seq_rm(self._memory, sequence_id + step, start, stop)
 
-    def measure_memory(self) -> Measured:
+    def measure_memory(self) -> tuple[int, int]:
         """The bytes of a token's keys and values, and those of a recurrent state, in a context for this."""
         self.open_context(1, 1, 1 + self._steps[-1])
         sizes = []
@@ -170,7 +167,7 @@ class Llama:
             list(self.decode([BatchSpan((1,), position, (0,))]))
             sizes.append(int(llama_cpp.llama_state_seq_get_size(self._context, 0)))
         token_nbytes = sizes[1] - sizes[0]
-        return {"token": max(token_nbytes, 1), "state": sizes[0] - token_nbytes}
+        return max(token_nbytes, 1), sizes[0] - token_nbytes
 
     def decode(self, segments: Sequence[BatchSpan]) -> Iterator[Logits]:
         """The logits of the rows that want them, pass by pass. They are overwritten by the next one.

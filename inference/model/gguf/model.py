@@ -22,10 +22,10 @@ class GgufModel(NumpyModel):
     """A `LanguageModel` on llama.cpp. One thread at a time may use it."""
 
     runs_together = True
-    row_cost = math.inf  # until it is measured; no drafts if it is not
 
-    def __init__(self, pool: CellPool, sampler: NumpySampler) -> None:
+    def __init__(self, pool: CellPool, sampler: NumpySampler, row_cost: float = math.inf) -> None:
         super().__init__(sampler)
+        self.row_cost = row_cost
         self._pool = pool
         self.max_tokens = pool.llama.max_tokens
 

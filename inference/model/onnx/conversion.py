@@ -3,26 +3,30 @@
 import dataclasses
 import gc
 import logging
+import math
 import tempfile
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from inference.config import EngineConfig
+import numpy as np
+from onnx import TensorProto, numpy_helper
+
+from inference.config import AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
-from inference.model.measurements import find_memory, identify_files, is_busy, open_measurements
 from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.fitting import check_product, choose_fit, name_trial, run_trial
-from inference.model.onnx.graph import Graph, build_graph
+from inference.model.onnx.graph import Graph, build_graph, build_graph_model, build_product
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.session import open_session
-from inference.model.onnx.weights import Precision, Weights
+from inference.model.onnx.weights import Array, Precision, Weights, iter_shapes, quantize
+from inference.model.sizes import MAX_SMALL, choose_auto_tokens, choose_threads, describe_choice
 from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import find_weight_files, read_object
+
+_CHECKED_SHAPE, _MAX_ROUNDING = (64, 300), 0.25  # of the weights of a check, and of its results
 
 _log = logging.getLogger(__name__)
 
@@ -43,19 +47,14 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     decoder = read_decoder_config(read_object(config.model_dir / "config.json"))
     tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
     sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
-    recall = open_measurements(config.graph_dir)
-    run_trial_once = partial(recall, name_trial(decoder), partial(run_trial, decoder), not is_busy())
-    fit = choose_fit(config.dtype, config.num_threads, decoder, find_memory(), run_trial_once)
-    config = dataclasses.replace(config, dtype=fit.dtype, num_threads=fit.num_threads)
-    files = identify_files(path for path in config.model_dir.iterdir() if path.is_file())
-    model = load_decoder(config, decoder, sampler)
+    num_weights = sum(math.prod(shape) for _, shape in iter_shapes(decoder))
+    suits = Precision.FLOAT32 if num_weights <= MAX_SMALL else Precision.INT8
+    dtype = suits.value if config.dtype == AUTO_DTYPE else config.dtype
+    num_threads = choose_threads(config.num_threads, num_weights)
+    model = load_decoder(dataclasses.replace(config, dtype=dtype, num_threads=num_threads), decoder, sampler)
     gc.collect()  # what has converted the weights has cycles, and the files are mapped as long as they exist
-    return LoadedModel(
-        model,
-        tokenizer,
-        str(fit),
-        lambda name, *measure: recall(f"{files} {fit.dtype} {name}", *measure),
-    )
+    runs_as = describe_choice(dtype, num_threads, "onnxruntime", num_weights)
+    return LoadedModel(model, tokenizer, runs_as, auto_tokens=choose_auto_tokens(num_weights))
 
 
 def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySampler) -> OnnxModel:
@@ -117,3 +116,23 @@ class _Loader:
 
     def _open(self, path: Path) -> OnnxModel:
         return OnnxModel(open_session(str(path), self.num_threads), self.decoder, self.sampler)
+
+
+def check_product(num_bits: int) -> None:
+    """Raises ModelError if onnxruntime computes a product with weights of so many bits wrongly on this machine."""
+    if num_bits == Precision.FLOAT32.num_bits:
+        return
+    random = np.random.default_rng(0)
+    weights, rows = (
+        random.normal(1, 1, shape).astype(np.float32) for shape in (_CHECKED_SHAPE, (1, 2, _CHECKED_SHAPE[1]))
+    )
+    codes, scales, zero_points = quantize(weights, num_bits)
+    parts: dict[str, Array] = {"codes": codes, "scales": scales, "zero points": zero_points.reshape(len(weights), -1)}
+    constants = [numpy_helper.from_array(array, name) for name, array in parts.items()]
+    node = build_product(["rows", *parts], "out", rows.shape[-1], len(weights), num_bits)
+    output = (TensorProto.FLOAT, [*rows.shape[:-1], len(weights)])
+    graph = build_graph_model([node], {"rows": (TensorProto.FLOAT, rows.shape)}, {"out": output}, constants)
+    [found] = open_session(graph.SerializeToString(), 1).run(None, {"rows": rows})
+    expected = rows @ weights.T
+    if not (found - expected).std() <= _MAX_ROUNDING * expected.std():
+        raise ModelError(f"onnxruntime computes products with weights of {num_bits} bits wrongly on this machine")

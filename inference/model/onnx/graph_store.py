@@ -18,13 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from inference.model.measurements import identify_files, make_own_folder
 from inference.model.onnx.graph import CONSTANTS_VERSION, Graph
 from inference.model.onnx.session import VERSION
+from inference.platforms import is_own
 
 GRAPH_NAME = "decoder.onnx"
 CONSTANTS_NAME = "constants.bin"
 
+_GROUP_AND_OTHERS_WRITE = 0o022
 _REPLACED_NAME = "replaced"
 _DRAFT_PREFIX = "draft-"
 _MAX_UNUSED_SECONDS = 60 * 86_400
@@ -38,7 +39,10 @@ class GraphStore:
 
     def __init__(self, folder: Path) -> None:
         """Makes the folder if it is missing. Raises OSError if this user cannot use it alone."""
-        make_own_folder(folder)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+        if not is_own(status) or status.st_mode & _GROUP_AND_OTHERS_WRITE:
+            raise PermissionError(f"other users may write to {folder}")
         self._folder = folder
 
     def find(self, graph: Graph, key: str) -> Path | None:
@@ -105,8 +109,10 @@ class GraphStore:
 
 def compute_key(graph: Graph, weight_files: Iterable[Path]) -> str:
     """The name of the entry of a graph whose constants are computed from these files."""
+    stats = {path: path.stat() for path in sorted(path.resolve() for path in weight_files)}
+    files = [(str(path), each.st_size, each.st_mtime_ns, each.st_ctime_ns) for path, each in stats.items()]
     digest = hashlib.sha256(_serialize(graph))
-    digest.update(repr((VERSION, CONSTANTS_VERSION, identify_files(weight_files))).encode())
+    digest.update(repr((VERSION, CONSTANTS_VERSION, files)).encode())
     return digest.hexdigest()
 
 

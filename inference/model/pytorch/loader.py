@@ -24,6 +24,7 @@ from inference.model.pytorch.forward_check import check_forward_pass
 from inference.model.pytorch.runner import Runner, TorchModel
 from inference.model.pytorch.sampler import build_sampler
 from inference.model.pytorch.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, register_attention
+from inference.model.sizes import choose_auto_tokens
 from inference.model_folder import read_object
 
 # Settings that would give wrong logits without an error, at least in long texts.
@@ -153,7 +154,8 @@ def build_torch_model(config: EngineConfig, runner: Runner) -> LoadedModel[Torch
     tokenizer = load_tokenizer(config.model_dir, runner.vocab_size)
     sampler = build_sampler(runner.device, runner.dtype, tokenizer.vocabulary, tokenizer.trie)
     runs_as = f"{str(runner.dtype).removeprefix('torch.')}, PyTorch on {runner.device}"
-    return LoadedModel(TorchModel(runner, sampler), tokenizer, runs_as)
+    auto_tokens = choose_auto_tokens(runner.num_weights, is_on_gpu=runner.device.type != "cpu")
+    return LoadedModel(TorchModel(runner, sampler), tokenizer, runs_as, auto_tokens=auto_tokens)
 
 
 def load_torch_runner(config: EngineConfig) -> Runner:

@@ -28,6 +28,7 @@ class Runner:
         `model`: loaded with `attn_implementation=ATTENTION_NAME`, as by `load_runner`. Raises ModelError.
         """
         self._model = model.eval()
+        self.num_weights = sum(each.numel() for each in model.parameters())
         self._running = attach_running_pass(model)
         self.device = device
         self.dtype = next(model.parameters()).dtype

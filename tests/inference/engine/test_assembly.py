@@ -1,5 +1,3 @@
-import json
-import os
 import shutil
 import threading
 from contextlib import closing
@@ -87,24 +85,3 @@ def test_a_folder_that_cannot_be_served_is_refused_and_leaves_no_thread(
         load_engine(EngineConfig(folder))
 
     assert {thread for thread in threading.enumerate() if thread.name == "midtoken-engine"} <= set(threads)
-
-
-def test_what_was_measured_of_a_model_is_known_at_its_next_start_until_a_file_of_it_changes(
-    memorised: Memorised, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.getloadavg", lambda: (99.0, 99.0, 99.0))  # then no times are kept
-    folder, cache = tmp_path / "model", tmp_path / "cache"
-    shutil.copytree(memorised(Layout.PSM_LINE), folder)
-    config = EngineConfig(folder, graph_dir=cache)
-    load_engine(config).close()
-    [kept] = cache.glob("*.json")
-    measured = json.loads(kept.read_text())
-    kept.write_text(json.dumps(dict.fromkeys(measured, -50.0)))
-
-    load_engine(config).close()
-    assert "it reads no suffixes" in caplog.text
-
-    os.utime(folder / "tokenizer_config.json", (1, 1))
-    load_engine(config).close()
-    [other] = [path for path in cache.glob("*.json") if path != kept]
-    assert json.loads(other.read_text()) == measured
