@@ -42,8 +42,7 @@ from inference.model.loader import check_texts, require_llama_cpp
 from inference.model_folder import check_model_folder, name_other_format
 from inference.proxies import find_proxy
 from inference.serving.private_files import FileLock, make_private_folder
-from midtoken.generated_folder import make_folder
-from midtoken.gguf_file import list_part_names
+from midtoken.gguf import list_part_names, make_folder
 from midtoken.models import FAILED, IN_VAIN
 
 _WEIGHTS = "model.safetensors"

@@ -19,7 +19,7 @@ from urllib.parse import unquote as unquote_url
 from inference.errors import LaunchError, ModelError, quote
 from inference.serving.private_files import find_user_folder
 from inference.serving.triton_installation import IMPORT_ROOT
-from midtoken.generated_folder import make_folder
+from midtoken.gguf import make_folder
 from midtoken.installed import require_packages
 
 OnDownload = Callable[[str, int], None]  # gets a text for the user, and how much there is, in percent

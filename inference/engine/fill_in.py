@@ -4,7 +4,7 @@ A model folder may hold `midtoken.json`:
 
     {"fill_in": {"layout": "spm", "prefix": "<PRE>", "suffix": "<SUF>", "middle": "<MID>"}}
 
-`inference.model.folder_file` reads it. The markers are names of the tokenizer's special tokens. They may be left out if
+`inference.model_folder` reads it. The markers are names of the tokenizer's special tokens. They may be left out if
 the tokenizer has those of a known family, whose layouts are tried for them. Without `middle`, the suffix comes first
 and no marker follows the prefix.
 
@@ -36,7 +36,7 @@ from inference import fim_markers
 from inference.config import AUTO_LAYOUT
 from inference.engine.layout import FillIn, FimMarkers, Layout
 from inference.errors import ModelError, quote, refuse
-from inference.model.folder_file import FILE_NAME, check_keys, read_folder_file
+from inference.model_folder import OWN_FILE_NAME, check_keys, read_folder_file
 from trie_cache.vocabulary import Vocabulary
 
 
@@ -79,7 +79,7 @@ def list_fill_ins(setting: str, folder: Path, vocabulary: Vocabulary) -> FillInC
     named, family = _read_file(folder)
     known = vocabulary.special_tokens.keys()
     family = family or next((each for each in _FAMILIES if known >= {*each.names}), None)
-    source = FILE_NAME
+    source = OWN_FILE_NAME
     if setting != AUTO_LAYOUT:
         source, named = "fill_in_layout", _to_layout("fill_in_layout", setting, (AUTO_LAYOUT, *Layout))
     layouts = (Layout.NONE,) if family is None else family.layouts
@@ -88,7 +88,7 @@ def list_fill_ins(setting: str, folder: Path, vocabulary: Vocabulary) -> FillInC
 
 def _read_file(folder: Path) -> tuple[Layout | None, MarkerFamily | None]:
     """The layout and the markers that a folder's file names."""
-    path, values = folder / FILE_NAME, read_folder_file(folder).fill_in
+    path, values = folder / OWN_FILE_NAME, read_folder_file(folder).fill_in
     check_keys(path, "fill_in", values, _KEYS)
     odd = next((key for key, value in values.items() if not isinstance(value, str)), "")
     names = tuple(values[key] for key in ("prefix", "suffix", "middle") if key in values)

@@ -2,7 +2,6 @@
 
     language_model the engine's interface to a model
     loader         a model folder -> model and tokenizer; decides which runner serves it
-    folder_file    what the folder itself says of its model
     path_weights   the probabilities of a tree's paths; which branches a choice still needs
     numpy_sampler  masses and choices from logits, on the CPU
     sizes          the precision, threads and window that suit a model of a size

@@ -11,12 +11,18 @@ from pathlib import Path
 from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError, quote
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.onnx.conversion import find_folder_obstacle, load_onnx_model
 from inference.model.onnx.decoder_config import read_decoder_config
 from inference.model.onnx.weights import Precision
-from inference.model_folder import GGUF_NAME, check_description, check_model_folder, find_gguf_file, read_object
+from inference.model_folder import (
+    GGUF_NAME,
+    check_description,
+    check_model_folder,
+    find_gguf_file,
+    read_folder_file,
+    read_object,
+)
 from inference.platforms import find_install_command
 
 _EXACT_DTYPE = "float32"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
-from inference.model.folder_file import read_folder_file
 from inference.model.language_model import LanguageModel, LoadedModel
+from inference.model_folder import read_folder_file
 
 MAX_SMALL = 100_000_000  # weights; in float32, they take 0.4 GB
 _MAX_MEDIUM = 1_600_000_000  # of models that are called 1.5B

@@ -10,8 +10,8 @@ from inference.engine.fill_in import list_fill_ins
 from inference.engine.prompt import PromptBuilder
 from inference.errors import MidtokenError, ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.model.folder_file import read_folder_file
 from inference.model.sizes import MEDIUM_TOKENS, check_window
+from inference.model_folder import read_folder_file
 from inference.remote.discovery import Find, detect_server
 from inference.remote.event_loop import EventLoopThread
 from inference.remote.executor import RemoteExecutor

@@ -11,7 +11,7 @@ import numpy as np
 
 from inference.config import EngineConfig
 from inference.engine.metrics import Metrics
-from inference.model.folder_file import read_folder_file
+from inference.model_folder import read_folder_file
 from inference.protocol import completion_arrays
 from inference.protocol.adapter import Adapter, Sink
 from inference.protocol.arrays import METRICS, METRICS_ANSWER, METRICS_TYPES, Array, asks_for, to_array
