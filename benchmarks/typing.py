@@ -49,10 +49,7 @@ def _build_targets(part: str) -> Sequence[Target]:
         Target(f"saved_word{where}", "keys saved with accept-word", at_least=0.48),
         Target(f"wrong_chars_per_key{where}", "wrong characters on the screen at a key", at_most=2),
         Target(f"shown_right_share{where}", "shown texts that are wholly right", at_least=0.7),
-        Target(f"calibration_error{where}", "calibration error", at_most=0.04),
         Target(f"flicker{where}", "ghost texts that changed at an agreeing key", at_most=0),
-        Target(f"tokens_to_all{where}", "tokens a request, to those of confidence 0", at_most=0.6),
-        Target(f"ms_to_all{where}", "time to visible text, to that of confidence 0", at_most=0.8),
         Target(f"saved_to_llama_server{where}", "keys saved, to llama-server's", at_least=2),
         Target(f"saved_to_none{where}", "keys saved, to no healing's at the same confidence", at_least=2),
         Target(f"saved_to_none_all{where}", "keys saved, to no healing's at confidence 0", at_least=2),
@@ -113,7 +110,6 @@ async def _measure(part: str, lines: Sequence[Sequence[Line]], connection: Conne
         for name, each in trials.items()
         for figure, value in each.list_figures().items()
     }
-    figures[f"calibration_error_{part}"] = figures[f"calibration_error_all_{part}"]  # of texts that were not ended
     return {f"num_lines_{part}": len(typed), **figures, **_compare(figures, part)}
 
 
@@ -127,11 +123,7 @@ def _compare(figures: dict[str, float | None], part: str) -> dict[str, float | N
         ours, theirs = figures[f"{figure}_{part}"], figures[f"{figure}{other}_{part}"]
         return ours / max(theirs, 0.001) if ours is not None and theirs is not None else None
 
-    return {
-        **{f"saved_to{other}_{part}": divide("saved", other) for other in ("_llama_server", "_none", "_none_all")},
-        f"tokens_to_all_{part}": divide("tokens_per_request", "_all"),
-        f"ms_to_all_{part}": divide("ms", "_all"),
-    }
+    return {f"saved_to{other}_{part}": divide("saved", other) for other in ("_llama_server", "_none", "_none_all")}
 
 
 async def _draw_curve(typed: Sequence[Line], connection: Connection, _folder: Path) -> Figures:

@@ -8,12 +8,9 @@ three characters. Otherwise it types the next character. Each costs one key.
 import asyncio
 import io
 import json
-import math
 import random
 import re
-import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
 from statistics import mean
@@ -23,13 +20,11 @@ from lsprotocol import types
 from pygls.io_ import StdoutWriter
 
 from inference.errors import ServerError
-from inference.protocol.completion import CompletionChunk, CompletionRequest
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.documents import num_units
 from lsp_server.features import build_server
 from lsp_server.items import Suggestion
 from lsp_server.no_suggestion import Reason
-from lsp_server.privacy.guard import Cleared
 from lsp_server.server import MidtokenServer
 from lsp_server.settings import Settings
 
@@ -117,47 +112,6 @@ class TypedFile:
             await asyncio.sleep(_RETRY_S)  # `suggest` may not wait, and what it asks for needs the loop
 
 
-class Recorder:
-    """A backend that counts requests and tokens, and keeps the last answer."""
-
-    def __init__(self, backend: CompletionBackend) -> None:
-        self._backend = backend
-        self.languages: tuple[str, ...] | None = None
-        self.reads_files = False
-        self.runs_as, self.context_tokens = backend.runs_as, backend.context_tokens
-        self.num_requests, self.num_tokens = 0, 0
-        self.last: list[CompletionChunk] = []
-
-    async def connect(self, _settings: Settings, _on_download: OnDownload) -> CompletionBackend:
-        """Returns itself, as a language server wants it."""
-        return self
-
-    async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
-        """See `CompletionBackend`."""
-        last = self.last = list[CompletionChunk]()
-        self.num_requests += 1
-        try:
-            async with aclosing(self._backend.stream(request)) as chunks:
-                async for chunk in chunks:
-                    last.append(chunk)
-                    yield chunk
-        finally:
-            stats = last[-1].stats if last else None
-            self.num_tokens += stats.num_tokens if stats else sum(len(each.text_ends) for each in last)
-
-    async def close(self) -> None:
-        """The backend stays open."""
-
-    def list_claims(self, truth: str) -> Iterator[tuple[float, bool]]:
-        """Yields for each end of a token of the last answer its probability, and whether it is right up to there."""
-        text = ""
-        for chunk in self.last:
-            ends = [len(text) + end for end in chunk.text_ends]
-            text += chunk.text
-            for end, log_prob in zip(ends, chunk.log_probs, strict=True):
-                yield math.exp(log_prob), truth.startswith(text[:end])
-
-
 @dataclass(slots=True)
 class Typist:
     """Types lines, and counts."""
@@ -209,64 +163,42 @@ class Cursors:
 
     ghost: GhostText
     rights: list[bool] = field(default_factory=list)  # of the texts that were shown: whether all of it is right
-    times_ms: list[float] = field(default_factory=list)  # to ghost text, or to the answer that there is none
 
     async def ask(self, line: Line, at: int) -> None:
-        """Asks at a cursor in a line, when the text above the line has been read."""
+        """Asks at a cursor in a line."""
         self.ghost.open(line.before, line.after)
-        await self.ghost.show(line.before, line.after)
-        self.ghost.open(line.before, line.after)  # forgets the answer
-        started_s = time.perf_counter()
         shown = (await self.ghost.show(line.before + line.text[:at], line.after)).rstrip()
-        self.times_ms.append(1e3 * (time.perf_counter() - started_s))
         self.rights += [count_right(shown, line.text[at:] + line.after) == len(shown)] if shown else []
-
-
-def compute_calibration_error(claims: Sequence[tuple[float, bool]]) -> float | None:
-    """Returns by how much probabilities differ from the share that is right: ten bins, weighted. None: no claims."""
-    bins = [[each for each in claims if int(min(each[0], 0.999) * _NUM_BINS) == number] for number in range(_NUM_BINS)]
-    errors = [abs(sum(probability - is_right for probability, is_right in each)) for each in bins]
-    return sum(errors) / len(claims) if claims else None
 
 
 @dataclass(slots=True)
 class Trial:
-    """The language server with some settings: two typists, who may accept words or not, and cursors."""
+    """One contender: two typists, who may accept words or not, and cursors."""
 
     by_tab: Typist
     by_word: Typist
     cursors: Cursors
-    typed: Recorder | None = None  # of `by_tab`; None: not midtoken
-    asked: Recorder | None = None  # of `cursors`
-    claims: list[tuple[float, bool]] = field(default_factory=list)
 
     @classmethod
     def build(cls, backend: CompletionBackend, language: str = "python", **settings: Any) -> "Trial":
         """Returns one of the language server with these settings."""
-        settings = {"prefetch": False, "languages": ["*"]} | settings
-        recorders = [Recorder(backend) for _ in range(3)]
-        servers = [build_server(each.connect) for each in recorders]
-        by_tab, by_word, asked = (TypedFile(server, settings, language) for server in servers)
-        return cls(Typist(by_tab), Typist(by_word, True), Cursors(asked), recorders[0], recorders[2])
 
-    async def ask(self, line: Line, at: int) -> None:
-        """Asks at a cursor in a line."""
-        await self.cursors.ask(line, at)
-        if self.asked is not None:
-            self.claims += self.asked.list_claims(line.text[at:] + line.after)
+        async def connect(_settings: Settings, _on_download: OnDownload) -> CompletionBackend:
+            return backend
+
+        settings = {"prefetch": False, "languages": ["*"]} | settings
+        by_tab, by_word, asked = (TypedFile(build_server(connect), settings, language) for _ in range(3))
+        return cls(Typist(by_tab), Typist(by_word, True), Cursors(asked))
 
     def list_figures(self) -> dict[str, float | None]:
         """What came of it, by name. None: not known."""
-        typed, times_ms, rights = self.typed, sorted(self.cursors.times_ms), self.cursors.rights
+        rights = self.cursors.rights
         return {
             "saved": self.by_tab.saved,
             "saved_word": self.by_word.saved,
             "wrong_chars_per_key": self.by_tab.num_wrong / self.by_tab.num_keys,
             "shown_right_share": mean(rights) if rights else None,
-            "calibration_error": compute_calibration_error(self.claims),
             "flicker": self.by_tab.num_flickers + self.by_word.num_flickers,
-            "tokens_per_request": typed.num_tokens / max(1, typed.num_requests) if typed else None,
-            "ms": times_ms[len(times_ms) // 2] if times_ms else None,
         }
 
 
@@ -281,4 +213,4 @@ async def run_trials(trials: Sequence[Trial], typed: Sequence[Line], asked: Sequ
         if other is not None:
             at = rng.randrange(len(other.text))
             for each in trials:
-                await each.ask(other, at)
+                await each.cursors.ask(other, at)

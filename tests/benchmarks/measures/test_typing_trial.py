@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from benchmarks.measures.typing_trial import Line, Typist, compute_calibration_error, draw_lines
+from benchmarks.measures.typing_trial import Line, Typist, draw_lines
 
 _LINE = Line("", "return node", "\n")
 
@@ -50,12 +50,6 @@ def test_a_flicker_is_a_change_at_a_key_that_agrees() -> None:
     assert _type({"r": "etu_", "re": "tu_", "ret": "rn"}).num_flickers == 1
     assert _type({"r": "eturx", "re": "turx+1"}).num_flickers == 1  # it has vanished
     assert _type({"r": "ex", "re": "go"}).num_flickers == 1
-
-
-def test_calibration_error_is_weighted_by_the_claims_in_a_bin() -> None:
-    claims = [(0.95, True)] * 3 + [(0.25, False)]
-    assert compute_calibration_error(claims) == pytest.approx((3 * 0.05 + 0.25) / 4)
-    assert compute_calibration_error([]) is None
 
 
 def test_drawn_lines_are_different_lines_of_the_files() -> None:
