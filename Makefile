@@ -33,8 +33,6 @@ PLAYGROUND_PAGE := $(PLAYGROUND)/dist/index.html
 PLAYGROUND_NPM := $(CURDIR)/$(NODE)/bin/npm --prefix $(PLAYGROUND) --silent
 REAL_MODEL := build/real-model/SmolLM2-135M-Instruct
 NPROC ?= 2
-KERNELS := build/kernels
-TRITON_LANGUAGE := 3.7.1
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
@@ -67,7 +65,7 @@ $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(HAPROXY): scripts/get_program.s
 
 # What `make test` gets by itself. A tool that cannot be had here only skips its tests, which say so at the end.
 .PHONY: tools checks chromium other-editors
-tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(HAPROXY) $(KERNELS)/.ready gguf real-model $(CLIENTS)/.ready other-editors  ## test: get or build what `make test` needs
+tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(HAPROXY) gguf real-model $(CLIENTS)/.ready other-editors  ## test: get or build what `make test` needs
 
 other-editors:
 	@bash scripts/get_packages.sh emacs-nox elpa-eglot vim vim-ale
@@ -75,7 +73,7 @@ other-editors:
 chromium:
 	@bash scripts/get_chromium.sh
 
-checks: lint test-vscode-unit test-playground test-kernels test-pythons  ## test: all checks beside `make test`
+checks: lint test-vscode-unit test-playground test-pythons  ## test: all checks beside `make test`
 
 # More workers than cores, because tests of editors mostly wait.
 test: $(READY)  ## test: all tests; the first time gets editors and servers
@@ -181,16 +179,6 @@ pictures: $(READY) $(VSIX) $(CODE_SERVER) picture-playground  ## maintain: docs/
 figures: $(READY)  ## measure: write figures into the pages; list the old ones
 	@$(BIN)/python -m docs.write_figures
 	@$(BIN)/python -m docs.draw_results
-
-# The language of the kernels for GPUs, in the version that torch needs on a GPU.
-$(KERNELS)/.ready: | $(READY)
-	@$(BIN)/python -m pip install --quiet --no-deps --no-compile --target $(KERNELS) triton==$(TRITON_LANGUAGE)
-	@touch $@
-
-.PHONY: test-kernels
-test-kernels: $(READY) $(KERNELS)/.ready  ## test: the GPU kernels, interpreted and compiled
-	@TRITON_INTERPRET=1 PYTHONPATH=$(KERNELS) $(PYTEST) --dist worksteal -rf --hypothesis-profile=quick tests/inference/model/pytorch/test_choice_kernel.py tests/inference/model/pytorch/test_scoring.py tests/inference/engine/test_engine_on_a_gpu.py
-	@TRITON_CACHE_DIR=$(CURDIR)/$(KERNELS)/.compiled PYTHONPATH=$(KERNELS) $(PYTEST) --dist worksteal -rf tests/inference/model/pytorch/test_choice_kernel.py
 
 .PHONY: test-models
 test-models: $(READY) packaged-tokenizers  ## test: sixty model families: right or refused

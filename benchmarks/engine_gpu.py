@@ -1,4 +1,4 @@
-"""How fast and right the engine is on one GPU: real shapes with random weights, bfloat16, no server.
+"""How fast and right the engine is on one GPU, beside transformers' own `generate`: random weights, no server.
 
     python -m benchmarks.engine_gpu [--output FOLDER] [--only PART ...] [--short]
 
@@ -6,75 +6,79 @@ It needs a GPU, torch and transformers, and no network. It is not part of `make 
 has: two cores and the default model.
 
 - `right_…`: the default model chooses the tokens that it chooses on the CPU in float32.
-- `warm20_…`: a key in a document that the engine remembers, until its completion of 20 tokens is there. `bound_ratio_…`
-  is that time, relative to reading the weights, keys and values of its passes at the speed of a copy.
-- `tree_…`: a step with a healing tree beside one without. `choice_…`: mask and choice alone.
-- `scale_64_…`: 64 sequences beside one. `prefill_…`: reading a text.
+- `first_ms_…`: a key in a document that was read before, until its first token is there. For `generate`, the same
+  tokens in a cache that has all but the last one.
+- `tokens_per_s_…`: of a completion of 64 tokens there.
 
-`--short` runs the parts on the CPU with tiny shapes.
+A pass takes the same time whatever the weights are, so models of real shapes are made on their device, in bfloat16. The
+weights are drawn such that the hidden state of a token comes from the layers and not from its embedding: greedy text
+then moves through the vocabulary, and does not repeat one token. The tokenizer is the one of the real models, if
+`make build/large-tokenizer/tokenizer.json` has built it. `--short` runs the parts on the CPU with tiny shapes.
 """
 
+import json
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from functools import cache, partial
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
 
 from benchmarks.corpora.cuts import draw_cuts
 from benchmarks.corpora.grown_model import Shape
-from benchmarks.measures.gpu_engine import (
-    DEFAULT_MODEL,
-    SHAPES,
-    TINY,
-    Document,
-    RandomEngine,
-    Setting,
-    prepare_tokenizer,
-    random_engine,
-)
-from benchmarks.measures.report import Figures, Part, Target, Value, find_mean, find_percentile, run_parts
+from benchmarks.measures.report import Figures, Part, Target, Value, find_percentile, run_parts
 from benchmarks.measures.right_choices import compare_engines
 from inference.config import EngineConfig
-from inference.engine.prompt import PromptBuilder
-from inference.healing.covering import Crossing, Rule
-from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SampleRequest, Sampling, SequenceCache, SequenceInput
-from inference.model.pytorch.sampler import build_sampler
-from inference.protocol.completion import CompletionRequest, CompletionStats, Extent, FinishReason
+from inference.engine.assembly import build_engine
+from inference.healing.heal_point import encode_text
+from inference.model.pytorch.loader import build_torch_model
+from inference.protocol.completion import Chunks, CompletionRequest, Extent
 from models.training.corpus import iter_held_out
-from tests.support.sinks import CollectingSink, submit
+from tests.support.sinks import complete
 
-_LARGE_TOKENIZER = Path("build/large-tokenizer")
+_DEFAULT_MODEL, _LARGE_TOKENIZER = Path("models/default"), Path("build/large-tokenizer")
 _TOLERANCES = {"float32": 0.01, "bfloat16": 0.15}  # nats between the two best
 
 TARGETS = (
     Target("right_wrong_float32", "other choices than on the CPU in float32, float32", at_most=0),
     Target("right_wrong_bfloat16", "other choices than on the CPU in float32, bfloat16", at_most=0),
-    Target("warm20_ms_1_5b", "warm completion of 20 tokens, 1.5B, median, ms", at_most=30),
-    Target("warm20_ms_7b", "warm completion of 20 tokens, 7B, median, ms", at_most=100),
-    Target("bound_ratio_1_5b", "that time, relative to reading its bytes, 1.5B", at_most=1.3),
-    Target("bound_ratio_7b", "that time, relative to reading its bytes, 7B", at_most=1.3),
-    Target("tree_overhead_1_5b", "what the healing tree adds to a step, 1.5B", at_most=0.05),
-    Target("tree_overhead_7b", "what the healing tree adds to a step, 7B", at_most=0.05),
-    Target("choice_us_64", "mask and choice for 64 rows, us", at_most=20),
-    Target("scale_64_1_5b", "tokens a second of 64 sequences, relative to one, 1.5B", at_least=10),
-    Target("scale_64_7b", "tokens a second of 64 sequences, relative to one, 7B", at_least=10),
-    Target("prefill_peak_share_7b", "reading 2,000 tokens, share of 989 TFLOP/s, 7B", at_least=0.5),
+    Target("speed_ratio_1_5b", "tokens a second, relative to generate's, 1.5B", at_least=0.9),
+    Target("speed_ratio_7b", "tokens a second, relative to generate's, 7B", at_least=0.9),
 )
 
-_NUM_BYTES = 2  # of a bfloat16
-_DENSE_BF16_FLOPS = 989e12  # of an H200 SXM, by its datasheet, without sparsity
+# A name that nobody has chosen, so that no completion guesses its next letter.
+_TYPED = "value = zqxj_wvkf_pyrg_hmbd_ctnl_uosx_ieav_qzjw_gkxy_rvpo"
+_FIRST_KEY, _NUM_WARM_UP = len("value = z"), 3
+_EMBEDDING_SPREAD = 0.02  # small beside what the layers add
 
-_NUM_WARM_UP = 3
-_GREEDY = Sampling(temperature=0.0, top_p=1.0)
-_HEALED = (b" No", b"re", b" s", b"_", b"i", b" val", b"com", b" ", b"=", b" ret", b"n", b" sel", b"th", b" de", b"x")
-_WORD = "measur"  # its healing tree has five branches with the tokens of the real models
-_READ_TOKENS = 512  # in one pass, as the engine reads
-_PREFILL_INDEX = 1000  # other texts than those of the documents
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """The device, and what is measured on it."""
+
+    device: str
+    tokenizer: Path  # a folder with a tokenizer.json
+    shapes: dict[str, Shape]
+    num_context: int  # tokens before the cursor
+    num_tokens: int  # of a completion
+    num_keys: int
+    num_right_cuts: int
+
+
+# From the config.json of Qwen2.5-Coder. The tokenizer has 151,643 tokens and 22 special ones; the rest is padding.
+SHAPES = {
+    "1_5b": Shape(1536, 28, 12, 2, 128, 8960, 151_936),
+    "7b": Shape(3584, 28, 28, 4, 128, 18_944, 152_064, tie_word_embeddings=False),
+}
+_TINY = {
+    "1_5b": Shape(64, 3, 4, 2, 32, 128, 8_448),  # more rows than the tokenizer has tokens, as in the real shapes
+    "7b": Shape(96, 3, 6, 2, 32, 160, 8_448, tie_word_embeddings=False),
+}
 
 
 def main() -> None:
@@ -83,212 +87,134 @@ def main() -> None:
     run_parts("engine_gpu", PARTS, TARGETS, f"{device}; {versions}")
 
 
-def _find_setting(is_short: bool) -> Setting:
+def _find_setting(is_short: bool) -> _Setting:
     if is_short:
-        return TINY
+        return _Setting("cpu", _DEFAULT_MODEL, _TINY, 96, 6, 3, 4)
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks.engine_gpu needs a GPU, and torch finds none here; --short needs none")
     has_large = (_LARGE_TOKENIZER / "tokenizer.json").exists()
-    return Setting("cuda", _LARGE_TOKENIZER if has_large else DEFAULT_MODEL)
+    return _Setting("cuda", _LARGE_TOKENIZER if has_large else _DEFAULT_MODEL, SHAPES, 2048, 64, 40, 50)
 
 
 def _measure_right(is_short: bool) -> Figures:
     """`right_…` for each type of numbers."""
     setting = _find_setting(is_short)
-    reference = EngineConfig(DEFAULT_MODEL, dtype="float32")
+    reference = EngineConfig(_DEFAULT_MODEL, dtype="float32")
     cuts = draw_cuts(iter_held_out(), setting.num_right_cuts // 2, setting.num_right_cuts // 2, seed=5)
     figures: dict[str, Value] = {"right_cuts": len(cuts)}
     for dtype, gap in _TOLERANCES.items():
-        found = compare_engines(EngineConfig(DEFAULT_MODEL, setting.device, dtype), reference, cuts, gap)
+        found = compare_engines(EngineConfig(_DEFAULT_MODEL, setting.device, dtype), reference, cuts, gap)
         figures |= {f"right_wrong_{dtype}": len(found.wrong), f"right_close_{dtype}": found.num_tied}
         figures[f"right_largest_gap_{dtype}"] = found.greatest_gap
     return figures
 
 
-def _measure_shape(shape: str, is_short: bool) -> Figures:
+def _measure_shape(name: str, is_short: bool) -> Figures:
+    """The other figures, of one shape."""
     setting = _find_setting(is_short)
-    figures: dict[str, Value] = {"has_large_tokenizer": setting.tokenizer == _LARGE_TOKENIZER}
-    with random_engine(setting, shape) as engine:
-        for measure in (measure_warm, measure_tree, measure_prefill, measure_scale):
-            figures |= measure(engine)
-    return figures
-
-
-def count_layer_weights(shape: Shape) -> int:
-    """The weights of all layers, without the table of embeddings, the head and the last norm."""
-    heads, kv_heads = shape.num_attention_heads, shape.num_key_value_heads
-    attention = shape.hidden_size * shape.head_dim * 2 * (heads + kv_heads)
-    biases = shape.head_dim * (heads + 2 * kv_heads)  # of queries, keys and values
-    rest = 3 * shape.hidden_size * shape.intermediate_size + 2 * shape.hidden_size
-    return shape.num_hidden_layers * (attention + biases + rest)
-
-
-def count_completion_bytes(shape: Shape, num_forwards: int, num_context: int) -> int:
-    """What a warm completion reads in `num_forwards` passes, each over one token more than the one before."""
-    num_weights = count_layer_weights(shape) + shape.hidden_size * shape.vocab_size + shape.hidden_size
-    num_read = num_forwards * num_context + num_forwards * (num_forwards - 1) // 2
-    token_size = 2 * shape.num_hidden_layers * shape.num_key_value_heads * shape.head_dim
-    return _NUM_BYTES * (num_forwards * num_weights + num_read * token_size)
-
-
-def count_prefill_flops(shape: Shape, num_tokens: int) -> int:
-    """The operations to read a text: two for each weight of the layers and token, and causal attention."""
-    num_pairs = num_tokens * (num_tokens + 1) // 2
-    width = shape.num_attention_heads * shape.head_dim
-    attention = 4 * shape.num_hidden_layers * width * num_pairs  # scores, and the sum of the values
-    return 2 * count_layer_weights(shape) * num_tokens + attention
-
-
-@cache
-def _measure_copy(setting: Setting) -> float:
-    """The speed of a copy in bytes a second: bytes read and bytes written."""
-    source = torch.empty(setting.num_copy_bytes, dtype=torch.uint8, device=setting.device).random_()
-    target = torch.empty_like(source)
-    return 2 * source.nbytes / (_find_median_us(setting, lambda: target.copy_(source)) / 1e6)
-
-
-def measure_choice(setting: Setting) -> Figures:
-    """`choice_us_64`: mask and choice for many rows with healed bytes, until the choices are on the host."""
     with ExitStack() as owner:
-        tokenizer = load_tokenizer(prepare_tokenizer(setting.tokenizer, owner), setting.vocab_rows)
-    device = torch.device(setting.device)
-    sampler = build_sampler(device, torch.bfloat16, tokenizer.vocabulary, tokenizer.trie)
-    shape = setting.num_sequences, setting.vocab_rows
-    logits = 3 * torch.randn(shape, device=device, dtype=torch.bfloat16)
-    requests = [
-        SampleRequest(TokenTree((17,)), (Crossing(None, _HEALED[index % len(_HEALED)], Rule.CROSS),), [row], _GREEDY)
-        for index, row in enumerate(sampler.build_rows(logits))
-    ]
-    return {"choice_us_64": _find_median_us(setting, lambda: sampler.choose(requests))}
+        config = EngineConfig(
+            _prepare_tokenizer(setting.tokenizer, owner),
+            device=setting.device,
+            dtype="bfloat16",
+            drafts=False,
+            fill_in_layout="none",
+            max_context_tokens=2 * setting.num_context,
+            cache_tokens=8 * setting.num_context,
+        )
+        model, device = _build_random_model(setting.shapes[name], config)
+        loaded = build_torch_model(config, model, device)
+        ids = encode_text(loaded.tokenizer.encoder, "".join(file.text for file in iter_held_out())[:40_000])
+        spelled = b"".join(loaded.tokenizer.vocabulary.token_bytes[each] for each in ids[: setting.num_context])
+        text = spelled.decode(errors="ignore").rpartition("\n")[0] + "\n"
+        engine = owner.enter_context(closing(build_engine(config, loaded)))
+        keys = iter(range(_FIRST_KEY, len(_TYPED)))
+
+        def type_key(num_tokens: int) -> float:
+            typed = text + _TYPED[: next(keys)]
+            request = CompletionRequest(
+                typed, max_tokens=num_tokens, extent=Extent.BLOCK, chunks=Chunks.LINES, document="file:///a.py"
+            )
+            return complete(engine, request).stats.total_ms
+
+        generate = partial(_generate, model, list(ids[: setting.num_context]), transformers.DynamicCache())
+        figures: dict[str, Value] = {"has_large_tokenizer": setting.tokenizer == _LARGE_TOKENIZER}
+        for kind, act in (("", type_key), ("generate_", generate)):
+            first = _find_median(setting.num_keys // 2, act, 1)
+            whole = _find_median(setting.num_keys // 2, act, setting.num_tokens)
+            figures[f"first_ms_{kind}{name}"] = first
+            figures[f"tokens_per_s_{kind}{name}"] = 1e3 * (setting.num_tokens - 1) / max(whole - first, 1e-9)
+        ours, theirs = (figures[f"tokens_per_s_{kind}{name}"] for kind in ("", "generate_"))
+        assert isinstance(ours, float)
+        assert isinstance(theirs, float)
+        return figures | {f"speed_ratio_{name}": ours / theirs}
 
 
-def _find_median_us(setting: Setting, action: Callable[[], object]) -> float:
-    """The median time of an action, until the device has done it."""
-    seconds = []
-    for _ in range(_NUM_WARM_UP + setting.num_repeats):
-        setting.synchronize()
-        began_at = time.perf_counter()
-        action()
-        setting.synchronize()
-        seconds.append(time.perf_counter() - began_at)
-    return 1e6 * (find_percentile(seconds[_NUM_WARM_UP:], 50) or 0.0)
+def _find_median(num_times: int, act: Callable[[int], float], num_tokens: int) -> float:
+    """The median of the milliseconds that it returns, without the first ones, which are slow."""
+    return find_percentile([act(num_tokens) for _ in range(_NUM_WARM_UP + num_times)][_NUM_WARM_UP:], 50) or 0.0
 
 
-def complete(engine: RandomEngine, requests: Iterable[CompletionRequest]) -> list[CollectingSink]:
-    """Asks for all at once, and waits. Raises the error of a failed request."""
-    return [sink.wait() for sink in [submit(engine.engine, request) for request in requests]]
+@torch.inference_mode()
+def _generate(model: Any, ids: list[int], kept: Any, num_tokens: int) -> float:  # transformers has no types
+    """Milliseconds of `generate`. `kept` is the cache, which has all tokens but the last one from the first call on."""
+    tokens = torch.tensor([ids], device=model.device)
+    kept.crop(-max(kept.get_seq_length() - len(ids) + 1, 0))
+    if not kept.get_seq_length():
+        model(input_ids=tokens[:, :-1], past_key_values=kept, use_cache=True, logits_to_keep=1)
+    torch.cuda.synchronize() if torch.cuda.is_available() else None
+    began_at = time.perf_counter()
+    model.generate(
+        tokens,
+        attention_mask=torch.ones_like(tokens),
+        past_key_values=kept,
+        do_sample=False,
+        min_new_tokens=num_tokens,
+        max_new_tokens=num_tokens,
+        pad_token_id=0,
+    ).tolist()
+    return 1e3 * (time.perf_counter() - began_at)
 
 
-def measure_warm(engine: RandomEngine) -> Figures:
-    """`warm20_…` of a shape: a key in a document that the engine has read, until its completion is there.
-
-    `bound_ratio_…` is that time, relative to reading the bytes of its passes at the speed of a copy.
-    Keys whose completion ended early, or was known in part because the key was guessed before, are left out and
-    counted. Raises RuntimeError if no key can be counted.
-    """
-    num_keys, num_tokens, name = engine.setting.num_keys, engine.setting.num_tokens, engine.name
-    document = Document(engine)
-    asked = [complete(engine, [document.type_key(num_tokens)])[0] for _ in range(_NUM_WARM_UP + num_keys)]
-    whole = [
-        each.stats
-        for each in asked[_NUM_WARM_UP:]  # with a pass for each token; logits of the first may be remembered
-        if each.finish_reason is FinishReason.LENGTH and each.stats.num_forwards >= num_tokens - 1
-    ]
-    if not whole:
-        raise RuntimeError(f"none of {num_keys} completions went on for {num_tokens} tokens")
-    num_bytes = [count_completion_bytes(engine.shape, each.num_forwards, each.num_context_tokens) for each in whole]
-    copy_bytes_per_s = _measure_copy(engine.setting)
-    bound_ratios = (
-        each.total_ms * copy_bytes_per_s / (1e3 * read) for each, read in zip(whole, num_bytes, strict=True)
+def _build_random_model(shape: Shape, config: EngineConfig) -> tuple[Any, torch.device]:  # transformers has no types
+    """A model of this shape on `config.device`, with the same weights for the same device and type."""
+    torch.set_num_threads(config.num_threads or 1)
+    device = torch.empty(0, device=config.device).device  # with its number
+    sizes = transformers.Qwen2Config(
+        **asdict(shape),
+        max_position_embeddings=32_768,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+        rms_norm_eps=1e-6,
+        bos_token_id=None,
+        eos_token_id=None,
     )
-    return {
-        "copy_bytes_per_s": copy_bytes_per_s,
-        f"bound_ratio_{name}": find_percentile(bound_ratios, 50),
-        f"warm20_ms_{name}": find_percentile((each.total_ms for each in whole), 50),
-        f"warm20_ms_p90_{name}": find_percentile((each.total_ms for each in whole), 90),
-        f"warm20_model_ms_{name}": find_percentile((each.model_ms for each in whole), 50),
-        f"warm20_choice_ms_{name}": find_percentile((each.choice_ms for each in whole), 50),
-        f"warm20_bytes_{name}": find_percentile(num_bytes, 50),
-        f"warm20_forwards_{name}": find_mean(each.num_forwards for each in whole),
-        f"warm20_left_out_{name}": num_keys - len(whole),
-    }
+    with device:
+        model = transformers.AutoModelForCausalLM.from_config(sizes, dtype=getattr(torch, config.dtype))
+    generator = torch.Generator(device).manual_seed(0)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() == 1:
+                weight.fill_(1.0 if name.endswith("norm.weight") else 0.0)
+            else:
+                is_table = "embed_tokens" in name or "lm_head" in name
+                spread = _EMBEDDING_SPREAD if is_table else weight.shape[1] ** -0.5
+                weight.normal_(0.0, spread, generator=generator)
+    return model.eval(), device
 
 
-def measure_tree(engine: RandomEngine) -> Figures:
-    """`tree_overhead_…` of a shape: a step with a healing tree beside one of a token, pass and choice."""
-    model, prompts = engine.loaded.model, PromptBuilder(engine.loaded.tokenizer)
-    cache = _read_text(engine, prompts)
-    covering = prompts.build(CompletionRequest(f"x = {_WORD}"), 64).covering
-    decode = TokenTree((17,)), (Crossing(None, b"", Rule.EXTEND),)
-    kinds = {"decode": decode, "tree": (covering.tree.with_chain((17,)), covering.crossings)}
-
-    def step(tree: TokenTree, crossings: tuple[Crossing, ...]) -> None:
-        length = cache.num_tokens
-        [rows] = model.forward([SequenceInput(cache, tree)])
-        model.choose([SampleRequest(tree, crossings, rows, _GREEDY)])
-        cache.keep(tree)
-        cache.cut(length)
-
-    us = {kind: _find_median_us(engine.setting, partial(step, *own)) for kind, own in kinds.items()}
-    return {
-        f"tree_overhead_{engine.name}": us["tree"] / us["decode"] - 1,
-        f"decode_step_ms_{engine.name}": us["decode"] / 1e3,
-        f"tree_branches_{engine.name}": len(kinds["tree"][0].branch_ids),
-    }
-
-
-def _read_text(engine: RandomEngine, prompts: PromptBuilder) -> SequenceCache:
-    """A cache with a context, read in pieces."""
-    model, num_context = engine.loaded.model, engine.setting.num_context
-    ids = prompts.build(CompletionRequest(engine.cut_text(num_context)), 2 * num_context).context_ids
-    cache: SequenceCache = model.new_cache(2 * len(ids))
-    for start in range(0, len(ids), _READ_TOKENS):
-        tree = TokenTree(ids[start : start + _READ_TOKENS])
-        model.forward([SequenceInput(cache, tree, wants_logits=False)])
-        cache.keep(tree)
-    return cache
-
-
-def measure_prefill(engine: RandomEngine) -> Figures:
-    """`prefill_…` of a shape: a completion of one token after a text of which nothing is remembered."""
-    read: list[CompletionStats] = []
-    for index in range(_PREFILL_INDEX, _PREFILL_INDEX + _NUM_WARM_UP + 10):
-        text = f"# {index}\n{engine.cut_text(engine.setting.num_context, index)}value = q"
-        request = CompletionRequest(text, max_tokens=1, extent=Extent.BLOCK, tenant=f"reader {index}")
-        read.append(complete(engine, [request])[0].stats)
-    del read[:_NUM_WARM_UP]
-    flops_per_s = (1e3 * count_prefill_flops(engine.shape, each.num_read_tokens) / each.total_ms for each in read)
-    return {
-        f"prefill_peak_share_{engine.name}": (find_percentile(flops_per_s, 50) or 0.0) / _DENSE_BF16_FLOPS,
-        f"prefill_ms_{engine.name}": find_percentile((each.total_ms for each in read), 50),
-        f"prefill_tokens_{engine.name}": find_percentile((each.num_read_tokens for each in read), 50),
-    }
-
-
-def measure_scale(engine: RandomEngine) -> Figures:
-    """`scale_64_…` of a shape: tokens a second of many sequences, relative to one. All documents were read before."""
-    setting, name = engine.setting, engine.name
-    documents = [Document(engine, index) for index in range(setting.num_sequences)]
-
-    def measure(some: Sequence[Document], num_tokens: int = setting.num_batch_tokens) -> float:
-        requests = [document.type_key(num_tokens) for document in some]
-        began_at = time.perf_counter()
-        num_forwards = sum(each.stats.num_forwards for each in complete(engine, requests))  # tokens that needed a pass
-        return num_forwards / (time.perf_counter() - began_at)
-
-    measure(documents, 1)  # reads them
-    measure(documents)  # the first one is slow
-    one = find_percentile((measure([document]) for document in documents[:4]), 50) or 0.0
-    many = find_percentile((measure(documents) for _ in range(3)), 50) or 0.0
-    return {f"scale_64_{name}": many / one, f"tokens_per_s_1_{name}": one, f"tokens_per_s_64_{name}": many}
+def _prepare_tokenizer(folder: Path, owner: ExitStack) -> Path:
+    """A folder with the same `tokenizer.json`, which names a token that ends a text. `owner` removes it."""
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    special_ids = [added["id"] for added in content.get("added_tokens", ())]
+    end_id = min(special_ids, default=len(content["model"]["vocab"]))
+    prepared = Path(owner.enter_context(tempfile.TemporaryDirectory(prefix="midtoken-tokenizer-")))
+    (prepared / "tokenizer.json").symlink_to((folder / "tokenizer.json").resolve())
+    (prepared / "config.json").write_text(json.dumps({"eos_token_id": end_id}))
+    return prepared
 
 
 # What is right is measured first.
-PARTS: dict[str, Part] = {
-    "right": _measure_right,
-    "choice": lambda is_short: measure_choice(_find_setting(is_short)),
-    **{shape: partial(_measure_shape, shape) for shape in SHAPES},
-}
+PARTS: dict[str, Part] = {"right": _measure_right, **{shape: partial(_measure_shape, shape) for shape in SHAPES}}
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ folders have.
 
 - Each folder is loaded with PyTorch, in float32 on the CPU. The tests load the same folders without it, where that runs
   them.
-- Several sequences of 3 to {max_tokens} tokens run in the same passes: prefilled in pieces, with token trees of which a
+- Several sequences of 3 to {max_tokens} tokens run by turns: prefilled in pieces, with token trees of which a
   path is kept, then token by token up to the last position that the model has. One sequence runs alone, one is a copy
   of another, one comes after the others.
 - Each answer is compared with that of transformers with its own plain attention, which runs each text alone. The logits

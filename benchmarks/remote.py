@@ -40,9 +40,8 @@ from inference.engine.engine import Engine
 from inference.engine.sink import complete
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.model.language_model import Choice, SampleRequest
 from inference.model.loader import load_model
-from inference.model.path_log_probs import find_row
+from inference.model.sampler import Choice, SampleRequest, find_row
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
 from inference.remote.assembly import load_remote_engine
 from inference.remote.choice import GeneratedToken

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
-from inference.model.numpy_sampler import NumpyModel, NumpyRow, NumpySampler
+from inference.model.language_model import LanguageModel, SequenceInput
+from inference.model.sampler import NumpyRow, NumpyTokens
 
 _MAX_TOKENS = 4096
 
@@ -70,16 +70,15 @@ class _Tokens:
         return type(self)(self.token_ids[:num_tokens])
 
 
-class SeparateTextsModel(NumpyModel):
+class SeparateTextsModel(LanguageModel):
     """A `LanguageModel` that computes each row from nothing."""
 
     max_tokens = _MAX_TOKENS
     runs_together = False
     row_cost = math.inf
 
-    def __init__(self, texts: SeparateTexts, sampler: NumpySampler) -> None:
-        super().__init__(sampler)
-        self._texts = texts
+    def __init__(self, texts: SeparateTexts, tokens: NumpyTokens) -> None:
+        self._texts, self._tokens = texts, tokens
 
     def new_cache(self, num_tokens: int = 0) -> _Tokens:  # noqa: ARG002  # of the interface
         return _Tokens()
@@ -92,4 +91,4 @@ class SeparateTextsModel(NumpyModel):
         tree, before = part.tree, part.cache.token_ids + part.tree.chain_ids
         nodes = [*([None] if tree.chain_ids else []), *range(len(tree.branch_ids))]
         logits = [self._texts.forward(before + tree.spell_path(node)) for node in nodes]
-        return self._sampler.build_rows(np.stack(logits))
+        return self._tokens.build_rows(np.stack(logits))

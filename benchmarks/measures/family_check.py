@@ -1,6 +1,6 @@
 """Whether the product gets a model folder right, or refuses it in a sentence that helps.
 
-The product loads the folder and runs several sequences of different lengths together: prefilled in pieces, with trees,
+The product loads the folder and runs several sequences of different lengths by turns: prefilled in pieces, with trees,
 keeping paths, beyond the model's windows. transformers says what is right, in the plainest way.
 """
 
@@ -20,8 +20,7 @@ from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LoadedModel, SequenceInput
-from inference.model.pytorch.kv_cache import TorchSequenceCache
-from inference.model.pytorch.runner import Runner, TorchModel
+from inference.model.pytorch.model import TorchModel, TorchSequenceCache
 
 Load = Callable[[EngineConfig], LoadedModel[TorchModel]]
 
@@ -61,19 +60,19 @@ class _Move:
     wants_logits: bool = True
 
 
-class PackedPasses:
+class Passes:
     """Forwards several sequences of one model, and collects its answers."""
 
-    def __init__(self, runner: Runner, text_ids: list[int]) -> None:
+    def __init__(self, model: TorchModel, text_ids: list[int]) -> None:
         """`text_ids`: the ids to draw from."""
-        self._runner = runner
+        self._model = model
         self._text_ids = text_ids
         self._random = Random(0)
         self.answers: list[Answer] = []
 
     def start(self) -> CachedSequence:
         """An empty sequence."""
-        return CachedSequence(self._runner.new_cache())
+        return CachedSequence(self._model.new_cache())
 
     def draw(self, count: int) -> tuple[int, ...]:
         """Random tokens."""
@@ -104,12 +103,11 @@ class PackedPasses:
 
     def _forward(self, stage: str, moves: list[_Move]) -> None:
         parts = [SequenceInput(move.sequence.cache, move.tree, wants_logits=move.wants_logits) for move in moves]
-        rows = iter(self._runner.forward(parts))
-        for move in moves:
+        for move, rows in zip(moves, map(iter, self._model.forward(parts)), strict=True):
             before = move.sequence.token_ids + move.tree.chain_ids
             for node in (None, *range(len(move.tree.branch_ids))):
                 if move.wants_logits:
-                    self.answers.append(Answer(stage, before + _find_branch_ids(move.tree, node), next(rows)))
+                    self.answers.append(Answer(stage, before + _find_branch_ids(move.tree, node), next(rows).logits))
             branches = move.sequence.cache.copy_branches(move.tree)
             move.sequence.cache.keep(move.tree)
             move.sequence.cache.append([branches[branch] for branch in move.tree.find_path(move.kept_node)])
@@ -168,8 +166,7 @@ def compare_answers(answers: list[Answer], folder: Path) -> FamilyResult:
     """Right, if every answer is that of transformers after the same tokens alone."""
     model = load_reference(folder)
     rights = [compute_logits(model, answer.token_ids) for answer in answers]
-    pairs = zip(answers, rights, strict=True)
-    shares = [((answer.logits - right).pow(2).mean().sqrt() / right.std()).item() for answer, right in pairs]
+    shares = [_find_share(answer.logits, right) for answer, right in zip(answers, rights, strict=True)]
     share, answer = max(
         zip(shares, answers, strict=True), key=lambda each: math.inf if math.isnan(each[0]) else each[0]
     )
@@ -178,6 +175,12 @@ def compare_answers(answers: list[Answer], folder: Path) -> FamilyResult:
     num_tokens = len(answer.token_ids)
     reason = f"{answer.stage}: after {num_tokens} tokens the logits differ by {share:.2g} of their spread"
     return FamilyResult(Outcome.WRONG, reason, share)
+
+
+def _find_share(logits: torch.Tensor, right: torch.Tensor) -> float:
+    """The difference as a share of the spread, without the rows of the head that are no tokens."""
+    is_token = ~logits.isneginf()
+    return float((logits - right)[is_token].pow(2).mean().sqrt() / right.std())
 
 
 def load_reference(folder: Path) -> torch.nn.Module:
@@ -190,7 +193,7 @@ def load_reference(folder: Path) -> torch.nn.Module:
 
 @torch.inference_mode()
 def compute_logits(reference: torch.nn.Module, token_ids: tuple[int, ...]) -> torch.Tensor:
-    """The logits after all of these tokens, and no others, were read: one sequence, no cache, no packing."""
+    """The logits after all of these tokens, and no others, were read: one sequence, no cache."""
     logits: torch.Tensor = reference(input_ids=torch.tensor([token_ids]), use_cache=False).logits
     return logits[0, -1].float()
 
@@ -198,8 +201,8 @@ def compute_logits(reference: torch.nn.Module, token_ids: tuple[int, ...]) -> to
 def run_product(loaded: LoadedModel[TorchModel]) -> list[Answer]:
     """The product's answers: a sequence alone, several together, and one after the others."""
     text_ids = loaded.tokenizer.trie.order.tolist()
-    num_tokens = min(loaded.model.runner.max_tokens, MAX_TOKENS)
-    passes = PackedPasses(loaded.model.runner, text_ids)
+    num_tokens = min(loaded.model.max_tokens, MAX_TOKENS)
+    passes = Passes(loaded.model, text_ids)
     lengths = (num_tokens - _NUM_GROWN, 3, min(27, num_tokens // 3))
     texts = [passes.draw(length) for length in lengths]
     _run_alone(passes, texts[2])
@@ -210,14 +213,14 @@ def run_product(loaded: LoadedModel[TorchModel]) -> list[Answer]:
     return passes.answers
 
 
-def _run_alone(passes: PackedPasses, text: tuple[int, ...]) -> None:
+def _run_alone(passes: Passes, text: tuple[int, ...]) -> None:
     alone = passes.start()
     passes.read("alone", [alone], [text])
     passes.grow("alone", [alone])
     passes.step("alone", [alone])
 
 
-def _run_together(passes: PackedPasses, texts: list[tuple[int, ...]], num_tokens: int) -> None:
+def _run_together(passes: Passes, texts: list[tuple[int, ...]], num_tokens: int) -> None:
     """A long, a short and another sequence; then a copy of one of them; then the long one up to the last token."""
     together = [passes.start() for _ in texts]
     passes.read("together", together, texts)

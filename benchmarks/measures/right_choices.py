@@ -16,9 +16,9 @@ from typing import Any
 from benchmarks.corpora.cuts import Cut
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
-from inference.model.language_model import Choice, LanguageModel, SampleRequest, SampleResult
+from inference.model.language_model import LanguageModel
 from inference.model.loader import load_model
-from inference.model.path_log_probs import find_row, score_paths
+from inference.model.sampler import Choice, SampleRequest, SampleResult, find_row
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from tests.support.sinks import complete
 
@@ -110,6 +110,7 @@ def _find_loss(ours: list[Recorded], theirs: list[Recorded]) -> float:
 def find_log_prob(request: SampleRequest, choice: Choice) -> float:
     """The log probability of a choice that the request allows."""
     rows = request.rows
-    weights = score_paths(request, lambda row, token: float(rows[row].logits[token]) - rows[row].log_total)
-    row = rows[find_row(choice.crossing.node)]
-    return float(weights.log_probs[choice.crossing.node] + row.logits[choice.token_id] - row.log_total)
+    tree, node = request.tree, choice.crossing.node
+    steps = [(find_row(tree.parents[branch]), tree.branch_ids[branch]) for branch in tree.find_path(node)]
+    steps.append((find_row(node), choice.token_id))
+    return float(sum(rows[row].find_logit(token_id) - rows[row].log_total for row, token_id in steps))

@@ -8,7 +8,7 @@ from benchmarks.corpora.cuts import Cut, draw_cuts
 from benchmarks.measures.right_choices import Differences, compare_engines
 from inference.config import EngineConfig
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.model.numpy_sampler import NumpySampler
+from inference.model.sampler import NumpyTokens
 from models.training.corpus import SourceFile
 
 _GAP = 0.02  # nats
@@ -32,5 +32,5 @@ def compare_with_separate_texts(folder: Path, cuts: list[Cut]) -> Differences:
     """Compares the engine with one whose model reads each text of each row alone."""
     config, tokenizer = EngineConfig(folder, num_threads=1), load_tokenizer(folder)
     texts = SeparateTexts(folder / "model.gguf")
-    oracle = SeparateTextsModel(texts, NumpySampler(tokenizer.vocabulary, tokenizer.trie))
+    oracle = SeparateTextsModel(texts, NumpyTokens(tokenizer.vocabulary, tokenizer.trie))
     return compare_engines(config, config, cuts, _GAP, oracle)

@@ -14,6 +14,7 @@ from inference.characters.token_string import PassWatch, TokenString, find_commo
 from inference.errors import InvalidRequestError
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from inference.model.language_model import LanguageModel, SequenceInput
+from inference.model.sampler import find_row
 from inference.model.token_sequence import TokenSequence
 from trie_cache.trie import Trie
 
@@ -69,7 +70,7 @@ class ModelReader:
         else:
             self._forward(sequence.build_part(tree, [node for node in nodes if node is not None]))
         rows = sequence.recall_rows(tree)
-        logits = self._model.copy_logits([rows[0 if node is None else node + 1] for node in nodes])
+        logits = np.stack([row.to_host() for row in (rows[find_row(node)] for node in nodes) if row is not None])
         sequence.drop_rows()
         for string, line in zip(strings, _normalize(logits[:, self._columns]), strict=True):
             string.log_probs = line[: self._num_texts].copy()

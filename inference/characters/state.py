@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.characters.token_string import Floats, TokenReader, TokenString, find_common_beginning
-from inference.model.path_log_probs import log_sum_exp
+from inference.model.sampler import log_sum_exp
 from trie_cache.trie import Children, Interval, Trie
 
 END = 256  # the index of the end of the text, after the 256 bytes

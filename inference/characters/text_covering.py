@@ -37,7 +37,7 @@ from inference.errors import InvalidRequestError
 from inference.healing.covering import build_canonical_paths
 from inference.healing.heal_point import find_section_heal_point
 from inference.healing.text_encoder import TextEncoder
-from inference.model.path_log_probs import log_sum_exp
+from inference.model.sampler import log_sum_exp
 from trie_cache.trie import Trie
 
 _MAX_OPEN_TEXTS = 64

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from inference.engine.candidate_text import CandidateText
 from inference.healing.covering import Crossing, Rule
-from inference.model.language_model import Choice
+from inference.model.sampler import Choice
 from inference.protocol.completion import FinishReason
 from trie_cache.vocabulary import Vocabulary
 

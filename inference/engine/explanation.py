@@ -5,7 +5,7 @@ import math
 from inference.engine.prompt import Prompt
 from inference.healing.heal_point import encode_section
 from inference.healing.loaded_tokenizer import LoadedTokenizer
-from inference.model.language_model import SampleResult
+from inference.model.sampler import SampleResult
 from inference.protocol.completion import ExplainedNode, Explanation
 
 _NUM_KEPT_SHOWN = 8

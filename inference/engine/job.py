@@ -16,7 +16,7 @@ from inference.engine.prompt import Prompt
 from inference.engine.sink import ChunkSink
 from inference.errors import as_failure
 from inference.healing.loaded_tokenizer import LoadedTokenizer
-from inference.model.language_model import SampleResult
+from inference.model.sampler import SampleResult
 from inference.protocol.completion import (
     Chunks,
     CompletionChunk,

@@ -19,7 +19,8 @@ from inference.engine.prefix_cache import PrefixCache
 from inference.engine.running_sequence import RunningSequence
 from inference.errors import as_failure, describe_failure
 from inference.healing.loaded_tokenizer import LoadedTokenizer
-from inference.model.language_model import LanguageModel, SampleRequest, SampleResult, SequenceInput
+from inference.model.language_model import LanguageModel, SequenceInput
+from inference.model.sampler import SampleRequest, SampleResult
 from inference.protocol.completion import FinishReason
 
 _log = logging.getLogger(__name__)

@@ -19,7 +19,8 @@ from inference.healing.covering import CoveringTree, Crossing, Rule
 from inference.healing.heal_point import encode_section, encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TreeBuilder
-from inference.model.language_model import LanguageModel, SampleRequest, Sampling, SequenceInput
+from inference.model.language_model import LanguageModel, SequenceInput
+from inference.model.sampler import SampleRequest, Sampling
 
 _MIN_LOG_END = math.log(0.01)
 _MIN_CONTRAST = math.log(10)

@@ -10,7 +10,8 @@ from inference.engine.drafts import propose
 from inference.engine.job import Job
 from inference.engine.stopping import LineRule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Choice, LogitRow, SampleRequest, Sampling, SequenceInput
+from inference.model.language_model import SequenceInput
+from inference.model.sampler import Choice, LogitRow, SampleRequest, Sampling
 from inference.model.token_sequence import TokenSequence
 
 

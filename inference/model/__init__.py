@@ -2,8 +2,7 @@
 
     language_model the engine's interface to a model
     loader         a model folder -> model and tokenizer; decides which runner serves it
-    path_weights   the probabilities of a tree's paths; which branches a choice still needs
-    numpy_sampler  masses and choices from logits, on the CPU
+    sampler        masses and choices from rows of logits, and the rows of those who have them on the host
     sizes          the precision, threads and window that suit a model of a size
     tree_check     whether a model computes the same in a tree as in a text
 

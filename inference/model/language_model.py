@@ -6,24 +6,13 @@ as long as it likes: what stands in them depends only on the tokens before them.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from inference.config import DEFAULT_CONTEXT_TOKENS
-from inference.healing.covering import Crossing
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree
-
-
-class LogitRow(Protocol):
-    """The next-token logits after one node. Each implementation of LanguageModel has its own type."""
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that it takes."""
+from inference.model.sampler import SampleRequest, SampleResult, choose
 
 
 class TokenKV(Protocol):
@@ -109,65 +98,6 @@ class SequenceInput:
         return bool(self.tree.chain_ids) + num_branches if self.wants_logits else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the tokens of one request are sampled."""
-
-    temperature: float
-    top_p: float
-
-    @property
-    def is_greedy(self) -> bool:
-        """True if the most likely token is chosen, without sampling."""
-        return self.temperature == 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class SampleRequest:
-    """A request for choices among the crossings of `tree`."""
-
-    tree: TokenTree
-    crossings: tuple[Crossing, ...]
-    rows: Sequence[Any]  # for the chain's end, then for each branch: its LogitRow, or None if it is missing
-    sampling: Sampling
-    random_sources: tuple[np.random.Generator | None, ...] = (None,)  # one for each choice
-    wants_scores: bool = False
-
-    @property
-    def wants_best(self) -> bool:
-        """True if only the single most likely path and token is asked for."""
-        return self.sampling.is_greedy and len(self.random_sources) == 1 and not self.wants_scores
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A token, and the crossing at which it was chosen."""
-
-    crossing: Crossing
-    token_id: int
-    # log P(path and token | the bytes that they spell): at least so much, where a row that was not needed is missing.
-    # None: the model does not tell it.
-    log_prob: float | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class CrossingScores:
-    """The masses of a request's crossings. Arrays are [num_crossings], on the host."""
-
-    log_masses: npt.NDArray[np.float64]  # log P(path) + log of the mass of the tokens that may follow it
-    best_ids: npt.NDArray[np.int64]
-    best_log_probs: npt.NDArray[np.float64]  # log P(path + best token)
-
-
-@dataclass(frozen=True, slots=True)
-class SampleResult:
-    """The choices of a request, or the branches that must be forwarded before they are certain."""
-
-    choices: tuple[Choice, ...]  # empty if `missing` is not
-    missing: tuple[int, ...] = ()  # the branches whose logits are needed first, parents first
-    scores: CrossingScores | None = None  # if the request wants them
-
-
 class LanguageModel(Protocol):
     """A model that forwards the trees of many sequences."""
 
@@ -189,11 +119,9 @@ class LanguageModel(Protocol):
         together. The kept tokens are then unchanged, so fewer of the same parts may be tried again.
         """
 
-    def copy_logits(self, rows: Sequence[Any]) -> npt.NDArray[np.float32]:  # `rows`: of LogitRow; at least one
-        """The logits on the host, [num_rows, vocab_size]. Those of rows of the head that are no tokens may be -inf."""
-
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:
         """One result for each request. The row of the chain's end must be there."""
+        return [choose(each) for each in requests]
 
 
 ModelT_co = TypeVar("ModelT_co", bound=LanguageModel, covariant=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from inference.healing.heal_point import count_common
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LogitRow, SequenceCache, SequenceInput, TokenKV
+from inference.model.language_model import SequenceCache, SequenceInput, TokenKV
+from inference.model.sampler import LogitRow
 
 _MAX_NODES = 96
 _MAX_ANCHOR_DISTANCE = 128  # tokens between anchor and end; beyond, the anchor moves

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from inference.healing.covering import CoveringTree, Crossing, find_crossing_interval
-from inference.model.language_model import Choice
-from inference.model.path_log_probs import find_row
+from inference.model.sampler import Choice, find_row
 from trie_cache.trie import Trie
 
 # An unreported token counts as so many average ones of its row: of those with the right beginning, several are likely.

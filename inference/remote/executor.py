@@ -24,8 +24,7 @@ from inference.engine.prefill_speed import PrefillSpeed
 from inference.errors import InvalidRequestError, MidtokenError, ModelError, OverloadedError, ServerError, quote
 from inference.healing.covering import Crossing, Rule
 from inference.healing.loaded_tokenizer import LoadedTokenizer
-from inference.model.language_model import Choice, SampleRequest, SampleResult, Sampling
-from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.model.sampler import Choice, NumpyRow, NumpyTokens, SampleRequest, SampleResult, Sampling, choose
 from inference.protocol.completion import FinishReason, Healing
 from inference.remote.choice import GeneratedToken, KnownLogprobs
 from inference.remote.discovery import RemoteServer
@@ -51,7 +50,7 @@ class RemoteExecutor:
     def __init__(self, replicas: Replicas, tokenizer: LoadedTokenizer, loop: EventLoopThread) -> None:
         self.runs_as, self.speed = replicas.name, PrefillSpeed()
         self._replicas, self._tokenizer, self._loop = replicas, tokenizer, loop
-        self._sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
+        self._tokens = NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
         self._heard: queue.SimpleQueue[tuple[Job, Callable[[], None]]] = queue.SimpleQueue()
         self._running: dict[Job, Future[None]] = {}
 
@@ -184,9 +183,9 @@ class RemoteExecutor:
             if num_top:
                 known.rows = (await server.score(request, rows, num_top)).rows
                 num_more += 1
-            reported = [_ReportedRow(each, vocabulary) for each in known.rows]
+            reported = [_ReportedRow(each, vocabulary, self._tokens) for each in known.rows]
             asked = SampleRequest(job.prompt.tree, crossings, reported, sampling, sources, wants_scores=True)
-            (result,) = self._sampler.choose([asked])
+            result = choose(asked)
             if sampling.is_greedy:
                 enough = min(map(known.weigh, result.choices))
             else:  # whatever was drawn, or the unlikely would be drawn too seldom
@@ -241,7 +240,7 @@ class _ReportedRow(NumpyRow):
 
     log_total = 0.0
 
-    def __init__(self, reported: Mapping[int, float], vocabulary: Vocabulary) -> None:
-        super().__init__(np.full(vocabulary.num_rows, -1e4, np.float32))
+    def __init__(self, reported: Mapping[int, float], vocabulary: Vocabulary, tokens: NumpyTokens) -> None:
+        super().__init__(np.full(vocabulary.num_rows, -1e4, np.float32), tokens)
         for token_id in filter(vocabulary.has, reported):
             self.logits[token_id] = reported[token_id]

@@ -15,7 +15,8 @@ from tritonclient.grpc import service_pb2
 from inference.config import EngineConfig
 from inference.engine.assembly import start_engine
 from inference.healing.covering import Crossing, Rule
-from inference.model.language_model import Choice, SampleRequest, SampleResult, SequenceInput
+from inference.model.language_model import SequenceInput
+from inference.model.sampler import Choice, SampleRequest, SampleResult
 from inference.protocol.arrays import error_from_text
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import chunk_from_arrays, request_to_arrays

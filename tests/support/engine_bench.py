@@ -21,10 +21,9 @@ from inference.engine.prompt import PromptBuilder
 from inference.engine.sink import ChunkSink
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
-from inference.model.pytorch.kv_cache import TokenKV, TorchSequenceCache
-from inference.model.pytorch.loader import load_torch_runner
-from inference.model.pytorch.runner import Runner, TorchModel
-from inference.model.pytorch.sampler import HostSampler
+from inference.model.pytorch.loader import load_transformers_model
+from inference.model.pytorch.model import TokenKV, TorchModel, TorchSequenceCache
+from inference.model.pytorch.rows import TorchRow, TorchTokens
 from inference.protocol.completion import CompletionRequest, Extent
 from tests.support.scripted_model import ScriptedModel
 from tests.support.sinks import CollectingSink, submit
@@ -36,7 +35,7 @@ UNBOUNDED = Extent.BLOCK  # after a prefix without indentation, nothing ends a b
 class WatchedCache(TorchSequenceCache):
     """A cache that records which tokens it keeps, and fails when the test says so."""
 
-    owner: "WatchedRunner"
+    owner: "WatchedModel"
     token_ids: list[int]
 
     def reserve(self, num_new: int) -> None:
@@ -75,26 +74,24 @@ class WatchedCache(TorchSequenceCache):
         return rows
 
 
-class WatchedRunner(Runner):
-    """A real runner that a test can inspect, block and break."""
+class WatchedModel(TorchModel):
+    """A real model that a test can inspect, block and break."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model, torch.device("cpu"))
         self.caches: list[WatchedCache] = []  # in the order in which requests started that remember nothing
         self.stored_ids = WeakTensorKeyDictionary()
-        self.batch_sizes: list[int] = []
         self.before_forward: Callable[[], None] = lambda: None
         self.before_cache: Callable[[str], None] = lambda _: None  # before a method of a cache that needs memory
 
     def new_cache(self, num_tokens: int = 256) -> TorchSequenceCache:
-        cache = WatchedCache(self._no_planes, 0, num_tokens)
+        cache = WatchedCache(self._layout, num_tokens)
         cache.owner, cache.token_ids = self, []
         self.caches.append(cache)
         return cache
 
-    def forward(self, parts: Sequence[SequenceInput]) -> torch.Tensor:
+    def forward(self, parts: Sequence[SequenceInput]) -> list[list[TorchRow]]:
         self.before_forward()
-        self.batch_sizes.append(len(parts))
         return super().forward(parts)
 
 
@@ -116,7 +113,7 @@ class Bench:
     """An engine and its parts."""
 
     toy: ToyTokenizer
-    runner: WatchedRunner
+    model: WatchedModel
     engine: Engine
     clock: Clock
 
@@ -124,7 +121,8 @@ class Bench:
 @cache
 def load_model_once(folder: Path, dtype: str) -> torch.nn.Module:
     """Caches loaded models, because loading takes longer than most tests and no test changes the weights."""
-    return load_torch_runner(EngineConfig(folder, dtype=dtype))._model
+    model: torch.nn.Module = load_transformers_model(EngineConfig(folder, dtype=dtype))[0]
+    return model
 
 
 @contextmanager
@@ -134,10 +132,10 @@ def open_bench(
     """Builds a Bench, and closes its engine. `prompts`: another layout than that of `build_prompts`."""
     toy, clock = toy_tokenizer(kind), Clock()
     config = EngineConfig(folder, dtype=dtype, **settings)
-    runner = WatchedRunner(load_model_once(folder, dtype))
-    model = TorchModel(runner, HostSampler(toy.vocabulary, toy.trie))
+    model = WatchedModel(load_model_once(folder, dtype))
+    model.tokens = TorchTokens(toy.vocabulary, toy.trie, model.device)
     with closing(start_engine(config, model, prompts or build_prompts(toy), clock)) as engine:
-        yield Bench(toy, runner, engine, clock)
+        yield Bench(toy, model, engine, clock)
 
 
 @dataclasses.dataclass

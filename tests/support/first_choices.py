@@ -5,8 +5,7 @@ import numpy as np
 from inference.healing.covering import build_covering
 from inference.healing.heal_point import find_heal_point
 from inference.healing.loaded_tokenizer import LoadedTokenizer
-from inference.model.language_model import SampleRequest, Sampling
-from inference.model.numpy_sampler import NumpyRow, NumpySampler
+from inference.model.sampler import NumpyRow, NumpyTokens, SampleRequest, Sampling, choose
 from tests.support.fake_llama_server import FakeLlamaServer
 
 
@@ -18,7 +17,8 @@ def find_first_tokens(server: FakeLlamaServer, tokenizer: LoadedTokenizer, text:
     tree = covering.tree.with_chain(tuple(context))
     paths = [tree.find_path(node) for node in (None, *range(len(tree.branch_ids)))]
     told = [server.find_log_probs([*context, *(tree.branch_ids[each] for each in path)]) for path in paths]
-    rows = [NumpyRow(each.astype(np.float32)) for each in told]
+    tokens = NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
+    rows = [NumpyRow(each.astype(np.float32), tokens) for each in told]
     request = SampleRequest(tree, covering.crossings, rows, Sampling(0.0, 1.0))
-    (best,) = NumpySampler(tokenizer.vocabulary, tokenizer.trie).choose([request])[0].choices
+    (best,) = choose(request).choices
     return [*context, *(tree.branch_ids[each] for each in tree.find_path(best.crossing.node)), best.token_id]

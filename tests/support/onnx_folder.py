@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from inference.config import EngineConfig
-from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.conversion import load_decoder
 from inference.model.onnx.decoder_config import read_decoder_config
 from inference.model.onnx.model import OnnxModel
+from inference.model.sampler import NumpyTokens
 from trie_cache.trie import Trie
 from trie_cache.vocabulary import Vocabulary
 
@@ -18,5 +18,5 @@ def load_folder(folder: Path, **settings: Any) -> OnnxModel:
     decoder = read_decoder_config(json.loads((folder / "config.json").read_text()))
     vocabulary = Vocabulary.from_tokens({row: row.to_bytes(2) for row in range(decoder.vocab_size)}, {})
     trie = Trie.build(vocabulary)
-    sampler = NumpySampler(vocabulary, trie)
-    return load_decoder(EngineConfig(folder, **{"dtype": "float32"} | settings), decoder, sampler)
+    tokens = NumpyTokens(vocabulary, trie)
+    return load_decoder(EngineConfig(folder, **{"dtype": "float32"} | settings), decoder, tokens)

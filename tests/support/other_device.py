@@ -3,8 +3,6 @@
 It must be used inside `torch.inference_mode()`.
 """
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -72,18 +70,6 @@ def move_model(model: torch.nn.Module) -> None:
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 module._buffers[name] = DeviceTensor(buffer)
-
-
-def run_kernel(function: Callable[..., torch.Tensor], *args: Any) -> Any:
-    """Runs a function of the CPU in place of a kernel, which is none of torch's operations."""
-    return _to_device(function(*map(_take_data, args)))
-
-
-def _take_data(value: Any) -> Any:
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return _to_cpu(value)
-    fields = {each.name: tree_map(_to_cpu, getattr(value, each.name)) for each in dataclasses.fields(value)}
-    return dataclasses.replace(value, **fields)
 
 
 def _run(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from inference.config import EngineConfig
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LanguageModel, SequenceCache, SequenceInput
-from inference.model.numpy_sampler import NumpySampler
-from inference.model.pytorch.loader import load_torch_runner
-from inference.model.pytorch.runner import TorchModel
-from inference.model.pytorch.sampler import HostSampler
+from inference.model.pytorch.loader import load_transformers_model
+from inference.model.pytorch.model import TorchModel
+from inference.model.pytorch.rows import TorchTokens
+from inference.model.sampler import NumpyTokens
 from tests.support.decoder_folders import VOCAB_SIZE, DecoderOracle
 from tests.support.onnx_folder import load_folder
 from trie_cache.trie import Trie
@@ -57,8 +57,14 @@ def _load_onnx(folder: Path) -> RunnerCase:
 
 def load_torch(folder: Path, dtype: str = "float32") -> TorchModel:
     """A decoder on torch. All rows of its head are tokens."""
-    runner = load_torch_runner(EngineConfig(folder, dtype=dtype))
-    return TorchModel(runner, HostSampler(*_build_vocabulary(runner.vocab_size)))
+    return build_torch(*load_transformers_model(EngineConfig(folder, dtype=dtype)))
+
+
+def build_torch(built: torch.nn.Module, device: torch.device = torch.device("cpu")) -> TorchModel:  # noqa: B008
+    """A model of transformers on a device. All rows of its head are tokens."""
+    model = TorchModel(built, device)
+    model.tokens = TorchTokens(*_build_vocabulary(model.vocab_size), device)
+    return model
 
 
 def _load_torch(folder: Path) -> RunnerCase:
@@ -66,7 +72,7 @@ def _load_torch(folder: Path) -> RunnerCase:
 
     @contextmanager
     def without_memory() -> Iterator[None]:
-        hook = model.runner._model.register_forward_hook(_raise_out_of_memory)
+        hook = model._model.register_forward_hook(_raise_out_of_memory)
         yield
         hook.remove()
 
@@ -87,7 +93,7 @@ def _load_gguf(folder: Path) -> RunnerCase:
     write_gguf(folder, folder / "model.gguf", Precision.F32)
     llama = Llama(folder / "model.gguf", "cpu")
     llama.open_context(2048, 1)
-    model = GgufModel(CellPool(llama, 2048, 4), NumpySampler(*_build_vocabulary(VOCAB_SIZE)))
+    model = GgufModel(CellPool(llama, 2048, 4), NumpyTokens(*_build_vocabulary(VOCAB_SIZE)))
     return RunnerCase(model, 1e-2, lambda: failing_after_rows(llama_cpp), DecoderOracle(folder).forward)
 
 
@@ -151,7 +157,7 @@ class CheckedSequence:
         assert len(rows) == part.num_logit_rows == len(paths)
         if rows:
             expected = np.stack([self._find_logits(path) for path in paths])
-            np.testing.assert_allclose(self.model.copy_logits(rows), expected, atol=self._gap, rtol=0)
+            np.testing.assert_allclose(np.stack([row.to_host() for row in rows]), expected, atol=self._gap, rtol=0)
 
     def forward(self, tree: TokenTree) -> None:
         """Forwards a tree, and checks its rows."""

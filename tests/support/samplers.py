@@ -1,6 +1,4 @@
-"""Both samplers, so that each test runs with both, and a scorer that needs no GPU."""
-
-import dataclasses
+"""Rows of logits of each kind, so that each test of the sampler runs with all, and their oracle."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,50 +6,29 @@ import pytest
 import torch
 
 from inference.healing.covering import Crossing, Rule
-from inference.model.language_model import Sampling
-from inference.model.pytorch.sampler import HostSampler, Sampler, TorchSampler
-from inference.model.pytorch.scoring import Batch, RowScores, TokenRanks
+from inference.model.pytorch.rows import TorchRow, TorchTokens
+from inference.model.sampler import NumpyRow, NumpyTokens, Sampling
 from tests.support.toys import ToyTokenizer
 
-SAMPLERS = ("numpy", "torch")
+ROWS = ("numpy", "torch")
 GREEDY = Sampling(temperature=0.0, top_p=1.0)
 
-both_samplers = pytest.mark.parametrize("name", SAMPLERS)
+both_rows = pytest.mark.parametrize("name", ROWS)
 
 
-def expect_scores(batch: Batch, ranks: TokenRanks) -> RowScores:
-    """The answers by NumPy in float64."""
-    of_ids = ranks.ranks.cpu().numpy()[: ranks.num_logits]
-    rows = torch.stack(batch.rows).double().cpu().numpy()
-    logits = np.where(of_ids < 0, -np.inf, rows)[[question.row for question in batch.questions]]
-    allowed = np.full_like(logits, -np.inf)
-    for line, own, (_, (lo, hi), more_ids) in zip(allowed, logits, batch.questions, strict=True):
-        may_follow = (lo <= of_ids) & (of_ids < hi)
-        may_follow[list(more_ids)] = True
-        line[may_follow] = own[may_follow]
-    bests = allowed.max(axis=1)
-    best_ids = np.where(bests == -np.inf, -1, allowed.argmax(axis=1))
-    edge_rows, token_ids = batch.edges.cpu().numpy().T
-    totals, masses = (np.logaddexp.reduce(each, axis=1) for each in (logits, allowed))
-    return RowScores(totals, masses, bests, best_ids, rows[edge_rows, token_ids])
-
-
-class NumpyScorer:
-    """Answers as the kernels."""
-
-    def __init__(self, ranks: TokenRanks) -> None:
-        self._ranks = ranks
-
-    def __call__(self, batch: Batch) -> torch.Tensor:
-        return torch.from_numpy(np.concatenate(dataclasses.astuple(expect_scores(batch, self._ranks))))
-
-
-def build_sampler(name: str, toy: ToyTokenizer) -> Sampler:
-    """Builds the sampler of that name on the CPU."""
-    if name == "numpy":
-        return HostSampler(toy.vocabulary, toy.trie)
-    ranks = TokenRanks(toy.vocabulary, toy.trie, torch.device("cpu"))
-    return TorchSampler(toy.vocabulary, toy.trie, ranks, NumpyScorer(ranks))
+@torch.inference_mode()
+def build_rows(name: str, toy: ToyTokenizer, logits: torch.Tensor) -> list[NumpyRow] | list[TorchRow]:
+    """A row of that kind for each line of logits, on the CPU. Some may be -inf."""
+    numbers = logits.masked_fill(logits.isneginf(), 0)
+    if name == "torch":
+        rows = TorchTokens(toy.vocabulary, toy.trie, torch.device("cpu")).build_rows(numbers)
+        for each, line in zip(rows, logits, strict=True):
+            each.logits[line.isneginf()] = -torch.inf
+        return rows
+    on_host = NumpyTokens(toy.vocabulary, toy.trie).build_rows(numbers.float().numpy())
+    for row, line in zip(on_host, logits, strict=True):
+        row.logits[line.isneginf().numpy()] = -np.inf
+    return on_host
 
 
 def may_follow(toy: ToyTokenizer, token_id: int, crossing: Crossing) -> bool:

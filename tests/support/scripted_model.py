@@ -5,12 +5,12 @@ import weakref
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from inference.errors import OverloadedError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Choice, CrossingScores, SampleRequest, SampleResult, SequenceInput
+from inference.model.language_model import SequenceInput
+from inference.model.sampler import Choice, CrossingScores, SampleRequest, SampleResult
 from tests.support.toys import ToyTokenizer
 
 
@@ -100,9 +100,6 @@ class ScriptedModel:
     def new_cache(self, num_tokens: int = 256) -> CountingCache:
         self.before_new_cache()
         return CountingCache(self, num_tokens)
-
-    def copy_logits(self, rows: Sequence[CountedRow]) -> npt.NDArray[np.float32]:
-        raise NotImplementedError("this model has no logits")
 
     def forward(self, parts: Sequence[SequenceInput]) -> list[list[CountedRow]]:
         self.before_forward(parts)

@@ -22,7 +22,7 @@ from typing import Any  # the parts of the engine are passed on as they are
 from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.model.loader import load_model
-from inference.model.numpy_sampler import NumpyRow
+from inference.model.sampler import NumpyRow
 from inference.remote.assembly import load_remote_engine
 
 SCRIPT = "script.json"
@@ -78,7 +78,7 @@ class SlowModel:
 
 
 def _spoil(row: NumpyRow) -> NumpyRow:
-    return NumpyRow(row.logits * math.nan)
+    return NumpyRow(row.logits * math.nan, row._tokens)
 
 
 class CountedEngine:

@@ -5,8 +5,6 @@ from typing import Any
 import torch
 import transformers
 
-from inference.model.pytorch.transformers_hook import ATTENTION_NAME, register_attention
-
 _SHAPE: dict[str, Any] = {
     "vocab_size": 300,
     "hidden_size": 32,
@@ -53,9 +51,8 @@ def build_config(family: str, changes: dict[str, Any]) -> Any:  # transformers h
 
 def build_model(config: Any, dtype: torch.dtype = torch.float32) -> Any:
     """A model with random weights, also for norms and sinks, so that no zero or one hides a difference."""
-    register_attention()
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION_NAME)
+    model = transformers.AutoModelForCausalLM.from_config(config)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return model.to(dtype).eval()

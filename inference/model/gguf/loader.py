@@ -14,7 +14,7 @@ from inference.model.gguf.llama import NUM_SEQUENCE_IDS, Llama
 from inference.model.gguf.model import GgufModel
 from inference.model.gguf.recurrent_cache import MIN_STATES, StatePool
 from inference.model.language_model import LoadedModel
-from inference.model.numpy_sampler import NumpySampler
+from inference.model.sampler import NumpyTokens
 from inference.model.sizes import choose_auto_tokens, choose_threads, choose_window, describe_choice, find_room
 from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import find_gguf_file
@@ -69,8 +69,8 @@ def _load(config: EngineConfig, path: Path) -> LoadedModel[GgufModel]:
     else:
         pool = CellPool(llama, num_cells, cell_nbytes, num_bytes)
     has_cheap_rows = not num_states and (is_on_gpu or any(name in llama.dtype for name in _FLOATS))
-    sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
-    model = GgufModel(pool, sampler, _CHEAP_ROW if has_cheap_rows else math.inf)
+    tokens = NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
+    model = GgufModel(pool, tokens, _CHEAP_ROW if has_cheap_rows else math.inf)
     check_tree_difference(measure_tree_difference(model), "llama.cpp")
     runs_as = describe_choice(llama.dtype, num_threads, "llama.cpp", llama.num_weights)
     return LoadedModel(model, tokenizer, runs_as, cache_tokens=in_use, context_tokens=window)

@@ -11,22 +11,19 @@ from inference.errors import InvalidRequestError
 from inference.model.gguf.kv_cache import CellPool, GgufSequenceCache
 from inference.model.gguf.llama import BatchSpan
 from inference.model.gguf.recurrent_cache import RecurrentSequenceCache, StatePool
-from inference.model.language_model import SequenceInput
-from inference.model.numpy_sampler import NumpyModel, NumpyRow, NumpySampler
-from inference.model.path_log_probs import check_numbers
+from inference.model.language_model import LanguageModel, SequenceInput
+from inference.model.sampler import NumpyRow, NumpyTokens
 
 _Cache = GgufSequenceCache | RecurrentSequenceCache
 
 
-class GgufModel(NumpyModel):
+class GgufModel(LanguageModel):
     """A `LanguageModel` on llama.cpp. One thread at a time may use it."""
 
     runs_together = True
 
-    def __init__(self, pool: CellPool, sampler: NumpySampler, row_cost: float = math.inf) -> None:
-        super().__init__(sampler)
-        self.row_cost = row_cost
-        self._pool = pool
+    def __init__(self, pool: CellPool, tokens: NumpyTokens, row_cost: float = math.inf) -> None:
+        self._pool, self._tokens, self.row_cost = pool, tokens, row_cost
         self.max_tokens = pool.llama.max_tokens
 
     def new_cache(self, num_tokens: int = 256) -> _Cache:
@@ -66,7 +63,7 @@ class GgufModel(NumpyModel):
                 f"a sequence of {num_tokens} tokens is longer than the {self.max_tokens} tokens of the model"
             )
         logits = self._pool.llama.decode(spans)
-        read = (row for each in logits for row in self._sampler.build_rows(check_numbers(each)))
+        read = (row for each in logits for row in self._tokens.build_rows(each))
         wanted = [(span.row, rows) for span, rows in zip(spans, found, strict=True) if span.row is not None]
         for row, (index, rows) in zip(read, wanted, strict=True):
             rows[index] = row

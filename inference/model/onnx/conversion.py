@@ -15,13 +15,13 @@ from inference.config import AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
-from inference.model.numpy_sampler import NumpySampler
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
 from inference.model.onnx.graph import Graph, build_graph, build_graph_model, build_product
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.session import open_session
 from inference.model.onnx.weights import Array, Precision, Weights, iter_shapes, quantize
+from inference.model.sampler import NumpyTokens
 from inference.model.sizes import MAX_SMALL, choose_auto_tokens, choose_threads, describe_choice
 from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import find_weight_files, read_object
@@ -46,19 +46,19 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
     """The model in `config.model_dir`, which has no obstacle. Raises ModelError if it cannot be run rightly."""
     decoder = read_decoder_config(read_object(config.model_dir / "config.json"))
     tokenizer = load_tokenizer(config.model_dir, decoder.vocab_size)
-    sampler = NumpySampler(tokenizer.vocabulary, tokenizer.trie)
+    tokens = NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
     num_weights = sum(math.prod(shape) for _, shape in iter_shapes(decoder))
     suits = Precision.FLOAT32 if num_weights <= MAX_SMALL else Precision.INT8
     dtype = suits.value if config.dtype == AUTO_DTYPE else config.dtype
     num_threads = choose_threads(config.num_threads, num_weights)
-    model = load_decoder(dataclasses.replace(config, dtype=dtype, num_threads=num_threads), decoder, sampler)
+    model = load_decoder(dataclasses.replace(config, dtype=dtype, num_threads=num_threads), decoder, tokens)
     gc.collect()  # what has converted the weights has cycles, and the files are mapped as long as they exist
     runs_as = describe_choice(dtype, num_threads, "onnxruntime", num_weights)
     return LoadedModel(model, tokenizer, runs_as, auto_tokens=choose_auto_tokens(num_weights))
 
 
-def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySampler) -> OnnxModel:
-    """The decoder in `config.model_dir`, with a sampler for its tokens. Raises ModelError.
+def load_decoder(config: EngineConfig, decoder: DecoderConfig, tokens: NumpyTokens) -> OnnxModel:
+    """The decoder in `config.model_dir`, with its tokens. Raises ModelError.
 
     `config.dtype` is the name of a `Precision`.
     Converted models are kept in `config.graph_dir`; if it is None or cannot be used, in no folder.
@@ -67,7 +67,7 @@ def load_decoder(config: EngineConfig, decoder: DecoderConfig, sampler: NumpySam
     try:
         weights = Weights(config.model_dir, decoder)
         graph = build_graph(decoder, weights, precision, CONSTANTS_NAME)
-        return _Loader(decoder, weights, precision, graph, sampler, config.num_threads or 1).load(config.graph_dir)
+        return _Loader(decoder, weights, precision, graph, tokens, config.num_threads or 1).load(config.graph_dir)
     except ModelError as error:
         raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
 
@@ -80,7 +80,7 @@ class _Loader:
     weights: Weights
     precision: Precision
     graph: Graph
-    sampler: NumpySampler
+    tokens: NumpyTokens
     num_threads: int
 
     def load(self, cache: Path | None) -> OnnxModel:
@@ -115,7 +115,7 @@ class _Loader:
             ) from error
 
     def _open(self, path: Path) -> OnnxModel:
-        return OnnxModel(open_session(str(path), self.num_threads), self.decoder, self.sampler)
+        return OnnxModel(open_session(str(path), self.num_threads), self.decoder, self.tokens)
 
 
 def check_product(num_bits: int) -> None:

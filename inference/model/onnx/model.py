@@ -14,13 +14,12 @@ import numpy.typing as npt
 
 from inference.errors import InvalidRequestError, OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
-from inference.model.numpy_sampler import NumpyModel, NumpyRow, NumpySampler
+from inference.model.language_model import LanguageModel, SequenceInput
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import HIDDEN
 from inference.model.onnx.kv_cache import OnnxSequenceCache
 from inference.model.onnx.session import InferenceSession
-from inference.model.path_log_probs import check_numbers
+from inference.model.sampler import NumpyRow, NumpyTokens
 
 _MIN_TABLE = 1024  # positions
 _MAX_BIAS = 1 << 22  # numbers of a bias (16 MiB); long contexts are read in pieces that need no more
@@ -30,7 +29,7 @@ Logits = npt.NDArray[np.float32]  # [num_rows, vocab_size]
 Bias = npt.NDArray[np.float32]  # [num_rows, num_keys], see `inference.model.onnx.graph`
 
 
-class OnnxModel(NumpyModel):
+class OnnxModel(LanguageModel):
     """A `LanguageModel` on the CPU. Each sequence is run by itself, so it does not depend on its neighbours.
 
     One thread at a time may use it.
@@ -39,8 +38,8 @@ class OnnxModel(NumpyModel):
     runs_together = False
     row_cost = 0.1
 
-    def __init__(self, session: InferenceSession, config: DecoderConfig, sampler: NumpySampler) -> None:
-        super().__init__(sampler)
+    def __init__(self, session: InferenceSession, config: DecoderConfig, tokens: NumpyTokens) -> None:
+        self._tokens = tokens
         self._session = session
         self._zeros = np.zeros(_MAX_BIAS, np.float32)  # a bias under which rows see all before them
         self._tables = config.rotary.build_tables(_MIN_TABLE)
@@ -58,7 +57,7 @@ class OnnxModel(NumpyModel):
         """
         for part in parts:
             part.cache.reserve(part.tree.num_rows)
-        return [self._sampler.build_rows(self._forward_part(part)) for part in parts]
+        return [self._tokens.build_rows(self._forward_part(part)) for part in parts]
 
     def _forward_part(self, part: SequenceInput) -> Logits:
         """The logits after the nodes of a part, in one run, or in several if the bias of one would be large."""
@@ -119,7 +118,7 @@ class OnnxModel(NumpyModel):
             cache.bind_input(name, array)
         cache.bind_output("logits", logits)
         self._run_session(cache.binding, len(token_ids))
-        return check_numbers(logits)[0, : len(wanted_rows)]
+        return logits[0, : len(wanted_rows)]
 
     def _ensure_tables(self, num_keys: int) -> tuple[Logits, Logits]:
         """Cosines and sines of at least as many positions as there are keys, which onnxruntime wants."""

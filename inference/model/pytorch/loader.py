@@ -19,12 +19,10 @@ from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
 from inference.errors import MidtokenError, ModelError, name_some, refuse
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.language_model import LoadedModel
-from inference.model.pytorch.device import is_out_of_memory, refusing_when_out_of_memory
-from inference.model.pytorch.forward_check import check_forward_pass
-from inference.model.pytorch.runner import Runner, TorchModel
-from inference.model.pytorch.sampler import build_sampler
-from inference.model.pytorch.transformers_hook import ATTENTION_NAME, OWN_ATTENTION, register_attention
+from inference.model.pytorch.model import TorchModel, is_out_of_memory, refusing_when_out_of_memory
+from inference.model.pytorch.rows import TorchTokens
 from inference.model.sizes import choose_auto_tokens
+from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import read_object
 
 # Settings that would give wrong logits without an error, at least in long texts.
@@ -33,6 +31,9 @@ _SETTINGS = {
     "use_alibi": "adds positions to the scores",
     "attn_temperature_tuning": "takes a token's row in the forward pass for its position",
 }
+# Differences of logits, as a share of their spread. The default model has 1e-6 in float32; wrong layers have over 7e-3.
+_TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-3}
+_HALF_TOLERANCE = 0.15
 _LAYER_TYPES = ("full_attention", "sliding_attention", "chunked_attention")
 
 
@@ -73,6 +74,9 @@ def check_config(config: Any) -> None:  # a transformers configuration, which ha
             "the configuration names no num_attention_heads, so the layers are not attention": (
                 getattr(text_config, "num_attention_heads", None) is None
             ),
+            "its local attention counts the rows of a forward pass, not the positions of their tokens": (
+                "local" in getattr(text_config, "attention_layers", ())
+            ),
         }
         settings = {
             f"its attention {meaning} ({name} is true)": getattr(text_config, name, False)
@@ -95,9 +99,7 @@ def refusing_family(family: str) -> Iterator[None]:
         reason = f"its code in transformers needs a Python package that is not installed{missing}"
         raise _refuse(family, reason) from error
     except Exception as error:  # the code of some hundred families raises undocumented exceptions
-        is_own = isinstance(error, KeyError) and error.args == (ATTENTION_NAME,)  # from a table of attention classes
-        reason = OWN_ATTENTION if is_own else "its code in transformers fails with this configuration"
-        raise _refuse(family, reason) from error
+        raise _refuse(family, "its code in transformers fails with this configuration") from error
 
 
 def _refuse(family: str, reason: str) -> ModelError:
@@ -146,42 +148,39 @@ _READING = threading.Lock()
 
 def load_torch_model(config: EngineConfig) -> LoadedModel[TorchModel]:
     """The model in `config.model_dir`, run with torch whether or not another runner can. Raises ModelError."""
-    return build_torch_model(config, load_torch_runner(config))
-
-
-def build_torch_model(config: EngineConfig, runner: Runner) -> LoadedModel[TorchModel]:
-    """The model of a runner, with the tokenizer of `config.model_dir`. Raises ModelError if this cannot be used."""
-    tokenizer = load_tokenizer(config.model_dir, runner.vocab_size)
-    sampler = build_sampler(runner.device, runner.dtype, tokenizer.vocabulary, tokenizer.trie)
-    runs_as = f"{str(runner.dtype).removeprefix('torch.')}, PyTorch on {runner.device}"
-    auto_tokens = choose_auto_tokens(runner.num_weights, is_on_gpu=runner.device.type != "cpu")
-    return LoadedModel(TorchModel(runner, sampler), tokenizer, runs_as, auto_tokens=auto_tokens)
-
-
-def load_torch_runner(config: EngineConfig) -> Runner:
-    """The model in `config.model_dir`, ready on its device. Raises ModelError if it would not run correctly."""
-    register_attention()
-    torch.set_num_threads(config.num_threads or 1)
     try:
-        device, dtype = _find_device(config.device), _find_dtype(config.dtype)
-        model_config = read_config(config.model_dir)
-        check_config(model_config)
-        with refusing_when_out_of_memory("its weights"), _READING:
-            model = _load_weights(config.model_dir, model_config, dtype).to(device)
-        return build_torch_runner(model, device)
+        return build_torch_model(config, *load_transformers_model(config))
     except MidtokenError as error:
         raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
 
 
-def build_torch_runner(model: Any, device: torch.device) -> Runner:  # a transformers model, which has no types
-    """A runner for a model that is on its device, and was built with `attn_implementation=ATTENTION_NAME`.
+def load_transformers_model(config: EngineConfig) -> tuple[Any, torch.device]:  # transformers has no types
+    """The model of transformers in `config.model_dir`, and the device that it is on. Raises ModelError."""
+    torch.set_num_threads(config.num_threads or 1)
+    device, dtype = _find_device(config.device), _find_dtype(config.dtype)
+    model_config = read_config(config.model_dir)
+    check_config(model_config)
+    with refusing_when_out_of_memory("its weights"), _READING:
+        return _load_weights(config.model_dir, model_config, dtype).to(device), device
 
-    Raises ModelError if it would not run correctly.
-    """
+
+def build_torch_model(config: EngineConfig, model: Any, device: torch.device) -> LoadedModel[TorchModel]:
+    """A model of transformers that is on its device, with the tokenizer of `config.model_dir`. Raises ModelError."""
     with refusing_family(model.config.model_type):
-        runner = Runner(model, device)
-        check_forward_pass(model, runner)
-    return runner
+        built = TorchModel(model, device)
+        tokenizer = load_tokenizer(config.model_dir, built.vocab_size)
+        built.tokens = TorchTokens(tokenizer.vocabulary, tokenizer.trie, device)
+        check_torch_model(built)
+    runs_as = f"{str(built.dtype).removeprefix('torch.')}, PyTorch on {device}"
+    num_weights = sum(each.numel() for each in model.parameters())
+    auto_tokens = choose_auto_tokens(num_weights, is_on_gpu=device.type != "cpu")
+    return LoadedModel(built, tokenizer, runs_as, auto_tokens=auto_tokens)
+
+
+def check_torch_model(model: TorchModel) -> None:
+    """Raises ModelError if a tree does not get the logits that transformers computes for each of its texts alone."""
+    difference = measure_tree_difference(model, model.forward_plainly)
+    check_tree_difference(difference, "its code in transformers", _TOLERANCES.get(model.dtype, _HALF_TOLERANCE))
 
 
 def _find_device(name: str) -> torch.device:
@@ -202,7 +201,6 @@ def _load_weights(folder: Path, config: Any, dtype: torch.dtype) -> Any:  # tran
             folder,
             config=config,
             dtype=dtype,
-            attn_implementation=ATTENTION_NAME,
             output_loading_info=True,
             local_files_only=True,
             trust_remote_code=False,  # code in a model folder is never run

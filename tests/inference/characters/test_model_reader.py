@@ -23,7 +23,7 @@ from inference.errors import InvalidRequestError, ModelError
 from inference.model.language_model import LanguageModel
 from inference.model.loader import load_model
 from inference.model.pytorch.loader import load_torch_model
-from inference.model.pytorch.runner import TorchModel
+from inference.model.pytorch.model import TorchModel
 from inference.protocol.characters import Ask, CharacterRequest, CoveringKind
 from tests.inference.conftest import MakeModel
 from tests.support.answer_sink import AnswerSink, wait_until_soon

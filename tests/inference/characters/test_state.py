@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from inference.characters.state import sum_slices
 from inference.characters.token_string import Floats
-from inference.model.path_log_probs import log_sum_exp
+from inference.model.sampler import log_sum_exp
 
 # A float32 row: the difference to the peak is rounded by 2**-24 of itself, its exponential by a little more, and a
 # term that is d below the peak weighs exp(-d), so rounding is at its worst at d = 1. Eight roundings are room enough.

@@ -72,7 +72,7 @@ def test_a_model_that_fails_in_the_check_is_a_model_error(make_model: MakeModel)
     ("family", "name", "content", "message"),
     [
         ("llama", "tokenizer.json", "{}", "tokenizer"),
-        ("bloom", "midtoken.json", "{}", "attention"),
+        ("bloom", "midtoken.json", "{}", "other logits for a token in a tree"),
     ],
 )
 def test_a_folder_that_cannot_be_served_is_refused_and_leaves_no_thread(

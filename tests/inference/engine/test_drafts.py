@@ -46,7 +46,7 @@ def test_drafts_save_passes_and_change_no_completion(
     request = CompletionRequest(_REPEATED, max_tokens=20, healing=healing, extent=UNBOUNDED, **sampling)  # type: ignore[arg-type]
     with open_bench(folder, kind, drafts=False) as plain:
         expected = complete(plain.engine, request)
-    said = [list(cache.token_ids) for cache in plain.runner.caches]
+    said = [list(cache.token_ids) for cache in plain.model.caches]
 
     def guess(token_ids: list[int], row_cost: float) -> tuple[int, ...]:  # noqa: ARG001
         num_read = len(token_ids)

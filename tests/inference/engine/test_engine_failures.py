@@ -12,7 +12,8 @@ import pytest
 
 from inference.engine.engine import Engine
 from inference.errors import OverloadedError, ServerError
-from inference.model.language_model import SampleRequest, SampleResult, SequenceInput
+from inference.model.language_model import SequenceInput
+from inference.model.sampler import SampleRequest, SampleResult
 from inference.protocol.completion import CompletionRequest, Healing
 from inference.protocol.heartbeat import Heartbeat
 from tests.support.engine_bench import (

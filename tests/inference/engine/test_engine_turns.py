@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from inference.errors import OverloadedError
-from inference.model.language_model import SampleRequest, SampleResult
+from inference.model.sampler import SampleRequest, SampleResult
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
 from tests.support.engine_bench import UNBOUNDED, ScriptedBench, get_local, holding, open_scripted_bench, with_settings
 from tests.support.sequences import count_idle_bytes

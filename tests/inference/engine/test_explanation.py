@@ -7,9 +7,9 @@ import torch
 from inference.engine.explanation import build_explanation
 from inference.engine.prompt import Prompt
 from inference.healing.heal_point import encode_text
-from inference.model.language_model import CrossingScores, SampleRequest, Sampling
+from inference.model.sampler import CrossingScores, SampleRequest, Sampling, choose
 from inference.protocol.completion import CompletionRequest, Explanation, Healing
-from tests.support.samplers import build_sampler
+from tests.support.samplers import build_rows
 from tests.support.toys import KINDS, build_prompts, toy_tokenizer
 
 _PREFIX = "def walk(node):\n    return node.nex"
@@ -28,9 +28,8 @@ def _explain(
     logits = torch.randn(1 + len(tree.branch_ids), toy.num_rows, generator=torch.Generator().manual_seed(1))
     if likely is not None:
         logits[:, toy.vocabulary.special_tokens[likely]] = 99.0
-    sampler = build_sampler("numpy", toy)
-    rows, sampling = sampler.build_rows(logits), Sampling(0.0, 1.0)
-    [result] = sampler.choose([SampleRequest(tree, prompt.covering.crossings, rows, sampling, wants_scores=True)])
+    rows, sampling = build_rows("numpy", toy, logits), Sampling(0.0, 1.0)
+    result = choose(SampleRequest(tree, prompt.covering.crossings, rows, sampling, wants_scores=True))
     assert result.scores is not None
     return prompt, result.scores, build_explanation(prompts.tokenizer, prompt, result)
 

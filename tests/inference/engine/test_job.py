@@ -1,7 +1,7 @@
 import pytest
 
 from inference.engine.job import Job
-from inference.model.language_model import Choice, SampleResult
+from inference.model.sampler import Choice, SampleResult
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason, Healing
 from tests.support.engine_bench import UNBOUNDED, begin_job, build_executor, open_scripted_bench
 from tests.support.sinks import CollectingSink, submit

@@ -15,9 +15,9 @@ from inference.engine.engine import Engine
 from inference.engine.prompt import PromptBuilder
 from inference.model.language_model import SequenceInput
 from inference.model.loader import load_model
-from inference.model.numpy_sampler import NumpyRow, NumpySampler
 from inference.model.onnx.kv_cache import OnnxSequenceCache
 from inference.model.onnx.model import OnnxModel
+from inference.model.sampler import NumpyRow, NumpyTokens
 from inference.model.token_sequence import TokenSequence
 from inference.protocol.completion import (
     Chunks,
@@ -78,8 +78,8 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """An engine with the default model on onnxruntime, which steps its requests in one way or the other."""
     loaded = load_model(_CONFIG)
     assert isinstance(loaded.model, OnnxModel)
-    sampler = NumpySampler(loaded.tokenizer.vocabulary, loaded.tokenizer.trie)
-    model = _ScheduledModel(loaded.model._session, loaded.model.config, sampler)
+    tokens = NumpyTokens(loaded.tokenizer.vocabulary, loaded.tokenizer.trie)
+    model = _ScheduledModel(loaded.model._session, loaded.model.config, tokens)
     model.runs_together = request.param  # the engine reads it once
     fill_in = choose_fill_in(_CONFIG, loaded)
     with closing(start_engine(_CONFIG, model, PromptBuilder(loaded.tokenizer, fill_in))) as engine:

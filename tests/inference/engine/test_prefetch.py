@@ -6,7 +6,7 @@ import pytest
 
 from inference.engine.prefill_speed import PrefillSpeed
 from inference.errors import OverloadedError
-from inference.model.language_model import SampleRequest
+from inference.model.sampler import SampleRequest
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
 from tests.support.answer_sink import wait_until_soon
 from tests.support.engine_bench import UNBOUNDED, ScriptedBench, holding, with_settings

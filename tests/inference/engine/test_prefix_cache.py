@@ -27,7 +27,7 @@ def _read(sequence: TokenSequence, context_ids: tuple[int, ...], branch_ids: tup
     unread = sequence.begin(context_ids)
     tree = TokenTree(unread, branch_ids, (None,) * len(branch_ids))
     part = SequenceInput(sequence.cache, tree) if unread else sequence.build_part(tree, range(len(branch_ids)))
-    sequence.absorb(part, [CountedRow()] * part.num_logit_rows)
+    sequence.absorb(part, [CountedRow()] * part.num_logit_rows)  # type: ignore[list-item]  # it is never asked
 
 
 def _held(sequence: TokenSequence) -> list[int]:

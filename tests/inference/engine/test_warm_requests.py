@@ -19,7 +19,7 @@ from inference.protocol.completion import (
     RelatedFile,
 )
 from tests.inference.conftest import MakeModel
-from tests.support.engine_bench import UNBOUNDED, Bench, ScriptedBench, WatchedRunner, open_bench
+from tests.support.engine_bench import UNBOUNDED, Bench, ScriptedBench, WatchedModel, open_bench
 from tests.support.scripted_model import raise_full
 from tests.support.sinks import CollectingSink, complete, submit
 from tests.support.toys import build_prompts, load_toy, toy_tokenizer
@@ -139,14 +139,14 @@ def test_a_warm_engine_answers_as_a_fresh_one_after_any_edits_and_failures(
                 with open_bench(folder, "qwen", prompts=prompts, memory_mib=0) as cold:
                     expected = complete(cold.engine, request)
                 assert (expected.chunks[-1].explanation is not None) == request.explain
-                _fail_once(bench.runner, *failure, failed)
+                _fail_once(bench.model, *failure, failed)
                 sink = submit(bench.engine, request)
                 sink.wait_for_end()
                 if sink.error is None:
                     _assert_answers_agree(sink, expected)
                 else:
                     assert isinstance(sink.error, OverloadedError)
-                    _fail_once(bench.runner, "nothing", 0, failed)
+                    _fail_once(bench.model, "nothing", 0, failed)
                     sink = complete(bench.engine, request)
                     _assert_answers_agree(sink, expected)
                 editor.completion = sink.text
@@ -155,7 +155,7 @@ def test_a_warm_engine_answers_as_a_fresh_one_after_any_edits_and_failures(
     assert len(failed) >= 3, "the case says little"
 
 
-def _fail_once(runner: WatchedRunner, failing: str, num_good: int, failed: set[str]) -> None:
+def _fail_once(model: WatchedModel, failing: str, num_good: int, failed: set[str]) -> None:
     num_left = num_good
 
     def count(name: str) -> None:
@@ -167,7 +167,7 @@ def _fail_once(runner: WatchedRunner, failing: str, num_good: int, failed: set[s
             failed.add(name)
             raise_full()
 
-    runner.before_cache, runner.before_forward = count, lambda: count("forward")
+    model.before_cache, model.before_forward = count, lambda: count("forward")
 
 
 def _ask(bench: Bench, prefix: str, **fields: object) -> CollectingSink:

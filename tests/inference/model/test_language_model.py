@@ -1,4 +1,4 @@
-"""What both samplers answer while the logits of some branches are missing, against the choice with all rows."""
+"""What is chosen while the logits of some branches are missing, against the choice with all rows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SampleRequest, SampleResult, Sampling
-from inference.model.path_log_probs import find_row
-from inference.model.pytorch.sampler import Sampler
+from inference.model.sampler import SampleRequest, SampleResult, Sampling, choose, find_row
 from tests.support.samplers import (
     GREEDY,
-    both_samplers,
-    build_sampler,
+    both_rows,
+    build_rows,
     find_log_probs,
     may_follow,
 )
@@ -62,10 +60,10 @@ def _crossings(node: int | None) -> st.SearchStrategy[Crossing]:
     )
 
 
-def _choose(sampler: Sampler, case: _Case, forwarded: frozenset[int], **fields: Any) -> SampleResult:
-    rows = sampler.build_rows(case.logits)
+def _choose(name: str, case: _Case, forwarded: frozenset[int], **fields: Any) -> SampleResult:
+    rows = build_rows(name, _TOY, case.logits)
     known = [rows[0], *(row if branch in forwarded else None for branch, row in enumerate(rows[1:]))]
-    return sampler.choose([SampleRequest(case.tree, case.crossings, known, **{"sampling": GREEDY, **fields})])[0]
+    return choose(SampleRequest(case.tree, case.crossings, known, **{"sampling": GREEDY, **fields}))
 
 
 def _split(case: _Case) -> tuple[list[Crossing], list[Crossing]]:
@@ -94,26 +92,25 @@ def _find_best(case: _Case, crossing: Crossing) -> float:
     )
 
 
-@both_samplers
+@both_rows
 @given(case=_cases())
 def test_the_greedy_choice_is_that_of_all_rows_once_nothing_more_is_needed(name: str, case: _Case) -> None:
     """Branches that are needed are named once, and after their missing ancestors."""
-    sampler = build_sampler(name, _TOY)
-    expected = _choose(sampler, case, frozenset(range(len(case.tree.branch_ids))))
+    expected = _choose(name, case, frozenset(range(len(case.tree.branch_ids))))
     forwarded = case.forwarded
-    result = _choose(sampler, case, forwarded)
+    result = _choose(name, case, forwarded)
     while result.missing:
         assert result.choices == ()
         for branch in result.missing:
             assert branch not in forwarded
             forwarded |= {branch}
             assert forwarded.issuperset(case.tree.iter_path(branch))
-        result = _choose(sampler, case, forwarded)
+        result = _choose(name, case, forwarded)
 
     assert result.choices == expected.choices
 
 
-@both_samplers
+@both_rows
 @given(case=_cases())
 def test_exactly_the_paths_are_needed_that_may_be_as_likely_as_the_best_known_token(name: str, case: _Case) -> None:
     forwarded, missing = _split(case)
@@ -122,13 +119,13 @@ def test_exactly_the_paths_are_needed_that_may_be_as_likely_as_the_best_known_to
         (_find_bound(case, crossing), set(case.tree.iter_path(crossing.node)) - case.forwarded) for crossing in missing
     ]
 
-    needed = set(_choose(build_sampler(name, _TOY), case, case.forwarded).missing)
+    needed = set(_choose(name, case, case.forwarded).missing)
 
     assert set().union(*(path for bound, path in bounds if bound > best + 1e-3)) <= needed
     assert needed <= set().union(*(path for bound, path in bounds if bound > best - 1e-3))
 
 
-@both_samplers
+@both_rows
 @pytest.mark.parametrize(
     "fields",
     [
@@ -141,11 +138,10 @@ def test_exactly_the_paths_are_needed_that_may_be_as_likely_as_the_best_known_to
 def test_what_needs_all_masses_needs_every_branch_below_which_a_token_may_follow(
     name: str, fields: dict[str, Any], case: _Case
 ) -> None:
-    sampler = build_sampler(name, _TOY)
     fields = {"random_sources": (np.random.default_rng(1),), **fields}
     paths = {branch for crossing in case.crossings for branch in case.tree.iter_path(crossing.node)}
 
-    result = _choose(sampler, case, case.forwarded, **fields)
+    result = _choose(name, case, case.forwarded, **fields)
 
     assert result.missing == tuple(sorted(paths - case.forwarded))
     assert bool(result.choices) == (paths <= case.forwarded)

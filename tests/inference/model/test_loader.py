@@ -10,7 +10,7 @@ from inference.errors import ModelError
 from inference.model import loader
 from inference.model.loader import load_model
 from inference.model.onnx.model import OnnxModel
-from inference.model.pytorch.runner import TorchModel
+from inference.model.pytorch.model import TorchModel
 from inference.platforms import find_install_command
 from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import change_config, write_decoder

@@ -1,4 +1,4 @@
-"""The choices of both samplers, against members that are scored one by one."""
+"""The choices among rows of each kind, against members that are scored one by one."""
 
 import math
 from collections import Counter
@@ -11,20 +11,20 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from inference.config import EngineConfig
-from inference.healing.covering import Crossing, Rule, build_root_covering
+from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import CrossingScores, SampleRequest, SampleResult, Sampling, SequenceInput
-from inference.model.pytorch.loader import load_torch_runner
-from inference.model.pytorch.sampler import HostSampler, Sampler
+from inference.model.language_model import SequenceInput
+from inference.model.pytorch.loader import load_torch_model
+from inference.model.sampler import CrossingScores, NumpyRow, SampleRequest, SampleResult, Sampling, choose
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import DecoderOracle
 from tests.support.samplers import (
     GREEDY,
-    SAMPLERS,
+    ROWS,
     assert_follows,
-    both_samplers,
-    build_sampler,
+    both_rows,
+    build_rows,
     find_log_probs,
     may_follow,
 )
@@ -86,7 +86,8 @@ def _covering(toy: ToyTokenizer, prefix: str) -> tuple[TokenTree, tuple[Crossing
 
 
 def _choose(
-    sampler: Sampler,
+    name: str,
+    toy: ToyTokenizer,
     covering: tuple[TokenTree, tuple[Crossing, ...]],
     logits: torch.Tensor,
     sampling: Sampling = GREEDY,
@@ -94,20 +95,9 @@ def _choose(
     seed: int = 0,
 ) -> SampleResult:
     """The result of one request, whose rows were all read. It asks for scores."""
-    return sampler.choose([_build_request(sampler, covering, logits, sampling, num_choices, seed)])[0]
-
-
-def _build_request(
-    sampler: Sampler,
-    covering: tuple[TokenTree, tuple[Crossing, ...]],
-    logits: torch.Tensor,
-    sampling: Sampling = GREEDY,
-    num_choices: int = 1,
-    seed: int = 0,
-) -> SampleRequest:
     source = None if sampling.is_greedy else np.random.default_rng(seed)
-    rows = sampler.build_rows(logits)
-    return SampleRequest(*covering, rows, sampling, (source,) * num_choices, wants_scores=True)
+    rows = build_rows(name, toy, logits)
+    return choose(SampleRequest(*covering, rows, sampling, (source,) * num_choices, wants_scores=True))
 
 
 def _get_scores(result: SampleResult) -> CrossingScores:
@@ -140,7 +130,7 @@ def _assert_tells_probabilities(result: SampleResult, members: list[_Member], cr
         assert choice.log_prob == pytest.approx(own, abs=1e-3)
 
 
-@both_samplers
+@both_rows
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=settings().max_examples // 2)
 @given(prefix=texts, dtype=_dtypes, seed=st.integers(0, 1000))
@@ -152,7 +142,7 @@ def test_masses_and_the_best_choice_equal_those_of_members_scored_alone(
     tree, crossings = _covering(toy, prefix)
     logits = _random_logits(toy, tree, seed).to(dtype)
 
-    result = _choose(build_sampler(name, toy), (tree, crossings), logits)
+    result = _choose(name, toy, (tree, crossings), logits)
 
     _assert_agrees(result, _score_all(toy, tree, crossings, logits), crossings)
 
@@ -161,7 +151,7 @@ def test_masses_and_the_best_choice_equal_those_of_members_scored_alone(
 def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(kind: str, make_model: MakeModel) -> None:
     """Compares one forward pass over the tree with one plain pass of transformers for each path."""
     toy, folder = toy_tokenizer(kind), make_model(kind)
-    runner, oracle = load_torch_runner(EngineConfig(folder, dtype="float64")), DecoderOracle(folder)
+    model, oracle = load_torch_model(EngineConfig(folder, dtype="float64")).model, DecoderOracle(folder)
     for prefix in _PREFIXES:
         tree, crossings = _covering(toy, prefix)
         rows = []
@@ -169,14 +159,15 @@ def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(kin
             ids = [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
             rows.append(torch.from_numpy(oracle.forward(ids)))
 
-        logits = runner.forward([SequenceInput(runner.new_cache(), tree)])
+        [found] = model.forward([SequenceInput(model.new_cache(), tree)])
+        logits = torch.stack([row.logits for row in found])
 
         members = _score_all(toy, tree, crossings, torch.stack(rows))
-        for name in SAMPLERS:
-            _assert_agrees(_choose(build_sampler(name, toy), (tree, crossings), logits), members, crossings)
+        for name in ROWS:
+            _assert_agrees(_choose(name, toy, (tree, crossings), logits), members, crossings)
 
 
-@both_samplers
+@both_rows
 @pytest.mark.parametrize(
     ("scale", "end_shift", "allowed_shift"),
     [(1.0, 0.0, 0.0), (0.0, 0.0, 0.0), (1.0, 50.0, 0.0), (1.0, 0.0, -60.0)],
@@ -197,43 +188,19 @@ def test_under_every_rule_the_choice_is_the_best_allowed_token(
     members = _score_all(toy, tree, (crossing,), logits)
     assume(members)
 
-    result = _choose(build_sampler(name, toy), (tree, (crossing,)), logits)
+    result = _choose(name, toy, (tree, (crossing,)), logits)
 
     _assert_agrees(result, members, (crossing,))
 
 
-@both_samplers
-def test_requests_sampled_together_get_the_results_of_each_alone(name: str) -> None:
-    toy = toy_tokenizer("llama3")
-    coverings = [_covering(toy, prefix) for prefix in _PREFIXES]
-    coverings.append((TokenTree((4,)), (Crossing(None, b"", Rule.EXTEND),)))
-    coverings.append((TokenTree((4, 5)), build_root_covering(b"tex", Rule.SPELL).crossings))
-    logits = [_random_logits(toy, tree, seed) for seed, (tree, _) in enumerate(coverings)]
-    sampler = build_sampler(name, toy)
-
-    together = sampler.choose([_build_request(sampler, *each) for each in zip(coverings, logits, strict=True)])
-
-    for covering, rows, result in zip(coverings, logits, together, strict=True):
-        alone = _choose(sampler, covering, rows)
-        assert result.choices == alone.choices
-        assert _get_scores(result).log_masses.tolist() == pytest.approx(_get_scores(alone).log_masses, abs=1e-6)
-
-
-def test_a_row_that_outlives_its_neighbours_takes_no_more_memory_than_it_counts() -> None:
+@both_rows
+def test_a_row_that_outlives_its_neighbours_takes_no_more_memory_than_it_counts(name: str) -> None:
     toy = toy_tokenizer("qwen")
 
-    for row in HostSampler(toy.vocabulary, toy.trie).build_rows(
-        _random_logits(toy, TokenTree((4,), (5, 6), (None, 0)), 0)
-    ):
+    for row in build_rows(name, toy, _random_logits(toy, TokenTree((4,), (5, 6), (None, 0)), 0)):
         assert row.nbytes == row.logits.nbytes == 4 * toy.num_rows
-        assert row.logits.base is None
-
-
-@both_samplers
-def test_no_requests_give_no_results(name: str) -> None:
-    toy = toy_tokenizer("qwen")
-
-    assert build_sampler(name, toy).choose([]) == []
+        base = row.logits.base if isinstance(row, NumpyRow) else row.logits.untyped_storage().nbytes() - row.nbytes
+        assert not base
 
 
 def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[tuple[int, int], float]:
@@ -250,7 +217,7 @@ def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[
     return {key: probability / sum(kept.values()) for key, probability in kept.items()}
 
 
-@both_samplers
+@both_rows
 @pytest.mark.parametrize(
     ("sampling", "prefix"),
     [
@@ -268,7 +235,7 @@ def test_samples_follow_the_members_probabilities(name: str, sampling: Sampling,
     probabilities = _expected_probabilities(members, sampling)
     num_draws = 6000
 
-    result = _choose(build_sampler(name, toy), (tree, crossings), logits, sampling, num_draws, seed=1)
+    result = _choose(name, toy, (tree, crossings), logits, sampling, num_draws, seed=1)
 
     drawn = Counter((crossings.index(choice.crossing), choice.token_id) for choice in result.choices)
     assert set(drawn) <= set(probabilities)
@@ -277,20 +244,18 @@ def test_samples_follow_the_members_probabilities(name: str, sampling: Sampling,
     _assert_tells_probabilities(result, members, crossings)
 
 
-@both_samplers
+@both_rows
 def test_the_same_seed_draws_the_same(name: str) -> None:
     toy = toy_tokenizer("qwen")
     tree, crossings = _covering(toy, "")
     logits = _random_logits(toy, tree, 0)
 
-    draws = [
-        _choose(build_sampler(name, toy), (tree, crossings), logits, _EXACT, 20, seed).choices for seed in (3, 3, 4)
-    ]
+    draws = [_choose(name, toy, (tree, crossings), logits, _EXACT, 20, seed).choices for seed in (3, 3, 4)]
 
     assert draws[0] == draws[1] != draws[2]
 
 
-@both_samplers
+@both_rows
 @given(
     scale=st.sampled_from([0.0, 1.0]),
     num_choices=st.sampled_from([2, 5, 300]),
@@ -308,21 +273,20 @@ def test_greedy_candidates_are_the_most_likely_members_then_the_first(
     members = [member for member in _score_all(toy, tree, crossings, logits) if member.log_prob > -math.inf]
     members.sort(key=lambda member: -member.log_prob)
 
-    result = _choose(build_sampler(name, toy), (tree, crossings), logits, num_choices=num_choices)
+    result = _choose(name, toy, (tree, crossings), logits, num_choices=num_choices)
 
     assert [(crossings.index(choice.crossing), choice.token_id) for choice in result.choices] == [
         (member.crossing, member.token_id) for member in members[:num_choices]
     ]
 
 
-@both_samplers
+@both_rows
 @pytest.mark.parametrize("sampling", [GREEDY, _EXACT])
 def test_every_candidate_is_an_allowed_token_even_if_few_are_allowed(name: str, sampling: Sampling) -> None:
     toy = toy_tokenizer("qwen")
     remaining_bytes = max(toy.vocabulary.token_bytes, key=len)
     tree, crossings = TokenTree((4,)), (Crossing(None, remaining_bytes, Rule.EXTEND),)
 
-    sampler = build_sampler(name, toy)
-    result = _choose(sampler, (tree, crossings), _random_logits(toy, tree, 0), sampling, num_choices=8)
+    result = _choose(name, toy, (tree, crossings), _random_logits(toy, tree, 0), sampling, num_choices=8)
 
     assert {toy.vocabulary.token_bytes[choice.token_id] for choice in result.choices} == {remaining_bytes}

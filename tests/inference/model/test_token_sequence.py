@@ -17,11 +17,11 @@ from hypothesis.stateful import (
 
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from inference.model import token_sequence
-from inference.model.language_model import LogitRow, SequenceInput
-from inference.model.numpy_sampler import NumpyRow
-from inference.model.pytorch.runner import Runner, TorchModel
-from inference.model.pytorch.sampler import HostSampler
+from inference.model.language_model import SequenceInput
+from inference.model.pytorch.model import TorchModel
+from inference.model.sampler import LogitRow
 from inference.model.token_sequence import TokenSequence
+from tests.support.runners import build_torch
 from tests.support.tiny_families import KV, build_config, build_model
 from tests.support.toys import toy_tokenizer
 
@@ -34,8 +34,7 @@ def _build_model() -> TorchModel:
     config = build_config("llama", KV)
     config.vocab_size = toy.num_rows
     torch.manual_seed(0)
-    runner = Runner(build_model(config).double(), torch.device("cpu"))
-    return TorchModel(runner, HostSampler(toy.vocabulary, toy.trie))
+    return build_torch(build_model(config).double())
 
 
 @cache
@@ -43,7 +42,7 @@ def _read_plainly(token_ids: tuple[int, ...]) -> torch.Tensor:
     """The logits after the tokens, from a pass over all of them."""
     model = _build_model()
     [[row]] = model.forward([SequenceInput(model.new_cache(), TokenTree(token_ids))])
-    return torch.from_numpy(row.logits)
+    return row.logits
 
 
 def _build_tree(paths: list[tuple[int, ...]]) -> TokenTree:
@@ -167,8 +166,7 @@ class TokenSequences(RuleBasedStateMachine):
 
 
 def _assert_row(row: LogitRow, token_ids: tuple[int, ...]) -> None:
-    assert isinstance(row, NumpyRow)
-    torch.testing.assert_close(torch.from_numpy(row.logits), _read_plainly(token_ids), rtol=0, atol=1e-5)
+    torch.testing.assert_close(torch.from_numpy(row.to_host()), _read_plainly(token_ids), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("max_nodes", [5, 256])

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from inference.healing.covering import build_covering, find_crossing_interval
 from inference.healing.heal_point import find_heal_point
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import Choice, SampleRequest, Sampling
-from inference.model.numpy_sampler import NumpyRow, NumpySampler
-from inference.model.path_log_probs import find_row
+from inference.model.sampler import Choice, NumpyRow, NumpyTokens, SampleRequest, Sampling, choose, find_row
 from inference.remote.choice import KnownLogprobs
 from tests.support.toys import toy_tokenizer
 
@@ -35,13 +33,13 @@ def test_the_choice_is_that_of_the_whole_distributions_and_asks_for_nothing_twic
     toy = toy_tokenizer("qwen")
     covering = build_covering(toy.encoder, toy.trie, find_heal_point(toy.encoder, text))
     tree, random = covering.tree, np.random.default_rng(seed)
-    rows = [NumpyRow(random.normal(0, spread, toy.vocabulary.num_rows).astype(np.float32)) for _ in range(20)]
+    tokens = NumpyTokens(toy.vocabulary, toy.trie)
+    rows = [NumpyRow(random.normal(0, spread, toy.vocabulary.num_rows).astype(np.float32), tokens) for _ in range(20)]
     rows = [rows[index % 20] for index in range(1 + len(tree.branch_ids))]
     logits = [row.logits.astype(np.float64) for row in rows]
     log_probs = [each - np.logaddexp.reduce(each) for each in logits]
-    sampler = NumpySampler(toy.vocabulary, toy.trie)
     request = SampleRequest(TokenTree((0,), tree.branch_ids, tree.parents), covering.crossings, rows, _GREEDY)
-    (expected,) = sampler.choose([request])
+    expected = choose(request)
 
     known = KnownLogprobs(covering, toy.trie, [_find_top(each, num_top) for each in log_probs])
     for temperature in (0.1, 1.0):

@@ -66,7 +66,7 @@ def _read(model: LanguageModel, token_ids: tuple[int, ...], *branch_ids: int) ->
     tree = TokenTree(token_ids, branch_ids, (None,) * len(branch_ids))
     [rows] = model.forward([SequenceInput(cache, tree)])
     cache.keep(tree)
-    return cache, model.copy_logits(rows)
+    return cache, np.stack([row.to_host() for row in rows])
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_a_text_and_a_tree_that_take_several_passes_get_the_logits_of_onnxruntim
     _, ours = _read(model, text, *range(40, 140))
     cache: Any = reference.new_cache(1)
     [rows] = reference.forward([SequenceInput(cache, TokenTree(text, tuple(range(40, 140)), (None,) * 100))])
-    np.testing.assert_allclose(ours, reference.copy_logits(rows), atol=0.05)
+    np.testing.assert_allclose(ours, np.stack([row.to_host() for row in rows]), atol=0.05)
 
 
 def test_the_last_position_of_the_model_is_right_and_the_next_one_is_refused(model: LanguageModel) -> None:
@@ -265,7 +265,7 @@ def test_the_families_of_this_year_get_the_logits_of_separate_texts_however_a_te
         chain, branches = (tuple(random.integers(8, 8000, size).tolist()) for size in (random.integers(1, 40), 3))
         tree = TokenTree(chain, branches, (None, 0, None))
         [rows] = model.forward([SequenceInput(cache, tree)])
-        found = model.copy_logits(rows)
+        found = np.stack([row.to_host() for row in rows])
         cache.keep(tree)
         text += chain
         ends = ((), branches[:1], branches[:2], branches[2:])
@@ -290,7 +290,9 @@ def test_what_a_window_has_passed_is_there_when_the_text_is_cut_back(window: int
     for length in (1490, 700, 1):
         cache.cut(length)
         [again] = model.forward([SequenceInput(cache, TokenTree(text[length : length + 1]))])
-        np.testing.assert_allclose(model.copy_logits(again), _read(model, text[: length + 1])[1], atol=0.01)
+        np.testing.assert_allclose(
+            np.stack([row.to_host() for row in again]), _read(model, text[: length + 1])[1], atol=0.01
+        )
         cache.discard()
 
 

@@ -2,6 +2,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,15 +11,18 @@ from safetensors.torch import load_file, save_file
 
 from inference.config import EngineConfig
 from inference.errors import ModelError, OverloadedError
-from inference.model.pytorch.loader import (
-    check_config,
-    load_torch_model,
-    load_torch_runner,
-    refusing_family,
-)
-from inference.model.pytorch.transformers_hook import ATTENTION_NAME
+from inference.model.pytorch.loader import check_config, check_torch_model, load_torch_model, refusing_family
 from tests.inference.conftest import MakeModel
-from tests.support.tiny_families import REFUSED_BY_CONFIG, build_config
+from tests.support.runners import build_torch
+from tests.support.tiny_families import (
+    EXPERTS,
+    KV,
+    LATENT,
+    LAYER_TYPES,
+    REFUSED_BY_CONFIG,
+    build_config,
+    build_model,
+)
 from tests.support.toys import NUM_PADDING_ROWS, toy_tokenizer, write_model
 
 
@@ -35,7 +39,7 @@ def test_weights_that_cannot_be_read_are_a_model_error(content: bytes, reason: s
     (folder / "model.safetensors").write_bytes(content)
 
     with pytest.raises(ModelError, match=f"cannot load the model in .*{reason}"):
-        load_torch_runner(EngineConfig(folder))
+        load_torch_model(EngineConfig(folder))
 
 
 def _write_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> Path:
@@ -71,7 +75,7 @@ def test_weights_that_the_models_code_cannot_use_are_a_model_error_that_says_wha
     folder = _write_weights(tmp_path, change)
 
     with pytest.raises(ModelError, match=f"cannot load the model in {folder}: .*{reason}"):
-        load_torch_runner(EngineConfig(folder))
+        load_torch_model(EngineConfig(folder))
 
 
 def test_weights_of_another_shape_are_a_model_error_in_one_line(tmp_path: Path) -> None:
@@ -80,7 +84,7 @@ def test_weights_of_another_shape_are_a_model_error_in_one_line(tmp_path: Path) 
     (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 49}))
 
     with pytest.raises(ModelError, match=r"^[^\n]*its weights are damaged, or do not fit its config.json$"):
-        load_torch_runner(EngineConfig(folder))
+        load_torch_model(EngineConfig(folder))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +95,7 @@ def test_weights_of_parts_that_the_model_has_not_are_named_in_a_warning(
 ) -> None:
     folder = _write_weights(tmp_path, lambda weights: weights.update({name: torch.zeros(4)}))
 
-    load_torch_runner(EngineConfig(folder))
+    load_torch_model(EngineConfig(folder))
 
     assert name in caplog.text
 
@@ -104,12 +108,12 @@ def test_code_in_a_model_folder_is_refused_and_not_run(tmp_path: Path) -> None:
         ModelError,
         match=r"^[^\n]*'own' cannot be run: they bring code of their own",
     ):
-        load_torch_runner(EngineConfig(tmp_path))
+        load_torch_model(EngineConfig(tmp_path))
 
 
 def test_an_unknown_device_is_a_model_error(make_model: MakeModel) -> None:
     with pytest.raises(ModelError, match=r"cannot load the model in .*'no such device' cannot be used here"):
-        load_torch_runner(EngineConfig(make_model(), device="no such device"))
+        load_torch_model(EngineConfig(make_model(), device="no such device"))
 
 
 def test_a_vocabulary_that_does_not_fit_the_model_is_a_model_error(tmp_path: Path) -> None:
@@ -125,9 +129,9 @@ def test_models_that_several_threads_load_at_once_are_all_right(make_model: Make
     configs = [EngineConfig(folder) for folder in folders]
 
     with ThreadPoolExecutor(len(configs)) as pool:
-        runners = list(pool.map(load_torch_runner, configs))
+        loaded = list(pool.map(load_torch_model, configs))
 
-    assert all(runner.vocab_size == toy_tokenizer("qwen").num_rows for runner in runners)
+    assert all(each.model.vocab_size == toy_tokenizer("qwen").num_rows for each in loaded)
 
 
 @pytest.mark.parametrize("family", REFUSED_BY_CONFIG)
@@ -158,6 +162,7 @@ def test_a_setting_that_spoils_positions_is_refused(name: str, meaning: str) -> 
         ("vit", "transformers knows no language model"),
         ("bart", "it has an encoder"),
         ("musicgen", "it has an encoder"),
+        ("gpt_neo", "its local attention counts the rows"),
     ],
 )
 def test_a_family_without_attention_that_predicts_the_next_token_is_refused(family: str, reason: str) -> None:
@@ -183,14 +188,13 @@ def test_a_configuration_that_cannot_be_used_is_told_in_one_line(content: bytes,
     (tmp_path / "config.json").write_bytes(content)
 
     with pytest.raises(ModelError, match=f"^cannot load the model in [^\\n]*{reason}[^\\n]*$"):
-        load_torch_runner(EngineConfig(tmp_path))
+        load_torch_model(EngineConfig(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
         (ZeroDivisionError("in some code"), "its code in transformers fails with this configuration$"),
-        (KeyError(ATTENTION_NAME), "attention of its own, which cannot be replaced$"),
         (ImportError("No module named 'timm'", name="timm"), r"a Python package that is not installed \(timm\)$"),
         (ModelError("layer 3 is odd"), "layer 3 is odd$"),
     ],
@@ -204,3 +208,74 @@ def test_a_failure_names_the_family_and_no_foreign_exception(error: Exception, r
 def test_a_device_without_memory_is_no_fault_of_the_family() -> None:
     with pytest.raises(OverloadedError), refusing_family("strange"):
         raise OverloadedError("no memory")
+
+
+# what no configuration says: family -> what its configuration adds
+_REFUSED: dict[str, dict[str, Any]] = {
+    "bloom": {},  # adds positions to the scores
+    "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2},
+    "rwkv": {"attention_hidden_size": 32},
+    "bert": {"is_decoder": False},
+    "gemma3_text": {**KV, "use_bidirectional_attention": True},
+    "bart": {
+        "is_encoder_decoder": False,
+        "d_model": 32,
+        "decoder_layers": 2,
+        "decoder_attention_heads": 4,
+        "decoder_ffn_dim": 48,
+    },
+    "roberta": {"is_decoder": True, "pad_token_id": 1},  # counts positions itself
+}
+
+_ACCEPTED: dict[str, dict[str, Any]] = {
+    "llama": KV,
+    "gpt2": {},
+    "mistral": {**KV, "sliding_window": 100},
+    "gemma2": {**KV, "attn_logit_softcapping": 2.0, "sliding_window": 100},
+    "gemma4_text": {
+        **KV,
+        **LAYER_TYPES,
+        "global_head_dim": 16,
+        "hidden_size_per_layer_input": 8,
+        "sliding_window": 100,
+    },
+    "gpt_oss": {**KV, **EXPERTS, "sliding_window": 100},
+    "deepseek_v3": LATENT,
+    "llama4_text": {**KV, **EXPERTS, "attention_chunk_size": 100, "pad_token_id": 0, "attn_temperature_tuning": False},
+    "diffllama": KV,  # calls the attention twice in each layer
+    "olmoe": {**KV, **EXPERTS, "sliding_window": 100},  # its layers have the window, and its masks do not
+}
+
+
+def _check(model: Any) -> None:
+    with refusing_family(model.config.model_type):
+        check_torch_model(build_torch(model))
+
+
+@pytest.mark.parametrize("family", sorted(REFUSED_BY_CONFIG.keys() - {"mamba"}))  # mamba has no heads to name
+def test_layers_of_another_type_are_refused_if_the_configuration_hides_them(family: str) -> None:
+    model = build_model(build_config(family, REFUSED_BY_CONFIG[family][0]))
+
+    with pytest.raises(ModelError, match=f"^models of the family '{family}' cannot be run: "):
+        _check(model)
+
+
+@pytest.mark.parametrize("family", _REFUSED)
+def test_what_the_configuration_does_not_say_is_refused_after_a_trial_run(family: str) -> None:
+    model = build_model(build_config(family, {"num_attention_heads": 4} | _REFUSED[family]))
+
+    with pytest.raises(ModelError, match=f"^models of the family '{family}' cannot be run: "):
+        _check(model)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family", _ACCEPTED)
+def test_softmax_attention_is_accepted_in_full_and_in_half_precision(family: str, dtype: torch.dtype) -> None:
+    config = build_config(family, _ACCEPTED[family])
+    check_config(config)
+    before = str(config)
+    model = build_model(config, dtype)
+
+    _check(model)
+
+    assert str(model.config) == before

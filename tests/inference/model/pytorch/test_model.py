@@ -1,6 +1,9 @@
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -8,17 +11,21 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from inference.config import EngineConfig
-from inference.errors import ModelError
+from inference.errors import ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
-from inference.model.pytorch.kv_cache import LayerShape, build_lone_segment
-from inference.model.pytorch.loader import load_torch_runner
-from inference.model.pytorch.runner import Runner
+from inference.model.pytorch.loader import load_torch_model
+from inference.model.pytorch.model import TorchModel, refusing_when_out_of_memory
 from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import DecoderOracle
-from tests.support.runners import CheckedSequence, load_torch
+from tests.support.runners import CheckedSequence, build_torch, load_torch
 from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
 from tests.support.toys import toy_tokenizer, write_model
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
 
 _FAMILIES: dict[str, dict[str, object]] = {
     "llama": {},
@@ -64,7 +71,7 @@ def _new_sequence(folder: Path, dtype: str = "float64") -> CheckedSequence:
 
 @pytest.mark.parametrize("family", [*_FAMILIES, *_EXPERT_FAMILIES])
 def test_each_node_gets_the_logits_of_its_own_path(family: str, make_model: MakeModel) -> None:
-    """Several sequences in one pass, over several steps. Each step keeps some path. transformers is the oracle."""
+    """Several sequences over several steps. Each step keeps some path. transformers is the oracle."""
     folder = make_model(family=family, **(_FAMILIES | _EXPERT_FAMILIES)[family])
     first = _new_sequence(folder, "float64" if family in _FAMILIES else "float32")
     random, sequences = Random(11), [first, first.fork(), first.fork()]
@@ -93,9 +100,10 @@ def test_a_window_counts_from_the_positions_of_stored_branches(make_model: MakeM
 def test_logits_have_the_type_that_the_model_computes_in_but_at_most_float32(
     make_model: MakeModel, dtype: str, of_logits: torch.dtype
 ) -> None:
-    runner = load_torch_runner(EngineConfig(make_model(), dtype=dtype))
+    model = load_torch_model(EngineConfig(make_model(), dtype=dtype)).model
+    [[row]] = model.forward([SequenceInput(model.new_cache(), TokenTree((1,)))])
 
-    assert runner.forward([SequenceInput(runner.new_cache(), TokenTree((1,)))]).dtype == of_logits
+    assert row.logits.dtype == of_logits
 
 
 class _AllRowsLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
@@ -108,22 +116,23 @@ class _AllRowsLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # tra
 class _NoRowsLlama(transformers.LlamaForCausalLM):  # type: ignore[misc]  # transformers has no types
     """A model that cannot be asked for some rows only."""
 
-    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, *, use_cache: bool) -> Any:
-        return super().forward(input_ids, position_ids=position_ids, use_cache=use_cache)
+    def forward(self, input_ids: torch.Tensor, position_ids: Any = None, past_key_values: Any = None, **_: Any) -> Any:
+        return super().forward(input_ids, position_ids=position_ids, past_key_values=past_key_values)
 
 
 @pytest.mark.parametrize("family", [_AllRowsLlama, _NoRowsLlama])
 def test_rows_are_selected_for_a_model_that_returns_all(family: type) -> None:
-    model = build_model(build_config("llama", KV))
+    built = build_model(build_config("llama", KV))
     tree = TokenTree((1, 2, 3), (4, 5), (None, 0))
-    expected = _forward_once(Runner(model, torch.device("cpu")), tree)
-    model.__class__ = family
+    expected = _forward_once(build_torch(built), tree)
+    built.__class__ = family
 
-    torch.testing.assert_close(_forward_once(Runner(model, torch.device("cpu")), tree), expected)
+    torch.testing.assert_close(_forward_once(build_torch(built), tree), expected)
 
 
-def _forward_once(runner: Runner, tree: TokenTree) -> torch.Tensor:
-    return runner.forward([SequenceInput(runner.new_cache(), tree)])
+def _forward_once(model: TorchModel, tree: TokenTree) -> torch.Tensor:
+    [rows] = model.forward([SequenceInput(model.new_cache(), tree)])
+    return torch.stack([row.logits for row in rows])
 
 
 def test_a_text_whose_logits_are_no_numbers_is_an_error_and_the_next_text_is_not(tmp_path: Path) -> None:
@@ -131,11 +140,11 @@ def test_a_text_whose_logits_are_no_numbers_is_an_error_and_the_next_text_is_not
     weights = load_file(folder / "model.safetensors")
     weights["model.embed_tokens.weight"][300] = torch.nan  # as a float16 model that overflows after some texts
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    runner = load_torch_runner(EngineConfig(folder))
+    model = load_torch_model(EngineConfig(folder)).model
 
     with pytest.raises(ModelError, match="in float32, the model's logits are infinite or NaN"):
-        runner.forward([SequenceInput(runner.new_cache(), TokenTree((5, 300)))])
-    assert runner.forward([SequenceInput(runner.new_cache(), TokenTree((5, 6)))]).isfinite().all()
+        _forward_once(model, TokenTree((5, 300)))
+    assert _forward_once(model, TokenTree((5, 6))).isfinite().any()
 
 
 _LONG_ROPE = {
@@ -164,33 +173,48 @@ _LONG_ROPE = {
         ),
     ],
 )
-def test_a_sequence_is_no_longer_than_what_leaves_its_neighbours_unchanged(
+def test_a_sequence_is_no_longer_than_what_leaves_its_earlier_tokens_unchanged(
     family: str, changes: dict[str, Any]
 ) -> None:
-    model = build_model(build_config(family, KV | changes))
-    runner = Runner(model, torch.device("cpu"))
-
-    def forward_beside(num_tokens: int) -> torch.Tensor:
-        segments = [build_lone_segment(range(8)), build_lone_segment(range(num_tokens - 8, num_tokens))]
-        return runner.forward_segments(range(16), segments, (7,))
-
-    assert runner.max_tokens == 77
-    assert torch.equal(forward_beside(77), forward_beside(8))
-    assert not torch.equal(forward_beside(78), forward_beside(8))
+    assert build_torch(build_model(build_config(family, KV | changes))).max_tokens == 77
 
 
 @pytest.mark.parametrize("rope_type", ["default", "linear", "dynamic", "yarn"])
 def test_frequencies_that_stay_the_same_do_not_limit_a_sequence(rope_type: str) -> None:
     rope = {"rope_type": rope_type, "rope_theta": 10000.0, "factor": 4.0}
-    runner = Runner(build_model(build_config("llama", {**KV, "rope_parameters": rope})), torch.device("cpu"))
 
-    assert runner.max_tokens == 512
+    assert build_torch(build_model(build_config("llama", {**KV, "rope_parameters": rope}))).max_tokens == 512
 
 
-def test_a_lone_segment_tells_the_shapes_of_keys_and_values_and_stores_none() -> None:
-    runner = Runner(build_model(build_config("llama", KV)), torch.device("cpu"))
-    later = runner.forward_segments((1, 2, 3), [build_lone_segment(range(5, 8))], (2,))
-    assert [call.shape for call in runner.last_calls] == [LayerShape(2, 8, 8)] * 2
-    torch.testing.assert_close(
-        later, runner.forward_segments((1, 2, 3), [build_lone_segment(range(3))], (2,))
-    )  # rotary positions are relative
+def test_passes_of_two_threads_do_not_take_each_others_places(make_model: MakeModel) -> None:
+    models = [load_torch_model(EngineConfig(make_model(family=family))).model for family in ("llama", "gemma2")] * 8
+    tree = TokenTree((1, 2), (3, 4, 5), (None, 0, None))
+    expected = [_forward_once(model, tree) for model in models]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(_forward_once, models, [tree] * len(models)))
+
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    "allocate",
+    [
+        partial(torch.empty, 1 << 50),
+        partial(_raise, torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")),
+        partial(_raise, RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")),
+        partial(_raise, MemoryError()),
+    ],
+    ids=["torch on the CPU", "GPU", "cuBLAS", "Python"],
+)
+def test_a_failed_allocation_is_an_overloaded_error_that_names_its_purpose(allocate: Callable[[], object]) -> None:
+    with (
+        pytest.raises(OverloadedError, match="no memory left for the keys of 5 tokens"),
+        refusing_when_out_of_memory("the keys of 5 tokens"),
+    ):
+        allocate()
+
+
+def test_an_error_that_is_not_about_memory_passes_unchanged() -> None:
+    with pytest.raises(RuntimeError, match="shape mismatch"), refusing_when_out_of_memory("nothing"):
+        raise RuntimeError("shape mismatch")
