@@ -7,7 +7,5 @@ graph            the ONNX graph, built from both
 session          onnxruntime itself, with its telemetry switched off
 graph_store      built graphs, kept in a cache folder
 conversion       a folder to a model
-trial            the same decoder in plain NumPy, with which a new model must agree
-kv_cache         keys and values of one sequence
 model            token trees in, next-token logits out; choices
 """

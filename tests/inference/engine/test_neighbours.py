@@ -15,8 +15,7 @@ from inference.engine.engine import Engine
 from inference.engine.prompt import PromptBuilder
 from inference.model.language_model import SequenceInput
 from inference.model.loader import load_model
-from inference.model.onnx.kv_cache import OnnxSequenceCache
-from inference.model.onnx.model import OnnxModel
+from inference.model.onnx.model import OnnxModel, OnnxSequenceCache
 from inference.model.sampler import NumpyRow, NumpyTokens
 from inference.model.token_sequence import TokenSequence
 from inference.protocol.completion import (

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from inference.errors import InvalidRequestError, ModelError
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
-from inference.model.onnx.kv_cache import OnnxSequenceCache
-from inference.model.onnx.model import OnnxModel
+from inference.model.onnx.model import OnnxModel, OnnxSequenceCache
 from inference.model.sampler import NumpyRow
 from tests.support.decoder_folders import (
     LONG_ROPE,
