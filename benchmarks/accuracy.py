@@ -11,7 +11,6 @@ edges of the finished text's tokens, and by the number of typed characters.
 import math
 import statistics
 from collections import defaultdict
-from contextlib import closing
 
 import torch
 import transformers
@@ -19,15 +18,11 @@ from tokenizers import Tokenizer
 
 from benchmarks.corpora.cuts import MAX_OFFSET, Cut, draw_cuts, draw_cuts_by_offset
 from benchmarks.measures.report import Figures, Measured, Row, find_percent, run_parts, track
-from inference.config import EngineConfig
-from inference.engine.assembly import load_engine
-from inference.engine.engine import Engine
-from inference.engine.sink import complete
-from inference.protocol.completion import CompletionRequest, CompletionStats, Extent, Healing
+from inference.protocol.completion import CompletionStats, Healing
+from midtoken import Completion, Model, load
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 from models.training.evaluation import measure_bits_per_byte
-from tests.support.sinks import submit
 
 _NUM_IDENTIFIERS, _NUM_OTHERS, _NUM_EACH_OFFSET = 500, 210, 150
 _NUM_SHORT, _NUM_SHORT_FILES = 6, 2
@@ -57,12 +52,12 @@ def _measure_kinds(is_short: bool) -> Measured:
     solved: dict[tuple[Healing, bool], list[bool]] = defaultdict(list)  # by strategy, and whether in an identifier
     costs: dict[Healing, list[CompletionStats]] = defaultdict(list)
     cuts = draw_cuts(iter_held_out(), num_identifiers, num_others, _SEED)
-    with closing(_load_engine()) as engine:
+    with load(num_threads=1) as model:
         for cut in track(cuts, "completing"):
             for healing in _HEALINGS:
-                text, stats = complete(engine, _build_request(cut, healing))
-                solved[healing, cut.kind == "identifier"].append(cut.is_solved_by(text))
-                costs[healing].append(stats)
+                found = _complete(model, cut, healing)
+                solved[healing, cut.kind == "identifier"].append(cut.is_solved_by(found.text))
+                costs[healing].append(found.stats)
     rows: list[Row] = [
         {
             "healing": str(healing),
@@ -81,14 +76,10 @@ def _measure_kinds(is_short: bool) -> Measured:
     )
 
 
-def _load_engine() -> Engine:
-    return load_engine(EngineConfig(find_default_model(), num_threads=1))
-
-
-def _build_request(cut: Cut, healing: Healing) -> CompletionRequest:
-    """A request for the rest of the cut's run, which does not know the text after the cursor."""
+def _complete(model: Model, cut: Cut, healing: Healing) -> Completion:
+    """Completes the rest of the cut's run, without the text after the cursor."""
     prefix = cut.find_context(_CONTEXT_CHARS)
-    return CompletionRequest(prefix, max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE)
+    return model.complete(prefix, strategy=healing, max_tokens=_MAX_TOKENS, extent="single_line")
 
 
 def _measure_offsets(is_short: bool) -> Measured:
@@ -97,13 +88,13 @@ def _measure_offsets(is_short: bool) -> Measured:
     solved: dict[tuple[str, Healing], list[bool]] = defaultdict(list)
     num_each = _NUM_SHORT if is_short else _NUM_EACH_OFFSET
     cuts = draw_cuts_by_offset(iter_held_out(), num_each, _SEED)
-    with closing(_load_engine()) as engine:
-        for place, cut in enumerate(track(cuts, "completing")):  # by all strategies, since nothing is timed here
+    with load(num_threads=1) as model:
+        for place, cut in enumerate(track(cuts, "completing")):
             groups = ("all", "edge" if _is_on_edge(tokenizer, cut) else "inside", f"after {place // num_each + 1}")
-            sinks = {healing: submit(engine, _build_request(cut, healing)) for healing in _OFFSET_HEALINGS}
-            for healing, sink in sinks.items():
+            for healing in _OFFSET_HEALINGS:
+                is_solved = cut.is_solved_by(_complete(model, cut, healing).text)
                 for name in groups:
-                    solved[name, healing].append(cut.is_solved_by(sink.wait().text))
+                    solved[name, healing].append(is_solved)
     names = ("all", "edge", "inside", *(f"after {offset}" for offset in range(1, MAX_OFFSET + 1)))
     counts = {name: len(solved[name, Healing.EXACT]) for name in names}
     rows: list[Row] = [

@@ -26,7 +26,7 @@ import random
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, closing
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -55,11 +55,9 @@ from benchmarks.measures.report import (
 )
 from benchmarks.measures.typing_trial import Cursors, GhostText, Line, Trial, Typist, draw_lines
 from benchmarks.typing import LlamaServer
-from inference.config import EngineConfig
-from inference.engine.assembly import load_engine
-from inference.engine.sink import WaitingSink
-from inference.protocol.completion import CompletionChunk, CompletionRequest, Extent, Healing
+from inference.protocol.completion import Healing
 from lsp_server.settings import Settings
+from midtoken import Completion, load
 from midtoken.connection import open_connection
 from midtoken.server_arguments import add_connection_arguments
 
@@ -106,40 +104,28 @@ class _Marks(TypedDict):
     claims: list[tuple[float, bool]]  # the probability of a text, and whether it stands there
 
 
-class _ClaimSink(WaitingSink):
-    """Collects what each chunk claims of its text's beginning, too."""
-
-    def __init__(self, following: str) -> None:
-        super().__init__()
-        self.claims: list[tuple[float, bool]] = []
-        self._following, self._text = following, ""
-
-    def send(self, chunk: CompletionChunk) -> None:
-        start, self._text = len(self._text), self._text + chunk.text
-        for end, log_prob in zip(chunk.text_ends, chunk.log_probs, strict=True):
-            self.claims.append((math.exp(log_prob), self._following.startswith(self._text[: start + end])))
-        super().send(chunk)
-
-
 def _measure_identifiers(is_short: bool) -> Iterator[Measured]:
-    config = EngineConfig(REAL_FOLDER, dtype="int8", num_threads=1, graph_dir=_GRAPHS)
-    with closing(load_engine(config)) as engine:
+    with load(REAL_FOLDER, dtype="int8", num_threads=1, graph_dir=_GRAPHS) as model:
 
         def measure(cut: Cut) -> _Marks:
             marks = _Marks(right={}, claims=[])
             for healing in _HEALINGS:
-                sink = _ClaimSink(cut.run_end + cut.suffix)
-                engine.submit(
-                    CompletionRequest(
-                        _find_text(cut), max_tokens=_MAX_TOKENS, healing=healing, extent=Extent.SINGLE_LINE, stop=_ENDS
-                    ),
-                    sink,
+                found = model.complete(
+                    _find_text(cut), strategy=healing, max_tokens=_MAX_TOKENS, extent="single_line", stop=_ENDS
                 )
-                marks["right"][healing] = cut.is_solved_by(sink.wait()[0])
-                marks["claims"] = sink.claims  # of the last, `exact`
+                marks["right"][healing] = cut.is_solved_by(found.text)
+                marks["claims"] = [*_find_claims(found, cut.run_end + cut.suffix)]  # of the last, `exact`
             return marks
 
         yield from _compare_right("identifiers", measure, 1 if is_short else _NUM_IDENTIFIERS)
+
+
+def _find_claims(found: Completion, following: str) -> Iterator[tuple[float, bool]]:
+    """Yields how probable the text up to the end of each token is, and whether it stands there."""
+    text, probability = "", 1.0
+    for token in found.tokens:
+        text, probability = text + token.text, probability * token.probability
+        yield probability, following.startswith(text)
 
 
 def _measure_others(is_short: bool) -> Iterator[Measured]:

@@ -1,7 +1,6 @@
 """Pictures of `docs/characters.md` and `docs/measured.md`, of the default model: `python -m docs.draw_pictures`."""
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +13,11 @@ from inference.characters.assembly import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.state import State
 from inference.config import EngineConfig
-from inference.engine.assembly import build_engine
-from inference.engine.sink import WaitingSink
 from inference.likely_text import LikelyText
-from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model.loader import load_model
 from inference.protocol.characters import CoveringKind
-from inference.protocol.completion import CompletionChunk, CompletionRequest
 from lsp_server.settings import Settings
+from midtoken import load
 from trie_cache.trie import Trie
 
 _PICTURES = Path(__file__).parent / "pictures"
@@ -49,7 +45,8 @@ def main() -> None:
     trie, model = loaded.tokenizer.trie, load_character_model(config)
     _PICTURES.mkdir(exist_ok=True)
     pictures = {"coverings": _draw_coverings(model, trie), "slices": _draw_slices(trie), "next-byte": _draw_next(model)}
-    pictures["confidence"] = _draw_reveal(_complete(config, loaded))
+    with load() as completing:
+        pictures["confidence"] = _draw_reveal(completing.complete(_CHAIN, "\n").likely)
     for name, figure in pictures.items():
         figure.savefig(_PICTURES / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
 
@@ -73,26 +70,6 @@ class Chain:
     def append(self, value):
         n"""
 _KEYS = (0, len("ode ="), len("ode = s"))  # typed after it
-
-
-class _LikelySink(WaitingSink):
-    """A sink that keeps the probabilities."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.likely = LikelyText()
-
-    def send(self, chunk: CompletionChunk) -> None:
-        self.likely.add(chunk)
-        super().send(chunk)
-
-
-def _complete(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> LikelyText:
-    sink = _LikelySink()
-    with closing(build_engine(config, loaded)) as engine:
-        engine.submit(CompletionRequest(_CHAIN, "\n"), sink)
-        sink.wait()
-    return sink.likely
 
 
 def _draw_reveal(likely: LikelyText) -> Figure:

@@ -1,16 +1,10 @@
-"""Answers of the server, and text, in the form in which commands show them."""
+"""Text and probabilities in the form in which commands show them."""
 
 import math
 import unicodedata
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Sequence
 
-from inference.errors import ServerError
-from inference.likely_text import LikelyText
-from inference.protocol.characters import CharacterAnswer
-from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Explanation
+from inference.protocol.completion import ExplainedNode
 from lsp_server.settings import Settings
 
 _SURE = 0.8  # of ten such texts, eight are right
@@ -43,47 +37,6 @@ def find_style(text_log_prob: float) -> str:
     """Returns the style of rich in which text is shown that is so likely: it fades."""
     probability = math.exp(text_log_prob)
     return "bold" if probability >= _SURE else "" if probability >= CONFIDENCE else "dim"
-
-
-_Kind = TypeVar("_Kind")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The text of a completion, and its last chunk, which has the statistics and the explanation."""
-
-    text: str
-    last: CompletionChunk
-    likely: LikelyText = field(default_factory=LikelyText)  # with its probabilities
-
-    @property
-    def stats(self) -> CompletionStats:
-        """What it has cost."""
-        return self.last.stats or CompletionStats()
-
-    @property
-    def explanation(self) -> Explanation:
-        """What healing did, if the request has asked for it. Raises ServerError."""
-        if self.last.explanation is None:
-            raise ServerError("the server sent no explanation; it may be another version of midtoken")
-        return self.last.explanation
-
-
-async def read_answer(chunks: AsyncGenerator[CompletionChunk, None]) -> Answer:
-    """Returns the whole answer. Cancelling the call frees the sequence on the server. Raises MidtokenError."""
-    async with aclosing(chunks) as stream:
-        received = [chunk async for chunk in stream]
-    likely = LikelyText()
-    for chunk in received:
-        likely.add(chunk)
-    return Answer(likely.text, received[-1], likely)
-
-
-def check_kind(answer: CharacterAnswer, kind: type[_Kind]) -> _Kind:
-    """Returns the answer, whose kind the request determines. Raises ServerError for another kind."""
-    if not isinstance(answer, kind):
-        raise ServerError("the server answered a request of another kind; it may be another version of midtoken")
-    return answer
 
 
 def compute_shares(nodes: Sequence[ExplainedNode]) -> tuple[float | None, ...]:

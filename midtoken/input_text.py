@@ -1,4 +1,4 @@
-"""The text that a command is given: a file, a cursor in a file, and pieces of it, small enough for one request each.
+"""The text that a command is given: a file, or a cursor in one.
 
 `ClearedText` reads what is sent and clears the requests: nothing of excluded files, and no secrets, unless the options
 say otherwise.
@@ -6,12 +6,10 @@ say otherwise.
 
 import argparse
 import asyncio
-import codecs
 import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,11 +28,7 @@ from lsp_server.settings import Settings
 from midtoken.server_arguments import UsageError, add_connection_arguments, may_be_remote
 from midtoken.workspace import choose_related, find_index_dir, read_project
 
-# The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
-_PIECE_BYTES = 1024
-_CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default model
 _PLACE = re.compile(r"(.+?):(\d+)(?::(\d+))?", re.DOTALL)
-_CONTINUATION = bytes(range(0x80, 0xC0))  # what a character in UTF-8 does not begin with
 
 
 def read_file(name: str) -> bytes:
@@ -86,35 +80,6 @@ def _split(text: str) -> tuple[str, int, int | None]:
     if found is None:
         raise UsageError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
     return found[1], int(found[2]), int(found[3]) if found[3] else None
-
-
-def split_pieces(text: bytes, num_bytes: int = _PIECE_BYTES) -> Iterator[CharacterRequest]:
-    """Yields requests about the pieces of a text in order, each with the text before it.
-
-    No piece is empty. No piece ends inside a character, unless the text is not UTF-8.
-    """
-    start = 0
-    while start < len(text):
-        end = start + _find_boundary(text[start : start + num_bytes])
-        yield CharacterRequest(text[start:end], _take_end(text[:start], _CONTEXT_BYTES))
-        start = end
-
-
-def split_tail(text: bytes, num_bytes: int = _PIECE_BYTES) -> CharacterRequest:
-    """Returns a request about the last piece of a text."""
-    tail = _take_end(text, num_bytes)
-    return CharacterRequest(tail, _take_end(text[: len(text) - len(tail)], _CONTEXT_BYTES))
-
-
-def _take_end(text: bytes, num_bytes: int) -> bytes:
-    return text[-num_bytes:].lstrip(_CONTINUATION) if len(text) > num_bytes else text
-
-
-def _find_boundary(text: bytes) -> int:
-    """Returns where the last whole character ends; the end of the text if it has none."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(text)
-    return len(text) - len(decoder.getstate()[0]) or len(text)
 
 
 _WAIT_S = 30.0  # for the rules; longer than Git is given

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from inference.errors import MidtokenError
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Explanation
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
 
 
 class ChunkSink(Protocol):
@@ -28,18 +28,15 @@ class CompletionEngine(Protocol):
 
 
 class WaitingSink:
-    """Collects the first candidate's text until the request has ended."""
+    """Collects the chunks of a request until it has ended."""
 
     def __init__(self) -> None:
-        self.explanation: Explanation | None = None  # set by the last chunk, if the request asked for it
-        self._texts: list[str] = []
+        self.chunks: list[CompletionChunk] = []
         self._stats: Future[CompletionStats] = Future()
 
     def send(self, chunk: CompletionChunk) -> None:
-        if chunk.candidate == 0:
-            self._texts.append(chunk.text)
+        self.chunks.append(chunk)
         if chunk.stats is not None:
-            self.explanation = chunk.explanation
             self._stats.set_result(chunk.stats)
 
     def fail(self, error: MidtokenError) -> None:
@@ -49,9 +46,12 @@ class WaitingSink:
         return False
 
     def wait(self) -> tuple[str, CompletionStats]:
-        """Waits for the end; returns the whole text and the statistics. Raises the error of a failed request."""
+        """Waits for the end. Returns the first candidate's text, and the statistics.
+
+        Raises the error of a failed request.
+        """
         stats = self._stats.result()
-        return "".join(self._texts), stats
+        return "".join(chunk.text for chunk in self.chunks if chunk.candidate == 0), stats
 
 
 def complete(engine: CompletionEngine, request: CompletionRequest) -> tuple[str, CompletionStats]:

@@ -1,16 +1,14 @@
 """Print the completion at a cursor."""
 
 import argparse
-import asyncio
 import sys
 
-from inference.protocol.completion import CompletionRequest, Extent, Healing
-from lsp_server.context import Context
-from lsp_server.privacy.guard import Cleared
-from midtoken.answer import CONFIDENCE, Answer, read_answer
-from midtoken.connection import open_connection
-from midtoken.front.indented import send_blanks, write_tabs
+from inference.protocol.completion import MAX_NEW_TOKENS, Extent, Healing
+from lsp_server.indentation import find_unit, match_indentation, write_blanks
+from midtoken.answer import CONFIDENCE
 from midtoken.input_text import ClearedText, add_cursor_arguments
+from midtoken.served_model import open_model
+from midtoken.server_arguments import number_from
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: auto)",
     )
     parser.add_argument(
-        "--max-tokens", type=int, default=64, metavar="N", help="generate at most this many (default: %(default)s)"
+        "--max-tokens",
+        type=number_from(1, MAX_NEW_TOKENS),
+        default=64,
+        metavar="N",
+        help="generate at most this many (default: %(default)s)",
     )
     add_cursor_arguments(parser)
 
@@ -38,34 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the completion on stdout, and how much of it an editor shows on stderr if that is a terminal."""
     text = ClearedText(options)
-    request = build_request(options, text.read_cursor(options.cursor, options.stdin))
-    answer = asyncio.run(_ask(options, text, request, text.clear(send_blanks(request))))
-    print(answer.text)
+    cursor = text.read_cursor(options.cursor, options.stdin)
+    sent = write_blanks(cursor)  # as a language server does
+    with open_model(options, text) as model:
+        found = model.complete(
+            sent.prefix, sent.suffix, options.healing, max_tokens=options.max_tokens, extent=options.extent
+        )
+    has_tabs = find_unit(cursor) == "\t"
+    print(match_indentation(found.text, cursor) if has_tabs else found.text)
     if sys.stderr.isatty():
-        print(_describe(answer), file=sys.stderr)
+        num_shown, num_chars = len(found.cut(CONFIDENCE)), len(found.text)
+        shown = "all" if num_shown == num_chars else f"{num_shown} of {num_chars} characters"
+        print(f"{found.stats.total_ms:.0f} ms; an editor shows {shown}", file=sys.stderr)
     return 0
-
-
-def build_request(options: argparse.Namespace, cursor: Context) -> CompletionRequest:
-    """Builds the request for a completion at the cursor. Raises InvalidRequestError."""
-    return CompletionRequest(
-        cursor.prefix,
-        suffix=cursor.suffix,
-        max_tokens=options.max_tokens,
-        healing=Healing(options.healing),
-        extent=Extent(options.extent),
-    )
-
-
-async def _ask(
-    options: argparse.Namespace, text: ClearedText, request: CompletionRequest, cleared: Cleared[CompletionRequest]
-) -> Answer:
-    async with open_connection(options) as connection:
-        text.note_languages(connection.languages)
-        return await read_answer(write_tabs(connection.stream(cleared), request))
-
-
-def _describe(answer: Answer) -> str:
-    num_shown, num_chars = answer.likely.count_likely(0, CONFIDENCE), len(answer.text)
-    shown = "all" if num_shown == num_chars else f"{num_shown} of {num_chars} characters"
-    return f"{answer.stats.total_ms:.0f} ms; an editor shows {shown}"

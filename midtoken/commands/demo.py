@@ -1,10 +1,10 @@
 """Show what is completed at each key while a file is typed, with and without healing, one below the other."""
 
 import argparse
-import asyncio
 import re
 import statistics
 import sysconfig
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from inference.protocol.completion import CompletionRequest, Extent, Healing
-from lsp_server.privacy.guard import Guard
-from midtoken.answer import CONFIDENCE, read_answer
-from midtoken.connection import Connection, open_connection
+from inference.protocol.completion import Healing
+from midtoken.answer import CONFIDENCE
+from midtoken.api import Model
+from midtoken.served_model import open_model
 from midtoken.server_arguments import add_connection_arguments, number_from
 
 # A file of the standard library that the default model was not trained on, and its lines that are typed.
@@ -48,14 +48,11 @@ class _Side:
     times_ms: list[float] = field(default_factory=list)
     solved: list[bool] = field(default_factory=list)
 
-    async def ask(self, connection: Connection, before: str, after: str, rest: str) -> str:
+    def ask(self, model: Model, before: str, after: str, rest: str) -> str:
         """Returns the ghost text at a cursor. `rest`: of the identifier that the cursor is in."""
-        request = CompletionRequest(
-            before, after, healing=self.healing, extent=Extent.SINGLE_LINE, min_probability=CONFIDENCE
-        )
-        answer = await read_answer(connection.stream(Guard().clear(request, ())))
-        ghost = answer.text[: answer.likely.count_likely(0, CONFIDENCE)]
-        self.times_ms.append(answer.stats.total_ms)
+        found = model.complete(before, after, self.healing, extent="single_line", min_probability=CONFIDENCE)
+        ghost = found.cut(CONFIDENCE)
+        self.times_ms.append(found.stats.total_ms)
         self.solved += [re.split(r"\W", ghost, maxsplit=1)[0] == rest] if rest else []
         return ghost
 
@@ -79,36 +76,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plays the demo in a terminal."""
-    asyncio.run(_play(options))
-    return 0
-
-
-async def _play(options: argparse.Namespace) -> None:
     console = Console(highlight=False)
     console.print(_TITLE.format(number=options.lines), end="\n\n")
     sides = [_Side("healed", "italic green", Healing.EXACT), _Side("unhealed", "italic red", Healing.NONE)]
     is_shown = console.is_terminal and not console.is_dumb_terminal
-    async with open_connection(options) as connection:
+    with open_model(options) as model:
+        model.complete("", max_tokens=1)  # waits for the server before anything is drawn
         with Live(console=console, auto_refresh=False) if is_shown else nullcontext() as live:
             for line in _LINES[: options.lines]:
-                await _type(line, sides, connection, console, live)
+                _type(line, sides, model, console, live)
     console.print(*(side.describe() for side in sides), sep="\n")
     console.print(f"\n{_HINT}", style="dim")
+    return 0
 
 
-async def _type(line: str, sides: Sequence[_Side], connection: Connection, console: Console, live: Live | None) -> None:
+def _type(line: str, sides: Sequence[_Side], model: Model, console: Console, live: Live | None) -> None:
     """Types a line. A terminal shows it at each key, and other output has the keys at which the sides differ."""
     above, _, below = (Path(sysconfig.get_path("stdlib")) / _FILE).read_text(encoding="utf-8").partition(line)
     for column in range(len(line) - len(line.lstrip()) + 1, len(line) + 1):
         typed, rest = line[:column], find_rest(line, column)
-        ghosts = [await side.ask(connection, above + typed, below, rest) for side in sides]
+        ghosts = [side.ask(model, above + typed, below, rest) for side in sides]
         rows = [
             draw_row(side.name, side.times_ms[-1], typed, ghost, side.style, console.width)
             for side, ghost in zip(sides, ghosts, strict=True)
         ]
         if live is not None:
             live.update(Group(*rows), refresh=True)
-            await asyncio.sleep(_PAUSE_S)
+            time.sleep(_PAUSE_S)
         elif ghosts[0] != ghosts[1]:
             console.print(Group(*rows))
 

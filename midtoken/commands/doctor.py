@@ -26,7 +26,7 @@ from lsp_server.no_suggestion import find_document_reason
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from lsp_server.settings import Settings
-from midtoken.answer import read_answer
+from midtoken.api import read_completion
 from midtoken.connection import Connection, open_connection
 from midtoken.input_text import find_language, read_text
 from midtoken.server import ServerArguments
@@ -92,7 +92,7 @@ def _describe_window(context_tokens: int, max_related_bytes: int) -> Check:
 
 async def _check_completion(connection: Connection, is_default: bool) -> Check:
     request = Guard().clear(CompletionRequest(_PREFIX, max_tokens=8, extent=Extent.SINGLE_LINE), ())
-    answer = await read_answer(connection.stream(request))
+    answer = await read_completion(connection.stream(request))
     what = (
         f"a completion in the middle of a token: `return Nod` is completed with `{answer.text}` after "
         f"{answer.stats.total_ms:.0f} ms"

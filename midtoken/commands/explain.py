@@ -23,7 +23,8 @@ from inference.protocol.completion import (
     RelatedFile,
 )
 from lsp_server.context import Context
-from midtoken.answer import CONFIDENCE, Answer, compute_shares, find_style, mark_blanks, read_answer
+from midtoken.answer import CONFIDENCE, compute_shares, find_style, mark_blanks
+from midtoken.api import Completion, read_completion
 from midtoken.connection import Connection, open_connection
 from midtoken.input_text import ClearedText, add_cursor_arguments
 
@@ -50,7 +51,7 @@ class Found:
     """What was answered, and why the rest was not: an engine elsewhere may be asked for less than one with weights."""
 
     related: tuple[RelatedFile, ...] = ()
-    answers: dict[Healing, Answer] = field(default_factory=dict)
+    answers: dict[Healing, Completion] = field(default_factory=dict)
     refusals: dict[Healing, str] = field(default_factory=dict)
     unexplained: str = ""  # why there is no tree
 
@@ -61,9 +62,9 @@ async def _ask_all(options: argparse.Namespace, text: ClearedText, cursor: Conte
         text.note_languages(connection.languages)
         request = await asyncio.to_thread(_build_request, text, options.cursor, cursor, connection)
 
-        async def ask(**changes: Any) -> Answer:
+        async def ask(**changes: Any) -> Completion:
             cleared = await asyncio.to_thread(text.clear, replace(request, **changes))
-            return await read_answer(connection.stream(cleared))
+            return await read_completion(connection.stream(cleared))
 
         found = Found(request.related)
         try:
@@ -129,7 +130,7 @@ def _label(name: str, value: Text) -> Text:
     return Text.assemble((f"{name:<12} ", "dim"), value)
 
 
-def _render_related(found: Found, exact: Answer) -> Iterator[Text]:
+def _render_related(found: Found, exact: Completion) -> Iterator[Text]:
     """Yields what the prompt has of each other file, with its tokens."""
     files = () if found.unexplained else exact.explanation.related
     if files:

@@ -1,21 +1,17 @@
 """Show the surprisal of each character of a text, in bits."""
 
 import argparse
-import asyncio
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
 from inference.errors import InvalidRequestError
-from inference.protocol.characters import Ask, CharacterRequest, Surprisals
-from lsp_server.privacy.guard import Cleared
-from midtoken.answer import check_kind, show_char
-from midtoken.connection import open_connection
-from midtoken.input_text import ClearedText, add_text_arguments, split_pieces
+from midtoken.answer import show_char
+from midtoken.input_text import ClearedText, add_text_arguments
+from midtoken.served_model import open_model
 
 # By the bits from which on they are used. In full, because a terminal's theme may change the named colour black.
 _STYLES = {
@@ -70,26 +66,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints the text in colour, or the surprisals as JSON."""
     cleared = ClearedText(options)
-    pieces = split_pieces(cleared.read_file(options.file))
-    requests = [cleared.clear(replace(piece, ask=Ask.SURPRISAL)) for piece in pieces]
-    if not requests:
+    text = cleared.read_file(options.file)
+    if not text:
         raise InvalidRequestError(f"{options.file} is empty; there is no surprisal to show")
-    surprisals = asyncio.run(_ask(options, requests))
+    with open_model(options, cleared) as model:
+        surprisals = model.surprisal(text)
     bits = math.fsum(surprisals)
     if options.json:
         numbers = [each if math.isfinite(each) else None for each in surprisals]
         print(json.dumps({"file": options.file, "surprisals": numbers}))
     else:
         console = Console(highlight=False)
-        console.print(paint(b"".join(each.value.text for each in requests), surprisals), soft_wrap=True)
+        console.print(paint(text, surprisals), soft_wrap=True)
         console.print(_build_legend())
         summary = f"{len(surprisals):,} bytes, {bits / len(surprisals):.3f} bits per byte, {bits:,.0f} bits in total"
         console.print(f"{options.file}: {summary}", style="dim", soft_wrap=True, markup=False)
     return 0
-
-
-async def _ask(options: argparse.Namespace, requests: Sequence[Cleared[CharacterRequest]]) -> list[float]:
-    """Returns the surprisal of each byte that is sent."""
-    async with open_connection(options) as connection:
-        answers = [check_kind(await connection.ask(request), Surprisals) for request in requests]
-    return [bits for answer in answers for bits in answer.surprisals]

@@ -9,7 +9,7 @@ from lsp_server.backend import CompletionBackend
 from lsp_server.context import Context, Excerpt
 from lsp_server.errors import to_midtoken_error
 from lsp_server.privacy.guard import Guard
-from midtoken.answer import Answer, read_answer
+from midtoken.api import Completion, read_completion
 from midtoken.playground.pictures import Failure, Message, Question, draw_healing, draw_strategy
 
 _MAX_TOKENS = 16  # as much of each completion as the page has room for
@@ -57,7 +57,7 @@ class Asker:
         context = self._guard.redactor.redact_excerpt(Excerpt(Context(asked.prefix, asked.suffix)))
         return Question(asked.number, context.prefix, context.suffix)
 
-    async def _complete(self, question: Question, healing: Healing) -> Answer:
+    async def _complete(self, question: Question, healing: Healing) -> Completion:
         """Each strategy is a tenant, so that none gains from what another has read."""
         request = CompletionRequest(
             question.prefix,
@@ -68,4 +68,4 @@ class Asker:
             explain=healing is Healing.EXACT,
             tenant=f"{self._page}-{healing}",
         )
-        return await read_answer(self._backend.stream(self._guard.clear(request, ())))
+        return await read_completion(self._backend.stream(self._guard.clear(request, ())))

@@ -13,7 +13,8 @@ from itertools import pairwise
 from rich.cells import cell_len
 
 from inference.protocol.completion import CompletionStats, ExplainedNode, Explanation, FinishReason, Healing
-from midtoken.answer import Answer, compute_shares, mark_blanks
+from midtoken.answer import compute_shares, mark_blanks
+from midtoken.api import Completion
 
 _NUM_TYPED_CHARS = 14
 
@@ -101,7 +102,7 @@ def to_json(number: int, message: Message) -> str:
     return json.dumps({"number": number, "kind": _KINDS[type(message)], **dataclasses.asdict(message)})
 
 
-def draw_healing(question: Question, answer: Answer) -> HealingPicture:
+def draw_healing(question: Question, answer: Completion) -> HealingPicture:
     """Returns the picture of an exact answer that was asked for with `explain`. Raises ServerError without one."""
     explanation, prefix = answer.explanation, question.prefix.encode()
     healed = prefix[len(prefix) - answer.last.healed_bytes :]
@@ -117,7 +118,7 @@ def draw_healing(question: Question, answer: Answer) -> HealingPicture:
     )
 
 
-def draw_strategy(healing: Healing, answer: Answer) -> StrategyPicture:
+def draw_strategy(healing: Healing, answer: Completion) -> StrategyPicture:
     """Returns the picture of one strategy's completion."""
     is_cut = answer.last.finish_reason is FinishReason.LENGTH
     return StrategyPicture(

@@ -1,23 +1,11 @@
-import asyncio
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.protocol.completion import CompletionRequest, ExplainedNode
-from midtoken.answer import compute_shares, mark_blanks, read_answer
-from tests.support.lsp_fakes import FedBackend, clear
-
-
-async def test_the_texts_of_all_chunks_are_joined() -> None:
-    backend = FedBackend()
-    task = asyncio.create_task(read_answer(backend.stream(clear(CompletionRequest("return Nod")))))
-    await asyncio.sleep(0)
-    backend.streams[0].feed("e")
-    backend.streams[0].finish("()")
-    answer = await task
-    assert (answer.text, answer.last.is_last) == ("e()", True)
+from inference.protocol.completion import ExplainedNode
+from midtoken.answer import compute_shares, mark_blanks
 
 
 @pytest.mark.parametrize(

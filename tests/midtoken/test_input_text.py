@@ -3,20 +3,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from inference.protocol.completion import CompletionRequest
 from lsp_server.privacy.redaction import PLACEHOLDER
 from midtoken.commands.doctor import Mark, check_document
-from midtoken.input_text import (
-    ClearedText,
-    add_text_arguments,
-    read_cursor,
-    read_file,
-    split_pieces,
-    split_tail,
-)
+from midtoken.input_text import ClearedText, add_text_arguments, read_cursor, read_file
 from midtoken.server_arguments import UsageError
 from tests.support.options import parse_options
 from tests.support.secret_forms import SECRETS
@@ -80,24 +71,6 @@ def test_an_invalid_cursor_is_refused_with_the_reason(source: Path, cursor: str,
         read_cursor(cursor.format(source=source, folder=source.parent))
 
 
-@given(st.text().map(lambda text: text.encode(errors="ignore")), st.integers(4, 9))
-def test_the_pieces_joined_are_the_text_and_split_no_character(text: bytes, num_bytes: int) -> None:
-    pieces = list(split_pieces(text, num_bytes=num_bytes))
-    assert b"".join(piece.text for piece in pieces) == text
-    assert all(0 < len(piece.text) <= num_bytes and piece.text.decode() for piece in pieces)
-
-
-@given(st.binary(), st.integers(1, 9))
-def test_bytes_that_are_not_utf8_are_split_too(text: bytes, num_bytes: int) -> None:
-    assert b"".join(piece.text for piece in split_pieces(text, num_bytes=num_bytes)) == text
-
-
-def test_the_context_of_a_piece_is_the_text_before_it() -> None:
-    pieces = [*split_pieces(b"abcdef", num_bytes=4), split_tail(b"abcdef", num_bytes=4)]
-    shown = [(piece.context, piece.text) for piece in [*pieces, split_tail(b"ab")]]
-    assert shown == [(b"", b"abcd"), (b"abcd", b"ef"), (b"ab", b"cdef"), (b"", b"ab")]
-
-
 def test_that_a_secret_is_replaced_is_said_once_and_only_of_what_is_sent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,9 +115,3 @@ def test_a_file_that_is_no_text_is_refused_in_the_same_words_everywhere(tmp_path
         with pytest.raises(UsageError, match=f"^{words}$"):
             read(place)
     assert check_document(tmp_path / "a", {}, None).what == words
-
-
-def test_the_context_is_limited_and_starts_at_a_character() -> None:
-    *_, last = split_pieces("é".encode() * 100_000)
-    assert 65_000 < len(last.context) <= 65_540
-    assert last.context.decode()

@@ -1,43 +1,42 @@
 """The request of `midtoken complete`. tests/e2e/test_commands.py uses a real server."""
 
-import argparse
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionRequest, Extent, Healing
-from lsp_server.context import Context
+from inference.protocol.completion_arrays import request_from_arrays
 from midtoken.cli import main
-from midtoken.commands.complete import add_arguments, build_request
 from tests.support.fake_triton import build_last_chunk, run_fake_triton, say
-from tests.support.options import parse_options
-
-_CURSOR = Context("return Nod", "\nrest")
 
 
-def _parse(*arguments: str) -> argparse.Namespace:
-    return parse_options(add_arguments, "app.py:1", *arguments)
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ((), CompletionRequest("return Nod", suffix="\nrest")),
+        (
+            ("--max-tokens=3", "--healing=greedy", "--extent=single_line"),
+            CompletionRequest(
+                "return Nod", suffix="\nrest", max_tokens=3, healing=Healing.GREEDY, extent=Extent.SINGLE_LINE
+            ),
+        ),
+    ],
+)
+async def test_the_request_has_the_text_around_the_cursor_and_each_option(
+    options: tuple[str, ...], wanted: CompletionRequest, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text("return Nod\nrest")
+    async with run_fake_triton(say(build_last_chunk("e"))) as server:
+        arguments = ["complete", f"{tmp_path}/app.py:1", *options, "--server", server.url]
+        assert await asyncio.to_thread(main, arguments) == 0
+    assert request_from_arrays(server.calls[-1].arrays) == wanted
 
 
-def test_without_options_the_request_has_the_text_around_the_cursor() -> None:
-    request = build_request(_parse(), _CURSOR)
-    assert request == CompletionRequest("return Nod", suffix="\nrest", max_tokens=64)
-
-
-def test_each_option_is_in_the_request() -> None:
-    options = _parse("--max-tokens=3", "--healing=greedy", "--extent=single_line")
-    request = build_request(options, _CURSOR)
-    wanted = CompletionRequest(
-        "return Nod", suffix="\nrest", max_tokens=3, healing=Healing.GREEDY, extent=Extent.SINGLE_LINE
-    )
-    assert request == wanted
-
-
-def test_a_number_out_of_range_is_refused() -> None:
-    with pytest.raises(InvalidRequestError, match="max_tokens"):
-        build_request(_parse("--max-tokens=0"), _CURSOR)
+def test_a_number_out_of_range_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["complete", "app.py:1", "--max-tokens=0"])
+    assert "--max-tokens: must be a number from 1 to 4096, not '0'" in capsys.readouterr().err
 
 
 async def test_a_file_of_tabs_is_continued_with_tabs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

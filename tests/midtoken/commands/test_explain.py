@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from inference.likely_text import LikelyText
 from inference.protocol.arrays import Array
 from inference.protocol.completion import (
     CompletionChunk,
@@ -25,7 +24,7 @@ from inference.protocol.completion import (
 )
 from inference.protocol.completion_arrays import chunk_to_arrays
 from lsp_server.context import Context
-from midtoken.answer import Answer
+from midtoken.api import Completion
 from midtoken.cli import main
 from midtoken.commands.explain import Found, render
 from tests.support.fake_triton import ModelCall, run_fake_triton, say
@@ -48,10 +47,12 @@ def _render(*chunks: CompletionChunk, is_plain: bool = False, **changes: Any) ->
     """Returns the page without trailing blanks. `is_plain`: as it is in a pipe."""
     stats = CompletionStats(num_context_tokens=90, num_related_tokens=55)
     exact = CompletionChunk("", healed_bytes=4, stats=stats, explanation=replace(_EXPLANATION, **changes))
-    likely = LikelyText()
-    for chunk in chunks:
-        likely.add(chunk)
-    answers = {Healing.EXACT: Answer("e:", exact, likely), Healing.NONE: Answer(":", CompletionChunk(""))}
+    answers = {
+        Healing.EXACT: Completion.from_chunks(
+            [*(chunks or [CompletionChunk("e:", text_ends=(2,), log_probs=(-0.1,))]), exact]
+        ),
+        Healing.NONE: Completion.from_chunks([CompletionChunk(":")]),
+    }
     related = RelatedFile("lib/node.py", "# class Node: value\n"), RelatedFile("lib/long.py", "# long\n")
     refusals = dict.fromkeys((Healing.GREEDY, Healing.SINGLE), "it masks each token")
     found = Found(related, answers, refusals)

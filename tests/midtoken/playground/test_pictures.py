@@ -6,7 +6,8 @@ import pytest
 from inference.errors import ServerError
 from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, FinishReason, Healing
-from midtoken.answer import Answer, mark_blanks
+from midtoken.answer import mark_blanks
+from midtoken.api import Completion
 from midtoken.playground.pictures import (
     Cell,
     HealingPicture,
@@ -22,11 +23,11 @@ _QUESTION = Question(7, "def make():\n    return Nod", "\n")
 def _draw(prefix: str, healed_bytes: int, *nodes: ExplainedNode, chosen: tuple[str, ...] = ()) -> HealingPicture:
     explanation = dataclasses.replace(EXPLANATION, nodes=nodes, chosen_tokens=chosen)
     last = dataclasses.replace(EXACT, healed_bytes=healed_bytes, explanation=explanation)
-    return draw_healing(Question(1, prefix, ""), Answer("", last))
+    return draw_healing(Question(1, prefix, ""), Completion(last))
 
 
 def test_the_text_is_cut_at_the_heal_point() -> None:
-    picture = draw_healing(_QUESTION, Answer("e", EXACT))
+    picture = draw_healing(_QUESTION, Completion.from_chunks([EXACT]))
     assert picture.kept_tokens == ("():⏎", "···", "·return")
     assert picture.healed_tokens == ("·N", "od")
     assert picture.num_healed_bytes == 4
@@ -35,7 +36,7 @@ def test_the_text_is_cut_at_the_heal_point() -> None:
 
 
 def test_each_crossing_is_a_path_with_its_share_and_the_end_of_its_best_token() -> None:
-    paths = draw_healing(_QUESTION, Answer("e", EXACT)).paths
+    paths = draw_healing(_QUESTION, Completion.from_chunks([EXACT])).paths
     assert [path.token_cells for path in paths] == [(), (2,), (2, 2)]
     assert [path.next_token for path in paths] == ["e", "es", "al"]
     assert [path.share for path in paths] == pytest.approx([0.6, 0.3, 0.1])
@@ -89,13 +90,13 @@ def test_the_end_of_the_line_is_typed_in_printable_form(prefix: str, typed: str)
 
 def test_an_answer_without_an_explanation_is_an_error() -> None:
     with pytest.raises(ServerError, match="sent no explanation"):
-        draw_healing(_QUESTION, Answer("", CompletionChunk("", stats=CompletionStats())))
+        draw_healing(_QUESTION, Completion(CompletionChunk("", stats=CompletionStats())))
 
 
 @pytest.mark.parametrize(("reason", "is_cut"), [(FinishReason.LENGTH, True), (FinishReason.EXTENT, False)])
 def test_a_completion_that_goes_on_is_marked_as_cut(reason: FinishReason, is_cut: bool) -> None:
-    last = dataclasses.replace(EXACT, finish_reason=reason)
-    picture = draw_strategy(Healing.GREEDY, Answer("e\n", last))
+    last = dataclasses.replace(EXACT, text="e\n", finish_reason=reason)
+    picture = draw_strategy(Healing.GREEDY, Completion.from_chunks([last]))
     assert (picture.healing, picture.completion, picture.is_cut) == ("greedy", "e⏎", is_cut)
     assert (picture.num_forwards, picture.took_ms) == (2, 11.0)
 
@@ -104,7 +105,7 @@ def test_a_confidence_shows_the_pieces_of_a_completion_that_are_as_likely() -> N
     likely = LikelyText()
     log_probs = tuple(map(math.log, (0.9, 0.5, 0.3, 0.1)))
     likely.add(CompletionChunk("e = first_name", 0, (3, 5, 9, 14), log_probs))
-    pieces = draw_strategy(Healing.EXACT, Answer(likely.text, EXACT, likely)).pieces
+    pieces = draw_strategy(Healing.EXACT, Completion(EXACT, likely)).pieces
     assert [each.shown for each in pieces] == ["e·=", "·", "first_name"]
     for confidence in (0.05, 0.2, 0.4, 0.7, 0.95):
         shown = "".join(each.shown for each in pieces if each.probability >= confidence)
