@@ -31,7 +31,7 @@ def build_server(
 
     It calls `connect` when the first document is opened, and again after the connection is lost. `languages`: those
     that the model knows; None: any. `policy` says which documents are excluded; by default one that knows no
-    environment. `is_remote`: text may go to another machine, so more of it counts as secret. `index_dir`: where
+    environment. `is_remote`: text may go to another machine, so its secrets are replaced. `index_dir`: where
     indexes of the workspace's folders are kept; None: no files are read.
     """
     server = MidtokenServer(connect, languages, policy, is_remote, index_dir)

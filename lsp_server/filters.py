@@ -11,7 +11,7 @@ from inference.brackets import QUOTES, count_bracket_faults, fit_line
 from inference.likely_text import is_word
 from lsp_server.context import Context
 from lsp_server.indentation import match_indentation
-from lsp_server.privacy.redaction import PLACEHOLDER
+from lsp_server.privacy.secrets import PLACEHOLDER
 
 # Control characters other than \t and \n, those that make an editor show text in another order than it is, and the one
 # that stands for bytes of the model that are not UTF-8.

@@ -14,6 +14,7 @@ from lsp_server.settings import ReadSettings, Settings
 from lsp_server.status import Status
 
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
+_OWN_WAIT_S, _OTHERS_WAIT_S = 0.5, 0.025  # that a key waits for the rules of its document, and of others
 _UNDECIDED = (Reason.UNKNOWN_RULES, Reason.SUPERSEDED)
 
 
@@ -108,7 +109,7 @@ class OpenDocuments:
     async def check_by_new_rules(self, document: Document) -> NoSuggestion | None:
         """Does the same as `check`, but first reads rules again that are older than a second, if that is quick."""
         self._configure_guard()
-        await self.guard.exclusions.refresh(_list_languages([document]))
+        await self.guard.exclusions.ask(_list_languages([document]), is_own=True, wait_s=_OWN_WAIT_S)
         found = self.check(document)
         if found is not None and found.reason is Reason.UNKNOWN_RULES:
             self._status.checked(document.uri, found)
@@ -118,7 +119,7 @@ class OpenDocuments:
     async def wait_for_rules(self, document: Document) -> None:
         """Waits until the rules say whether text of a document may be sent."""
         self._configure_guard()
-        await self.guard.exclusions.wait_until_known(_list_languages([document]))
+        await self.guard.exclusions.ask(_list_languages([document]))
 
     async def find_others(self, document: Document, told_uris: Iterable[str] = ()) -> list[Document]:
         """Returns the other documents whose declarations may be sent with a text of this one, the newest first.
@@ -127,7 +128,7 @@ class OpenDocuments:
         """
         others = [each for each in reversed(self.by_uri.values()) if each.language == document.language]
         languages = _list_languages(others[:_MAX_OTHERS]) | dict.fromkeys(told_uris, document.language_id)
-        await self.guard.exclusions.refresh_others(languages)
+        await self.guard.exclusions.ask(languages, wait_s=_OTHERS_WAIT_S)
         return [each for each in others[:_MAX_OTHERS] if self.find_reason(each) is None]
 
     def find_reason(self, document: Document) -> NoSuggestion | None:

@@ -143,7 +143,7 @@ class ProjectText:
         before = document.lines if end is None else document.lines[: end.line]
         read = partial(self._read, document, document.num_edits, "".join(document.lines), "".join(before))
         told = await asyncio.get_running_loop().run_in_executor(self._thread, read)
-        await self._documents.guard.exclusions.wait_until_known(dict.fromkeys(told.uris, document.language_id))
+        await self._documents.guard.exclusions.ask(dict.fromkeys(told.uris, document.language_id))
         known = self.find_project_context(document)
         self._told[document.uri] = told
         if self.find_project_context(document).related != known.related:

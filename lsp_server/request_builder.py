@@ -43,7 +43,7 @@ class RequestBuilder:
         if found is not None:
             return found
         try:
-            own_text = write_blanks(guard.redactor.redact_excerpt(request.excerpt), document.language)
+            own_text = write_blanks(guard.redact_excerpt(request.excerpt), document.language)
             self._related.max_bytes = min(_MAX_WORD_BYTES, request.settings.related_bytes)
             declared = [self._project.list_declarations(each) for each in others if each.file_uri != document.file_uri]
             prefix = self._related.insert_declarations(own_text, document, declared, request.is_expected)

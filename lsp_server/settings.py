@@ -26,7 +26,7 @@ class Settings:
     context: int | None = None  # the most tokens of a prompt; None: what the server says
     prefetch: bool = True  # whether text is sent and read before a key asks for it
     exclude: tuple[str, ...] = ()  # patterns as in .gitignore; of documents that match one, nothing is sent
-    redact_secrets: bool = True  # known forms of secrets are replaced before text is sent
+    redact_secrets: bool = True  # known forms of secrets are replaced in text that may go to another machine
     model: str | None = None  # what --model takes; None: that of the command line
     languages: tuple[str, ...] | None = None  # those with suggestions; None: those that the model knows
 

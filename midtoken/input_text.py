@@ -1,7 +1,7 @@
 """The text that a command is given: a file, or a cursor in one.
 
-`ClearedText` reads what is sent and clears the requests: nothing of excluded files, and no secrets, unless the options
-say otherwise.
+`ClearedText` reads what is sent and clears the requests: nothing of excluded files, and no secrets where text may leave
+the machine, unless the options say otherwise.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from lsp_server.languages import list_endings
 from lsp_server.line_ends import LineEnds, split_lines
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared, Guard
-from lsp_server.privacy.redaction import PLACEHOLDER
+from lsp_server.privacy.secrets import PLACEHOLDER
 from lsp_server.project.grammar import BY_EXTENSION
 from lsp_server.related import write_comments
 from lsp_server.settings import Settings
@@ -115,14 +115,16 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--send-excluded", action="store_true", help="send a file even if a rule excludes it, such as one of Git's"
     )
-    parser.add_argument("--send-secrets", action="store_true", help=f"send secrets instead of {PLACEHOLDER}")
+    parser.add_argument(
+        "--send-secrets", action="store_true", help=f"send secrets, and not {PLACEHOLDER}, to any machine"
+    )
     add_connection_arguments(parser)
 
 
 class ClearedText:
     """Reads what a command sends, and applies the rules of the language server.
 
-    Raises UsageError for what cannot be read or may not be sent. Prints to stderr that a secret was replaced.
+    Raises UsageError for what cannot be read or may not be sent. Prints to stderr if a secret was replaced.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -140,7 +142,7 @@ class ClearedText:
         text = read_text(name)
         if name != "-":
             self._paths[Path(name).absolute().as_uri()] = Path(name)
-        return self._note_secrets(text, self._guard.redactor.redact(text)).encode()
+        return self._note_secrets(text, self._guard.redact(text)).encode()
 
     def note_languages(self, known: tuple[str, ...] | None) -> None:
         """Prints to stderr if the model, whose languages are `known`, does not know that of a file: see `doctor`."""
@@ -184,7 +186,7 @@ class ClearedText:
         languages = {} if self._sends_excluded else dict.fromkeys(self._paths, "")
         try:
             with contextlib.suppress(TimeoutError):
-                asyncio.run(asyncio.wait_for(self._guard.exclusions.wait_until_known(languages), _WAIT_S))
+                asyncio.run(asyncio.wait_for(self._guard.exclusions.ask(languages), _WAIT_S))
             cleared = self._guard.clear(request, languages)
         except ExcludedError as error:
             raise UsageError(f"{self._paths[error.uri]}: {error}; --send-excluded sends it anyway") from None
@@ -197,7 +199,7 @@ class ClearedText:
 
     def _redact(self, context: Context) -> Context:
         try:
-            return self._note_secrets(context, self._guard.redactor.redact_excerpt(Excerpt(context)))
+            return self._note_secrets(context, self._guard.redact_excerpt(Excerpt(context)))
         except InSecretError as error:
             raise UsageError(f"{error}; --send-secrets sends it anyway") from None
 

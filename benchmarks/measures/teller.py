@@ -6,14 +6,11 @@ from pathlib import Path
 
 from inference.protocol.completion import RelatedFile
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.redaction import Redactor
 from lsp_server.project.choice import MAX_BYTES, choose_declarations
 from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_EXTENSION, load_grammar
 from lsp_server.project.index import Index
 from lsp_server.project.indexer import Indexer, Job
-
-_REDACTOR = Redactor()
 
 
 def tell(root: Path, path: str, text: str) -> str:
@@ -26,7 +23,7 @@ def list_told(root: Path, path: str, text: str, before: str) -> list[RelatedFile
     language = BY_EXTENSION[Path(path).suffix]
     summary = summarize(text.encode(), load_grammar(language))
     told = choose_declarations(read_project(root), path, language, summary, before, MAX_BYTES)
-    return [RelatedFile(other, _REDACTOR.redact(lines)) for other, lines in told.items()]
+    return [RelatedFile(other, lines) for other, lines in told.items()]
 
 
 @cache

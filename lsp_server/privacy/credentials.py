@@ -7,7 +7,7 @@ The names are those that programs give such files by themselves, or that people 
 import re
 from functools import cache
 
-from lsp_server.privacy.patterns import Patterns, Rule, RuleList, find_rule
+from lsp_server.privacy.ignore_rules import IgnoreRules
 
 _PASSWORDS = """
     *.env *.env.* .env* .flaskenv
@@ -74,12 +74,12 @@ _COPY_ENDING = re.compile(
 _COPY_BEGINNINGS = ("", "#", ".#", ".")
 
 
-def find_credential_rule(path: str) -> Rule | None:
-    """Returns the rule that says that a path, in lower case, is that of a file with credentials or of a copy of one."""
-    folder, _, name = "/".join(map(_strip_copy, path.split("/"))).rpartition("/")
-    paths = dict.fromkeys([path, *(f"{folder}/{name.removeprefix(mark)}" for mark in _COPY_BEGINNINGS)])
-    found = (find_rule(each, "/", lambda _: [_build_rules()]) for each in paths if not each.endswith("/"))
-    return next(filter(None, found), None)
+def find_credential_pattern(path: str) -> str | None:
+    """Returns the pattern of a path with credentials, or of a copy of one; None if it is neither."""
+    folder, _, name = "/".join(map(_strip_copy, path.lower().split("/"))).rpartition("/")
+    paths = dict.fromkeys([path.lower(), *(f"{folder}/{name.removeprefix(mark)}" for mark in _COPY_BEGINNINGS)])
+    found = (_build_rules().find(each.lstrip("/")) for each in paths if not each.endswith("/"))
+    return next((rule.text for rule in found if rule is not None), None)
 
 
 def _strip_copy(name: str) -> str:
@@ -87,11 +87,10 @@ def _strip_copy(name: str) -> str:
 
 
 @cache
-def _build_rules() -> RuleList:
-    """Returns the list. It is written in lower case, and is to be compared with paths in lower case."""
+def _build_rules() -> IgnoreRules:
     names = (_PASSWORDS + _KEYS).split()
     spelled = [name.replace("DATA", ending) for name in names for ending in (_DATA if "DATA" in name else [""])]
     anywhere = [name if "/" not in name.rstrip("/") else f"**/{name.removeprefix('**/')}" for name in spelled]
     code = [f"!{name}*.{ending}" for name in _CODE_NAMES for ending in _CODE]
     folders = [f"!{name}/" for name in (*(f"{name}*" for name in _CODE_NAMES), *_CODE_FOLDERS)]
-    return RuleList("credentials", "/", Patterns([*anywhere, *code, *folders], cases=[False]))
+    return IgnoreRules([*anywhere, *code, *folders])

@@ -7,7 +7,6 @@ from itertools import count
 
 from tree_sitter import Node, Parser, QueryCursor
 
-from lsp_server.privacy.surprise import is_random
 from lsp_server.project.grammar import Grammar
 
 _MAX_CHARS = 160  # of a signature or of the first line of a documentation
@@ -122,7 +121,7 @@ def _iter_declarations(text: _Source, found: list[tuple[Node, dict[str, list[Nod
         around = [each for each in around if each[0] > name_node.start_byte]
         parent = _find_parent(text, captures, kind, around)
         around.append((node.end_byte, kind, name))
-        if parent is None or kind == "implementation" or (name, parent) in seen or is_random(name):
+        if parent is None or kind == "implementation" or (name, parent) in seen:
             continue
         seen.add((name, parent))
         yield Declaration(name, _read_signature(text, node, name_node), parent)
@@ -148,7 +147,7 @@ def _find_parent(
 def _read_signature(source: _Source, node: Node, name: Node) -> str:
     """A declaration up to its body or value, in one line, without literals and comments.
 
-    What is no code, or looks random, may be a secret: then only the name is left.
+    Only the name is left of what cannot be parsed.
     """
     start, end = _find_start(node), _find_end(source, node, name)
     pieces, at = list[str](), start
@@ -162,7 +161,7 @@ def _read_signature(source: _Source, node: Node, name: Node) -> str:
     text = re.sub(r"(?<=[(\[]) |,? (?=[)\]])", "", text)  # where lines ended
     if len(text) > _MAX_CHARS:
         text = text[:_MAX_CHARS].rpartition(" ")[0]
-    return source.read(name) if is_random(text) else text
+    return text
 
 
 def _find_start(node: Node) -> int:

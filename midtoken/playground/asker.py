@@ -54,7 +54,7 @@ class Asker:
 
     def _redact(self, asked: Question) -> Question:
         """What is shown is what is sent."""
-        context = self._guard.redactor.redact_excerpt(Excerpt(Context(asked.prefix, asked.suffix)))
+        context = self._guard.redact_excerpt(Excerpt(Context(asked.prefix, asked.suffix)))
         return Question(asked.number, context.prefix, context.suffix)
 
     async def _complete(self, question: Question, healing: Healing) -> Completion:

@@ -10,6 +10,7 @@ from lsprotocol.types import Position, Range
 from pygls.exceptions import JsonRpcInternalError, JsonRpcRequestCancelled
 
 from inference.protocol.completion import Chunks, CompletionRequest, Extent, Healing
+from lsp_server import open_documents
 from lsp_server.backend import OnDownload
 from tests.support.lsp_editor import URI, LspEditor, build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess
@@ -162,7 +163,9 @@ async def test_the_menu_is_an_incomplete_list_with_one_item_or_none(
 
 @pytest.mark.parametrize("is_typing", [False, True])
 @pytest.mark.parametrize("waits_for", ["settings", "server"])
-async def test_a_menu_waits_at_the_start_until_the_next_edit(both: InProcess, waits_for: str, is_typing: bool) -> None:
+async def test_a_menu_waits_at_the_start_until_the_next_edit(
+    both: InProcess, waits_for: str, is_typing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings, connected = asyncio.get_running_loop().create_future(), asyncio.Event()
 
     async def connect(_: OnDownload) -> None:
@@ -170,7 +173,7 @@ async def test_a_menu_waits_at_the_start_until_the_next_edit(both: InProcess, wa
 
     if waits_for == "settings":
         both.editor.answer_configuration = lambda: settings
-        both.server.documents.guard.exclusions._wait_s = 0.01
+        monkeypatch.setattr(open_documents, "_OWN_WAIT_S", 0.01)
     else:
         both.download = connect
     await both.start_with("x", build_capabilities(draws_ghost_text=False))

@@ -113,11 +113,11 @@ def test_no_part_of_a_secret_in_a_declaration_is_sent(form: str) -> None:
     added = [
         (each, _add(RelatedText(), "value_", _declare(form.replace("•", each.text.rstrip("\n")))))
         for each in SECRETS
-        if len(each.secret) >= 8
+        if len(each.secret) >= 8 and not each.template.endswith("•\n")  # such a value ends with its line
     ]
     assert sum("value_of" in prefix for _, prefix in added) > len(added) / 2
     for each, prefix in added:
-        sent = Guard().clear(CompletionRequest(prefix), ()).value.prefix
+        sent = Guard(is_remote=True).clear(CompletionRequest(prefix), ()).value.prefix
         assert count_secret_bytes([sent], each.secret.split("\n"), min_chars=6) == 0, each.form
 
 

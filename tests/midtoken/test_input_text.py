@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from inference.protocol.completion import CompletionRequest
-from lsp_server.privacy.redaction import PLACEHOLDER
+from lsp_server.privacy.secrets import PLACEHOLDER
 from midtoken.commands.doctor import Mark, check_document
 from midtoken.input_text import ClearedText, add_text_arguments, read_cursor, read_file
 from midtoken.server_arguments import UsageError
@@ -77,7 +77,7 @@ def test_that_a_secret_is_replaced_is_said_once_and_only_of_what_is_sent(
     secret = f'key = "{SECRETS[0].secret}"\nA='
     for name in ("app.py", ".env"):
         (tmp_path / name).write_text(secret)
-        text = ClearedText(parse_options(add_text_arguments))
+        text = ClearedText(parse_options(add_text_arguments, "--server", "127.0.0.1:1"))
         request = CompletionRequest(text.read_cursor(f"{tmp_path / name}:2").prefix)
         assert capsys.readouterr().err == ""
         if name == ".env":

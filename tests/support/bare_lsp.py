@@ -27,8 +27,7 @@ class BareLsp:
         self._on_answer = on_answer
         exclusions = self.server.documents.guard.exclusions
         exclusions._now_s = lambda: 0.0
-        for thread in (exclusions._own, exclusions._others):
-            thread.executor = _AtOnce()  # type: ignore[assignment]
+        exclusions._threads = dict.fromkeys((True, False), _AtOnce())  # type: ignore[arg-type]
         self.server.protocol.set_writer(self)
 
     def receive(self, message: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from midtoken.installed import find_default_model
 from tests.support.lsp_fakes import FedBackend, FedStream
 
 _PATIENCE = ClientTimeout(20)
-_OPTIONS = FrontOptions("default", tokenizer=find_default_model() / "tokenizer.json")
+_OPTIONS = FrontOptions("default", is_remote=True, tokenizer=find_default_model() / "tokenizer.json")
 _Answer = TypeVar("_Answer")
 _STATS = CompletionStats(
     num_tokens=7, num_context_tokens=20, num_read_tokens=5, queue_ms=2.0, first_chunk_ms=12.0, total_ms=37.0

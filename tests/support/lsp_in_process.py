@@ -17,9 +17,9 @@ from pygls.io_ import run_async
 from pygls.lsp.client import LanguageClient
 from pygls.protocol import default_converter
 
+from lsp_server import open_documents
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.features import build_server
-from lsp_server.privacy import exclusion_cache
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.server import MidtokenServer
 from lsp_server.settings import Settings
@@ -34,7 +34,7 @@ class InProcess:
     """A language server, its backend, which the test feeds, and an editor."""
 
     def __init__(
-        self, languages: tuple[str, ...] | None = None, is_remote: bool = False, index_dir: Path | None = None
+        self, languages: tuple[str, ...] | None = None, is_remote: bool = True, index_dir: Path | None = None
     ) -> None:
         self.backend = FedBackend(languages)
         self.models: list[str | None] = []  # with which it was connected, one for each attempt
@@ -43,7 +43,6 @@ class InProcess:
         self.server: MidtokenServer = build_server(
             self._connect, languages, policy=Policy(os.environ), is_remote=is_remote, index_dir=index_dir
         )
-        self.server.documents.guard.exclusions._wait_s = WITHIN_S
         self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))
         self.written: list[bytes] = []  # by the server
 
@@ -104,7 +103,7 @@ class InProcess:
 
 @asynccontextmanager
 async def run_in_process(
-    languages: tuple[str, ...] | None = None, is_remote: bool = False, index_dir: Path | None = None
+    languages: tuple[str, ...] | None = None, is_remote: bool = True, index_dir: Path | None = None
 ) -> AsyncIterator[InProcess]:
     """Connects the editor and the server inside the block. `initialize` has not been sent.
 
@@ -112,7 +111,7 @@ async def run_in_process(
     the indexes of the workspace's folders; None: no files are read.
     """
     # On a busy machine, to look at a file may take longer than a person waits.
-    with patch.object(exclusion_cache, "_PROMPT_S", WITHIN_S):
+    with patch.multiple(open_documents, _OWN_WAIT_S=WITHIN_S, _OTHERS_WAIT_S=WITHIN_S / 20):
         both = InProcess(languages, is_remote, index_dir)
         to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
         server, editor = both.server.protocol, both.editor.client.protocol

@@ -1,5 +1,4 @@
 import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -144,47 +143,6 @@ def test_other_addresses_are_judged_as_far_as_they_can_be(uri: str, reason: str 
     assert Policy({}).find_exclusion(uri) == reason
 
 
-_OURS = "`.midtokenignore` line 1: `ours.py`"
-
-
-@pytest.mark.parametrize(
-    ("uri", "reason"),
-    [
-        ("file:///c:/Users/me/project/src/a.py", None),
-        ("file:///c:/Users/me/project/new/a%20b.py", None),
-        ("file:///c:/Users/me/project/src/ours.py", _OURS),
-        ("file:///c%3A/Users/me/project/src/ours.py", _OURS),
-        ("file:///c%3A%5CUsers%5Cme%5Cproject%5Csrc%5Cours.py", _OURS),
-        ("file://c:/Users/me/project/src/ours.py", _OURS),
-        ("untitled:c:\\Users\\me\\project\\src\\ours.py", _OURS),
-        ("untitled:c%3A%5CUsers%5Cme%5Cproject%5Csrc%5Cours.py", _OURS),
-        ("vscode-notebook-cell:/c%3A/Users/me/project/src/ours.py#W0sZmlsZQ%3D%3D", _OURS),
-        ("c:\\Users\\me\\project\\src\\ours.py", _OURS),
-        ("file:///c:/Users/me/project/gits.py", "git ignores it (`.gitignore` line 1: `/gits.py`)"),
-        ("file:///c:/Users/me/project/build/a.py", "setting exclude: `/build/`"),
-        ("file:///c:/Users/me/project/link/a.py", "`.midtokenignore` line 1: `*`"),
-        ("file:///c:/Users/me/.aws/a.py", "it looks like a credentials file (`.aws/`)"),
-        ("file:///d:/a.py", None),
-        ("file:///c:", None),
-        ("file://server/share/a.py", "it is on the machine server, where its ignore files cannot be read"),
-    ],
-)
-def test_on_windows_a_drive_has_its_rules(
-    uri: str, reason: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.chdir(folder)  # in which the drive is a folder
-    project = folder / "c:" / "Users" / "me" / "project"
-    files = {"src/.midtokenignore": "ours.py", ".gitignore": "/gits.py", "../private/.midtokenignore": "*"}
-    for name, text in files.items():
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text(text)
-    (project / ".git").mkdir()
-    (project / "link").symlink_to("../private")
-    policy = Policy({"PATH": ""})
-    assert policy.find_exclusion(uri, ["/build/"], ["file:///c:/Users/me/project"]) == reason
-
-
 def _find_without_file(uri: str, language: str, exclude: Sequence[str], *folders: Path) -> str | None:
     folder_uris = [each.as_uri() for each in folders]
     return Policy(GIT_ENVIRONMENT).find_exclusions({uri: language}, exclude, folder_uris)[uri]
@@ -236,6 +194,15 @@ def test_a_path_that_begins_with_two_slashes_is_the_same(folder: Path) -> None:
 def test_a_pattern_of_the_setting_that_can_match_nothing_excludes_everything(folder: Path) -> None:
     reason = _find(folder / "a.py", ["ok", "[a"])
     assert reason == "setting exclude: `[a` is a pattern that can match nothing, so please correct it"
+    reason = _find(folder / "a.py", ["[[:alpha:]]"])
+    assert reason == "setting exclude: `[[:alpha:]]` has a named set, which is not supported"
+
+
+def test_an_ignore_file_includes_nothing_that_one_above_it_excludes(folder: Path) -> None:
+    (folder / "project").mkdir()
+    (folder / ".midtokenignore").write_text("*.py\n")
+    (folder / "project" / ".midtokenignore").write_text("!a.py\n")
+    assert _find(folder / "project" / "a.py") == "`.midtokenignore` line 1: `*.py`"
 
 
 def test_a_removed_pattern_of_the_setting_counts_no_longer(folder: Path) -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lsp_server.privacy.git_rules import GitRules
-from lsp_server.privacy.paths import Disk
-from lsp_server.privacy.patterns import RuleFiles
+from lsp_server.privacy.exclusion import Policy
 from tests.support.private_files import GIT_ENVIRONMENT, run_git
 
 _PATH = os.environ["PATH"]
@@ -24,7 +22,7 @@ def folder(folder: Path) -> Path:
 
 
 def _find(path: Path, **environment: str) -> str | None:
-    return GitRules(GIT_ENVIRONMENT | environment).find_reasons([str(path)], Disk(RuleFiles())).get(str(path))
+    return Policy(GIT_ENVIRONMENT | environment).find_exclusion(path.as_uri())
 
 
 def _install_git(folder: Path, script: str) -> str:
@@ -39,9 +37,9 @@ def test_all_paths_of_a_repository_are_asked_about_at_once(folder: Path, tmp_pat
     (folder / ".gitignore").write_text("a.py\n")
     log = tmp_path / "log"
     path = _install_git(tmp_path / "bin", f'echo "$@" >> {log}; PATH={_PATH} exec git "$@"')
-    paths = [str(folder / name) for name in ("a.py", "b.py", "c/a.py")]
-    found = GitRules(GIT_ENVIRONMENT | {"PATH": path}).find_reasons(paths, Disk(RuleFiles()))
-    assert found == {paths[0]: _REASON, paths[2]: _REASON}
+    uris = [(folder / name).as_uri() for name in ("a.py", "b.py", "c/a.py")]
+    found = Policy(GIT_ENVIRONMENT | {"PATH": path}).find_exclusions(dict.fromkeys(uris, ""))
+    assert [*found.values()] == [_REASON, None, _REASON]
     assert len(log.read_text().splitlines()) == 1
 
 
@@ -158,8 +156,7 @@ def test_what_git_warns_of_excludes(folder: Path) -> None:
 
 def test_a_git_that_hangs_is_ended(folder: Path, tmp_path: Path) -> None:
     path = _install_git(tmp_path / "bin", f"echo $$ > {tmp_path}/pid; exec sleep 61")
-    rules, asked = GitRules(GIT_ENVIRONMENT | {"PATH": path}, time_limit_s=0.5), [str(folder / "a.py")]
-    assert rules.find_reasons(asked, Disk(RuleFiles())) == {asked[0]: _UNANSWERED}
+    assert Policy(GIT_ENVIRONMENT | {"PATH": path}, 0.5).find_exclusion((folder / "a.py").as_uri()) == _UNANSWERED
     assert _has_ended(int((tmp_path / "pid").read_text()))
 
 

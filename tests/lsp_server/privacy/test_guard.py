@@ -9,7 +9,6 @@ from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest, RelatedFile
 from lsp_server.errors import InSecretError
 from lsp_server.privacy.guard import Guard
-from lsp_server.privacy.redaction import PLACEHOLDER
 from tests.support.secret_forms import SECRETS
 
 
@@ -25,14 +24,21 @@ def test_each_text_of_a_request_is_cleared_and_each_other_field_stays(kind: type
     texts = {name: values[type] for name, type in types.items() if type in values}
     assert len(texts) == {CompletionRequest: 7, CharacterRequest: 3}[kind]
     request = kind(**{**({"text": b""} if kind is CharacterRequest else {}), **texts})
-    cleared = Guard().clear(request, ()).value
+    cleared = Guard(is_remote=True).clear(request, ()).value
     assert secret not in repr(cleared)
     assert {name for name in types if getattr(request, name) != getattr(cleared, name)} == texts.keys()
 
 
+def test_on_this_machine_only_names_are_replaced() -> None:
+    request = CompletionRequest(f'key = "{SECRETS[0].secret}"\n', tenant="me", document="a.py", stop=("x",))
+    cleared = Guard().clear(request, ()).value
+    assert dataclasses.replace(cleared, tenant="me", document="a.py") == request
+    assert not {cleared.tenant, cleared.document} & {"me", "a.py"}
+
+
 def test_a_request_whose_cursor_is_in_a_secret_is_refused() -> None:
     with pytest.raises(InSecretError):
-        Guard().clear(CompletionRequest(f"key = '{SECRETS[0].secret}", suffix="'\n"), ())
+        Guard(is_remote=True).clear(CompletionRequest(f"key = '{SECRETS[0].secret}", suffix="'\n"), ())
 
 
 @pytest.mark.parametrize("stop", ["•", '•"\n', "x•", "\n\n"])
@@ -40,7 +46,7 @@ def test_a_stop_string_does_not_say_what_was_replaced_in_its_prompt(stop: str) -
     secret = "qZ7kL" + "mw2Xp0v"
     for prefix, suffix in ((f'password = "{secret}"\nx', ""), ("x", f'\npassword = "{secret}"\n')):
         request = CompletionRequest(prefix, suffix=suffix, stop=(stop.replace("•", secret), secret[:9]))
-        assert Guard().clear(request, ()).value.stop == (stop.replace("•", PLACEHOLDER), PLACEHOLDER)
+        assert Guard(is_remote=True).clear(request, ()).value.stop == (() if "•" in stop else (stop,))
 
 
 @pytest.mark.parametrize("stop", ['= "•', '•"\n', "•"])
@@ -49,4 +55,4 @@ def test_a_stop_string_does_not_say_a_part_of_what_was_replaced(stop: str, part:
     secret = "qZ7kL" + "mw2Xp0v"
     request = CompletionRequest(text := f'password = "{secret}"\nx', stop=(stop.replace("•", secret[part]),))
     if request.stop[0] in text:
-        assert Guard().clear(request, ()).value.stop == (stop.replace("•", PLACEHOLDER),)
+        assert Guard(is_remote=True).clear(request, ()).value.stop == ()

@@ -183,23 +183,13 @@ async def test_what_the_engine_refuses_also_for_one_text_or_of_several_completio
 
 
 _IN_SECRET = "password = 'hunter2correct"
-_SECRET, _RANDOM = "password = 'hunter2correct'\n", "x = 'q7Zp2Lm9Xc4Vb8Nk'\n"
+_SECRET = "password = 'hunter2correct'\n"
 
 
-@pytest.mark.parametrize(
-    ("is_remote", "text", "sent"),
-    [
-        (False, _SECRET, "password = 'REDACTED'\n"),
-        (False, _RANDOM, _RANDOM),
-        (True, _RANDOM, "x = 'REDACTED'\n"),
-    ],
-    ids=["secret", "random", "random and remote"],
-)
-async def test_secrets_are_replaced_and_where_text_leaves_the_machine_all_that_looks_random(
-    is_remote: bool, text: str, sent: str
-) -> None:
+@pytest.mark.parametrize(("is_remote", "sent"), [(False, _SECRET), (True, "password = 'REDACTED'\n")])
+async def test_secrets_are_replaced_where_text_may_leave_the_machine(is_remote: bool, sent: str) -> None:
     async with run_front(options=FrontOptions("default", is_remote)) as front:
-        body = {"input_extra": [{"text": text}], "prompt": "x", "input_suffix": text}
+        body = {"input_extra": [{"text": _SECRET}], "prompt": "x", "input_suffix": _SECRET}
         request, _ = await front.ask(_INFILL, body)
     assert (request.related, request.suffix) == ((RelatedFile("", sent),), sent)
 
@@ -240,7 +230,7 @@ async def test_no_secret_and_no_name_in_a_field_reaches_the_model(front: FrontCl
         requests.append(stream.request)
         asking.cancel()
     assert not any(name in repr(requests) for name in (secret, "ann", "bob"))
-    assert requests[0].stop == ("key = 'REDACTED'",)
+    assert requests[0].stop == ()
     first, again, other, nobody = (each.tenant for each in requests)
     assert (first == again != other, bool(other), nobody) == (True, True, "")
 

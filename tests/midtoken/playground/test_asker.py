@@ -24,7 +24,7 @@ class _Page:
         self.server = FedBackend()
         self.messages: list[Message] = []
         self.numbers: list[int] = []  # of the questions that they are about
-        self.asker = Asker(self.server, Guard(Policy({})), self._receive)
+        self.asker = Asker(self.server, Guard(Policy({}), is_remote=True), self._receive)
 
     async def ask(self, question: Question = _QUESTION) -> FedStream:
         """Asks, and waits until the server is asked for the exact answer."""

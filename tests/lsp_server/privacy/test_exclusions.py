@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.exclusion_cache import ExclusionCache
+from lsp_server.privacy.guard import Exclusions
 from tests.support.lsp_editor import wait_for
 
 _UNKNOWN = "whether a rule excludes it is not known yet"
@@ -35,18 +35,17 @@ class _Bench:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.policy = _SlowPolicy()
-        self.exclusions = ExclusionCache(self.policy, lambda: self.now_s, wait_s=0.01)
+        self.exclusions = Exclusions(self.policy, lambda: self.now_s)
         self.exclusions.configure((), [])
 
     async def ask(self, uri: str = "a") -> str | None:
-        await self.exclusions.refresh({uri: ""})
+        await self.exclusions.ask({uri: ""}, is_own=True, wait_s=0.01)
         return self.exclusions.find_exclusion(uri)
 
     async def ask_until_known(self, uri: str = "a") -> str | None:
         self.policy.may_answer.set()
-        await self.exclusions.refresh({uri: ""})
-        while self.exclusions._own.asking is not None:
-            await asyncio.sleep(0)
+        await self.exclusions.ask({uri: ""}, is_own=True)
+        await wait_for(lambda: not self.exclusions._looks)
         return self.exclusions.find_exclusion(uri)
 
 
@@ -75,13 +74,6 @@ async def test_what_is_excluded_stays_so_until_the_policy_says_otherwise(bench: 
     assert await bench.ask_until_known() is None
 
 
-async def test_documents_that_are_asked_about_meanwhile_are_asked_about_together(bench: _Bench) -> None:
-    for uri in "abcb":
-        await bench.ask(uri)
-    assert await bench.ask_until_known("c") is None
-    assert bench.policy.asked == [["a"], ["b", "c"]]
-
-
 async def test_an_answer_by_older_settings_does_not_count(bench: _Bench) -> None:
     await bench.ask()
     bench.exclusions.configure(("a*",), [])
@@ -91,40 +83,32 @@ async def test_an_answer_by_older_settings_does_not_count(bench: _Bench) -> None
 
 
 async def test_a_document_waits_for_no_others(bench: _Bench) -> None:
-    await bench.exclusions.refresh_others(dict.fromkeys("bcd", ""))
+    await bench.exclusions.ask(dict.fromkeys("bcd", ""), wait_s=0.01)
     assert await bench.ask() == _UNKNOWN
     assert bench.policy.asked == [["b", "c", "d"], ["a"]]  # the first is not answered yet
-
-
-async def test_after_a_wait_in_vain_nobody_waits_until_the_policy_has_answered_in_time(bench: _Bench) -> None:
-    assert await bench.ask() == _UNKNOWN
-    async with asyncio.timeout(0):  # fails at anything that waits
-        for _ in range(100):
-            assert await bench.ask() == _UNKNOWN
-    assert await bench.ask_until_known() is None
-    assert await bench.ask("b") is None
+    bench.policy.may_answer.set()
 
 
 async def test_who_waits_until_it_is_known_waits_for_the_settings_too(bench: _Bench) -> None:
-    cache = ExclusionCache(bench.policy)
+    exclusions = Exclusions(bench.policy)
     bench.policy.may_answer.set()
-    waiting = asyncio.create_task(cache.wait_until_known({"a": ""}))
+    waiting = asyncio.create_task(exclusions.ask({"a": ""}))
     await asyncio.sleep(0.05)
-    assert (waiting.done(), cache.find_exclusion("a")) == (False, _UNKNOWN)
-    cache.configure((), [])
+    assert (waiting.done(), exclusions.find_exclusion("a")) == (False, _UNKNOWN)
+    exclusions.configure((), [])
     await asyncio.wait_for(waiting, 20)
-    assert cache.find_exclusion("a") is None
+    assert exclusions.find_exclusion("a") is None
 
 
 async def test_changed_rules_count_within_a_second(tmp_path: Path) -> None:
     now_s = [0.0]
-    cache = ExclusionCache(Policy({"PATH": os.environ["PATH"]}), lambda: now_s[0], wait_s=20)
-    cache.configure((), [])
+    exclusions = Exclusions(Policy({"PATH": os.environ["PATH"]}), lambda: now_s[0])
+    exclusions.configure((), [])
     uri, rules = (tmp_path / "a.py").as_uri(), tmp_path.resolve() / ".midtokenignore"
     seen = []
     for text in ("b.py\n", "a.py\n"):
         rules.write_text(text)
         now_s[0] += 1.0
-        await cache.refresh({uri: ""})
-        seen.append(cache.find_exclusion(uri))
+        await exclusions.ask({uri: ""})
+        seen.append(exclusions.find_exclusion(uri))
     assert seen == [None, "`.midtokenignore` line 1: `a.py`"]

@@ -1,0 +1,150 @@
+"""Finds secrets in text that may reach another machine, and replaces them: tokens, private keys, and values of names.
+
+The expressions are RE2's: their time is linear in the length of the text, whatever it says. So a text is read as a
+whole for each key, and nothing is remembered.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import re2
+
+from lsp_server.context import Context, Excerpt
+from lsp_server.errors import InSecretError
+
+PLACEHOLDER = "REDACTED"  # the same for all secrets: it says nothing of their length or content
+
+# Tokens. Those of most services are a short word, `_` or `-`, perhaps some more, and letters and digits without a sign.
+_TOKEN = re2.compile(
+    r"(?:\b|_)(?:[A-Za-z][A-Za-z0-9]{1,11}[_-](?:[A-Za-z0-9]{1,10}[_-]){0,3}[A-Za-z0-9]{20,}"
+    r"|A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16,}|ABSK[\w+/=]{60,}|LTAI[A-Za-z0-9]{16,}"  # AWS, Alibaba
+    r"|(?:ATATT|ATCTT|ATBB|BBDC-)[\w+/=-]{24,}|AKCp\w{40,}|dapi[0-9a-f]{32,}"  # Atlassian, JFrog, Databricks
+    r"|(?:AccountKey|SharedAccessKey|SharedAccessSignature)=[\w+/=%&-]{20,}"  # Azure
+    r"|(?:[MNO][\w-]{22,26}\.[\w-]{6}\.|SG\.[\w-]{20,}\.|[st]k\.eyJ[\w-]{20,}\.)[\w-]{20,}"  # Discord, SendGrid, Mapbox
+    r"|(?:dp|dt0[a-z]\d\d|hv[bsr])\.[\w.-]{24,}|\w{14}\.atlasv1\.[\w-]{40,}"  # Doppler, Dynatrace, HashiCorp
+    r"|AIza[\w-]{30,}|ya29\.[\w-]{30,}|GOCSPX-[\w-]{20,}|1//0[\w-]{30,}|EAA[A-Z]\w{60,}"  # Google, Facebook
+    r"|(?:sk-|gl[a-z]{2,5}-|GR1348941|github_pat_|pypi-|nvapi-|xox[a-z][.-]|xapp-|tskey-|sq0[a-z]{3}-)[\w.-]{20,}"
+    r"|(?:figd|hcaik|ntn|pscale_[a-z]+|sb_secret|sbp|sntry[su]|whsec)_[\w+/=-]{24,}"
+    r"|[0-9a-f]{32}-us\d{1,2}|\d{8,10}:[\w-]{33,}|(?:SK|AC)[0-9a-f]{32}"  # Mailchimp, Telegram, Twilio
+    r"|eyJ[\w-]{12,}\.[\w-]{8,}(?:\.[\w-]*)*|LS0tLS1CRUdJTi[\w+/=]{30,}"  # web tokens, keys in base64
+    r"|(?:hooks\.slack\.com/|discord(?:app)?\.com/api/webhooks/|webhook\.office\.com/)[\w/@+-]{36,})[\w-]*"
+)
+
+# The lines of a key, and what may stand between them: line ends, quotes, comment signs.
+_AROUND = r"(?:[ \t\r\"'`#*;|>,()\\+]|//|[bfr][\"'])*"
+_BETWEEN = rf"{_AROUND}(?:(?:\n|\\[nr]){_AROUND})+"
+_HEADER = r"(?:[A-Z][A-Za-z-]*: ?[^\n\\]*(?:\n|\\n))"
+_KEY = re2.compile(
+    rf"PRIVATE KEY(?: BLOCK)?-*(?:{_BETWEEN}|{_HEADER})*[A-Za-z0-9+/=]{{16,}}(?:{_BETWEEN}[A-Za-z0-9+/=]{{16,}})*"
+    rf"(?:{_BETWEEN}[A-Za-z0-9+/]+={{1,2}})?"
+    rf"|[A-Za-z0-9+/]{{32,}}(?:{_BETWEEN}[A-Za-z0-9+/=]{{32,}})+(?:{_BETWEEN}[A-Za-z0-9+/]+={{1,2}})?"
+    rf"|[A-Za-z0-9+/=]{{8,}}{_BETWEEN}-+ ?END [A-Z0-9 ]*PRIVATE KEY"
+)
+
+# `name = "value"`, where the name ends as that of a secret does. A value that is not closed is one, too.
+_PASSWORD = r"(?:passw(?:or)?ds?|passphrases?|pwd|secrets?)"
+_OTHER = r"(?:(?:api|access|private|secret|account|auth|signing|encryption)[_-]?keys?|tokens?|credentials?)"
+_OPENING = r"[bfruBFRU]{0,2}\\?[\"'`]{1,3}([^\s\"'`\\{}<>]{4,})(?:[\"'`\\]|$)"
+_NEXT = rf"[\"']?\]?\s*(?::[ \t]*[A-Za-z][\w\[\]., |]{{0,40}}=|:=|=>|={{1,2}}|:)\s*[\[(]?\s*{_OPENING}"
+_PASSWORDS = (
+    re2.compile(f"(?im){_PASSWORD}{_NEXT}"),
+    re2.compile(r"://[^\s/:@\"'`]*:([^\s/@\"'`{}$<%]{3,})@"),
+)
+_OTHERS = (  # these values have a digit
+    # After other signs, as in `getenv("DB_PASSWORD", "…")`.
+    re2.compile(rf"(?im)(?:{_PASSWORD}|{_OTHER})[\"')\]]*[ \t]*(?:[=:,(][^\"'`\n;{{}}.]{{0,40}})?[=:,(]\s*{_OPENING}"),
+    # Without quotes: up to the end of the line, or without a blank before it.
+    re2.compile(
+        rf"(?im)(?:{_PASSWORD}|{_OTHER})(?:[ \t]*[:=][ \t]*([^\s\"'`(){{}}\[\],;&$<>]{{6,}})[ \t]*(?:$|\#)"
+        r"|=([^\s\"'`(){}\[\],;&$<>]{6,}))"
+    ),
+    re2.compile(r"(?i)\b(?:bearer|basic|token)[ \t]+([\w+/=.~-]{12,})"),
+)
+_SAYS_NAME = re.compile(rf"{_PASSWORD}|token|your|example|none|null|true|false|^%\(", re.IGNORECASE)  # not in a value
+_BLANK = re.compile("[\ud800-\udfff\u00a0\ufeff]")  # surrogates, and what looks like a blank
+Span = tuple[int, int]  # from a character to before another one
+
+
+def find_secrets(text: str) -> list[Span]:
+    """Returns where secrets are, in order. No two of them touch. What was replaced is no secret."""
+    text = _BLANK.sub(" ", text.replace("\r\n", " \n").replace("\r", "\n"))  # of the same length
+    spans = [match.span() for match in _TOKEN.finditer(text) if _has_digit(match[0]) and match[0][:3] != "sha"]
+    spans += [match.span() for match in _KEY.finditer(text) if _has_digit(match[0]) and not match[0].isupper()]
+    for form in (*_PASSWORDS, *_OTHERS):
+        for match in form.finditer(text):
+            group = match.lastindex
+            if _is_value(match[group], form in _PASSWORDS):
+                spans.append(match.span(group))
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _is_value(text: str, is_password: bool) -> bool:
+    """False for the name of something, and for what stands for a value, such as `********`."""
+    if text == PLACEHOLDER or _SAYS_NAME.search(text) or not any(map(str.isalnum, text)):
+        return False
+    return (is_password and len(text) >= 8) or (len(text) >= (4 if is_password else 6) and _has_digit(text))
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
+def redact(text: str) -> str:
+    """Returns a text with its secrets replaced. A block of several lines becomes one word.
+
+    Pass whole documents or whole lines: the half of a secret is not recognised.
+    """
+    return redact_parts([text])[0]
+
+
+def redact_parts(parts: Sequence[str], cursor: int | None = None) -> list[str]:
+    """Returns the parts of one text with its secrets replaced, also those that two parts share.
+
+    `cursor`: the number of the part that begins at the cursor. Raises InSecretError if the cursor is in a secret or at
+    its edge.
+    """
+    text, edges = "".join(parts), [*accumulate(map(len, parts), initial=0)]
+    spans = find_secrets(text)
+    if cursor is not None and any(start <= edges[cursor] <= end for start, end in spans):
+        raise InSecretError
+    return [_replace(text, spans, start, end) for start, end in pairwise(edges)]
+
+
+def redact_excerpt(excerpt: Excerpt) -> Context:
+    """Returns the context of an excerpt without secrets. Raises InSecretError."""
+    parts = excerpt.head, excerpt.context.prefix, excerpt.context.suffix, excerpt.tail
+    _, prefix, suffix, _ = redact_parts(parts, cursor=2)
+    return Context(prefix, suffix)
+
+
+def list_harmless_stops(stops: Sequence[str], prompt: str) -> tuple[str, ...]:
+    """Returns the stop strings that say nothing of the secrets of the prompt, and have none of their own.
+
+    The model sees neither, so it does not write the others.
+    """
+    spans = find_secrets(prompt)
+    shown, secrets = _replace(prompt, spans, 0, len(prompt)), [prompt[start:end] for start, end in spans]
+    return tuple(
+        stop
+        for stop in stops
+        if (stop in shown or stop not in prompt)
+        and not find_secrets(stop)
+        and not any(secret in stop for secret in secrets)
+    )
+
+
+def _replace(text: str, spans: Sequence[Span], start: int, end: int) -> str:
+    """Returns a part of the text, with the placeholder for what it has of each span."""
+    parts = []
+    for first, last in spans:
+        if first < end and last > start:
+            parts += [text[start : max(start, first)], PLACEHOLDER]
+            start = min(end, last)
+    return "".join([*parts, text[start:end]])
