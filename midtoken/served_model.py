@@ -12,6 +12,7 @@ from lsp_server.privacy.guard import Guard
 from midtoken.api import Completion, Model, read_completion
 from midtoken.connection import Connection, open_connection
 from midtoken.input_text import ClearedText
+from midtoken.server_arguments import may_be_remote
 
 _Answer = TypeVar("_Answer")
 
@@ -29,11 +30,12 @@ class _Served:
 
     def __init__(self, options: argparse.Namespace, text: ClearedText | None) -> None:
         self._options, self._text = options, text
+        self._guard = Guard(is_remote=may_be_remote(options))
         self._runner, self._stack = asyncio.Runner(), AsyncExitStack()
         self._connection: Connection | None = None
 
     def complete(self, request: CompletionRequest) -> Completion:
-        cleared = Guard().clear(request, ()) if self._text is None else self._text.clear(request)
+        cleared = self._guard.clear(request, ()) if self._text is None else self._text.clear(request)
 
         async def ask(connection: Connection) -> Completion:
             if self._text is not None:
@@ -43,7 +45,7 @@ class _Served:
         return self._run(ask)
 
     def ask(self, request: CharacterRequest) -> CharacterAnswer:
-        cleared = Guard().clear(request, ()) if self._text is None else self._text.clear(request)
+        cleared = self._guard.clear(request, ()) if self._text is None else self._text.clear(request)
         return self._run(lambda connection: connection.ask(cleared))
 
     def close(self) -> None:
