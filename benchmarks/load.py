@@ -1,4 +1,4 @@
-"""What many people at once get from one completion server: completed answers, waits, and a fair share for each.
+"""What many people at once get from one completion server: completed answers, and waits.
 
 Simulated editors replay recorded typing (`benchmarks.corpora.typist`) at its own pace. Each key is a request. Real
 language servers send fewer, because they answer text that was typed as suggested by themselves; that changes the rate,
@@ -13,8 +13,7 @@ phase ends are not counted.
    The completed answers a second of all editors are the capacity.
 2. Open loop at 1, 1.3 and 3 times the capacity: so many editors that their keys together come at that rate, each at
    the recorded times, whatever the server does. `goodput_1`, `goodput_1_3` and `goodput_3` are the completed answers a
-   second relative to the capacity. `least_share` is the least editor's number of completed answers relative to the mean
-   of all editors, the lower one of 1.3 and 3 × capacity.
+   second relative to the capacity.
 3. Patient clients at 3 times the capacity. They name no document and cancel nothing, so that the queue of the server
    fills up. `refused_ms_p99` is how long it then takes to be refused.
 
@@ -50,7 +49,6 @@ _SECONDS, _SHORT_SECONDS = (20.0, 40.0, 10.0), (3.0, 4.0, 3.0)  # of the closed 
 _TARGETS = (
     Target("goodput_1_3", "completed at 1.3 × capacity, relative to the capacity", at_least=0.85),
     Target("goodput_3", "completed at 3 × capacity, relative to the capacity", at_least=0.85),
-    Target("least_share", "least editor's share of its fair share", at_least=0.5),
     Target("refused_ms_p99", "until a request is refused, 99 of 100, ms", at_most=50),
 )
 
@@ -120,10 +118,6 @@ def find_figures(phases: Sequence[PhaseResult]) -> Figures:
         "goodput_1": at_capacity.completed_per_s / closed.completed_per_s,
         "goodput_1_3": above.completed_per_s / closed.completed_per_s,
         "goodput_3": far_above.completed_per_s / closed.completed_per_s,
-        "least_share": min(*above.shares, *far_above.shares),
-        "least_share_1": min(at_capacity.shares),
-        "least_share_1_3": min(above.shares),
-        "least_share_3": min(far_above.shares),
         "num_refused": len(refused_ms),
         "refused_ms_p99": find_percentile(refused_ms, 99),
         "num_failed": sum(phase.count(Outcome.FAILED) for phase in phases),

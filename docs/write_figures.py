@@ -45,11 +45,7 @@ _RELIABILITY = {
     "completed at 1.3, 3 and 10 times the load that it can serve, relative to that": (
         "{overload_completed_1_3_%s:.0%%}, {overload_completed_3_%s:.0%%}, {overload_completed_10_%s:.0%%}"
     ),
-    "least share of an editor meanwhile, relative to a fair one": "{overload_least_share_%s:.2f}",
     "until an overloaded server refuses, 99 of 100": "{overload_refused_ms_p99_%s:.0f} ms",
-    "wait beside a user who sends 100 times as much, relative to a calm time, 99 of 100": (
-        "{fairness_p99_ratio_%s:.1f} times as long"
-    ),
     "growth of its memory under constant use; more open files": (
         "{soak_growth_mib_%s:.0f} MiB in {soak_s_%s:.0f} s; {soak_new_files_%s:.0f}"
     ),
@@ -186,9 +182,9 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| Triton | {ready_s_triton:.1f} s | {memory_MB_triton} MB | {line_ms_triton:.1f} ms |",
         ),
         "load": (
-            "| as many as the server can answer | {goodput_1:.0%} | {least_share_1:.2f} |",
-            "| 1.3 times as many | {goodput_1_3:.0%} | {least_share_1_3:.2f} |",
-            "| 3 times as many | {goodput_3:.0%} | {least_share_3:.2f} |",
+            "| as many as the server can answer | {goodput_1:.0%} |",
+            "| 1.3 times as many | {goodput_1_3:.0%} |",
+            "| 3 times as many | {goodput_3:.0%} |",
             "that wait for each answer, {capacity_per_s:.0f} requests a second.",
             "A request that the server refuses is refused within {refused_ms_p99:.0f} ms",
         ),

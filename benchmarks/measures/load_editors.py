@@ -172,13 +172,6 @@ class PhaseResult:
         return self.count(Outcome.COMPLETED) / self.duration_s
 
     @property
-    def shares(self) -> list[float]:
-        """Each editor's completed requests, relative to its fair share: as many as each other editor has."""
-        counts = [sum(each.outcome is Outcome.COMPLETED for each in attempts) for attempts in self.by_editor]
-        fair = sum(counts) / len(counts)
-        return [count / fair if fair else 0.0 for count in counts]
-
-    @property
     def refused_ms(self) -> list[float]:
         """How long it took to be refused."""
         return [1e3 * (each.ended_at - each.sent_at) for each in self.attempts if each.outcome is Outcome.REFUSED]
@@ -197,8 +190,6 @@ class PhaseResult:
             "completed/s": self.completed_per_s,
             "keys/s of each": len(self.attempts) / len(self.by_editor) / self.duration_s,
             "refused ms, p99": find_percentile(self.refused_ms, 99),
-            "least share": min(self.shares),
-            "greatest": max(self.shares),
         }
 
 

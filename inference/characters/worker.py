@@ -2,7 +2,7 @@
 
 Each request has a thread, and one of them runs at a time. It gives its turn away before a forward pass, and wherever
 else the model looks, once it has had it for a moment. So a request that takes minutes keeps nobody waiting. The next
-turn goes to the tenant that had fewest of them, and to the one of its requests that has waited longest.
+turn goes to the request that has waited longest. Few are begun, because each keeps the rows of its text.
 
 A request is stopped by its deadline, by its client, or by the server's shutdown. This is looked at in its turns, and
 such a request gets the next one. Each request ends in one call of its sink: `send` or `fail`.
@@ -11,7 +11,6 @@ such a request gets the next one. Each request ends in one call of its sink: `se
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,14 +26,13 @@ from inference.errors import (
     tell_failure,
     to_public_error,
 )
-from inference.protocol.admission import Admission
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.heartbeat import Heartbeat
 
 _log = logging.getLogger(__name__)
 
 _MAX_WAITING = 64
-_MAX_BEGUN = 4  # of one tenant; each keeps the rows of its text
+_MAX_BEGUN = 4
 _TURN_S = 0.05
 _DEADLINE_MS = 60_000  # of a request that names none: its client may have gone without a word
 _CLOSED = "the server is shutting down"
@@ -91,13 +89,11 @@ class CharacterWorker:
         self._is_closed = False
         self._heartbeat = Heartbeat(clock)
         self._heartbeat.mark_idle()
-        self._admission = Admission(max_running=1, max_waiting=_MAX_WAITING)
         self._turns = threading.Condition()  # its lock protects what follows
         self._tasks: list[_Task] = []  # in the order of their arrival
         self._running: _Task | None = None  # whose turn it is
         self._turn_ends_at = 0.0
         self._num_turns = 0
-        self._tenant_turns: dict[str, int] = {}  # of the tenants that have requests
         self._answerer: Answerer | None = None  # this, the thread uses whose turn it is
 
     def submit(self, request: CharacterRequest, sink: AnswerSink) -> None:
@@ -107,8 +103,8 @@ class CharacterWorker:
         task.thread = threading.Thread(target=self._answer, args=(task,), name="midtoken-characters", daemon=True)
         with self._turns:
             refuse(OverloadedError, {_CLOSED: self._is_closed})
-            self._admission.enter(request.tenant)
-            self._tenant_turns.setdefault(request.tenant, min(self._tenant_turns.values(), default=0))
+            if len(self._tasks) > _MAX_WAITING:
+                raise OverloadedError(f"{_MAX_WAITING} requests wait already; try again in a moment", "queue")
             self._tasks.append(task)
             task.thread.start()
             if self._running is None:
@@ -153,7 +149,6 @@ class CharacterWorker:
         finally:
             with self._turns:
                 self._tasks.remove(task)
-                self._admission.leave(task.request.tenant)
                 self._begin_turn()
 
     def _wait_for_turn(self, task: _Task) -> None:
@@ -166,14 +161,12 @@ class CharacterWorker:
 
     def _begin_turn(self) -> None:
         """Gives the turn to the next request, which may be the same; to none if there is none."""
-        self._tenant_turns = {task.request.tenant: self._tenant_turns[task.request.tenant] for task in self._tasks}
         self._running = task = self._choose()
         if task is None:
             self._heartbeat.mark_idle()
             return
         self._num_turns += 1
         task.last_turn = self._num_turns
-        self._tenant_turns[task.request.tenant] += 1
         self._turn_ends_at = self._clock() + _TURN_S
         self._heartbeat.beat()
         self._turns.notify_all()
@@ -182,9 +175,9 @@ class CharacterWorker:
         now = self._clock()
         if ended := next((task for task in self._tasks if task.find_end(now, self._is_closed)), None):
             return ended
-        begun = Counter(task.request.tenant for task in self._tasks if task.last_turn >= 0)
-        ready = [task for task in self._tasks if task.last_turn >= 0 or begun[task.request.tenant] < _MAX_BEGUN]
-        return min(ready, key=lambda task: (self._tenant_turns[task.request.tenant], task.last_turn), default=None)
+        num_begun = sum(task.last_turn >= 0 for task in self._tasks)
+        ready = [task for task in self._tasks if task.last_turn >= 0 or num_begun < _MAX_BEGUN]
+        return min(ready, key=lambda task: task.last_turn, default=None)
 
     def _ensure_answerer(self) -> Answerer:
         if self._answerer is None:

@@ -25,7 +25,6 @@ from inference.errors import (
     tell_failure,
     to_public_error,
 )
-from inference.protocol.admission import Admission
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.protocol.heartbeat import Heartbeat
 
@@ -33,8 +32,6 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S = 0.01  # between looks at cancels and deadlines, while there is nothing to do
 _COMPLETION_FRACTION = 0.25  # of what the model sees: the prompt leaves this much room, if the completion may need it
-_MAX_PREFILLS = 2  # full pieces of contexts, in one step of many requests
-_WORK_PER_ROW = 1 / 64  # in passes. It costs more, but nobody is to lose their turn by one jump in a file
 
 
 class Engine:
@@ -54,11 +51,11 @@ class Engine:
         self._executor = executor
         self._prompts = prompts
         self._clock = clock
-        self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, executor.cache_tokens, clock, executor.speed)
-        self._admission = Admission(config.max_sequences, config.max_waiting)
+        self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, executor.cache_tokens, clock)
         self._heartbeat = Heartbeat(clock)
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # None only wakes the thread
         self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
+        self._num_taken = 0  # requests that have not ended
         self._is_closed = threading.Event()
         self._has_stopped = False
         executor.start(partial(self._inbox.put, None))
@@ -92,10 +89,20 @@ class Engine:
                 raise OverloadedError("the engine is shutting down", "shutdown")
             if self._has_stopped:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
-            self._admission.enter(request.tenant, request.is_prefetch)
+            self._take(request.is_prefetch)
             if request.is_prefetch:  # it reads what one text needs, whatever the texts after it are to be
                 request = replace(request, num_candidates=1, temperature=0.0, explain=False)
             self._inbox.put(Job(request, sink, submitted_at=self._clock()))
+
+    def _take(self, is_prefetch: bool) -> None:
+        """Takes a request, under the lock. Raises OverloadedError if there are as many as can run and wait.
+
+        A prefetch never waits.
+        """
+        if self._num_taken >= self._config.max_sequences + (0 if is_prefetch else self._config.max_waiting):
+            problem = "a prefetch does not wait" if is_prefetch else f"{self._config.max_waiting} requests wait already"
+            raise OverloadedError(f"{problem}; try again in a moment", "prefetch" if is_prefetch else "queue")
+        self._num_taken += 1
 
     def measure_heartbeat_ms(self) -> float:
         """Milliseconds since the loop last made progress; 0 while idle. Does not block; thread-safe.
@@ -128,10 +135,10 @@ class Engine:
         self._take_inbox()
         self._end_cancelled_and_late()
         jobs = self._schedule()
-        num_rows = self._executor.step(jobs, self._is_shared())
+        self._executor.step(jobs, self._is_shared())
         now = self._clock()
         for job in jobs:
-            self._scheduler.charge(job, max(len(job.candidates), 1) + num_rows[job] * _WORK_PER_ROW)
+            job.num_steps += max(len(job.candidates), 1)
             self._deliver(job, now)
         self._heartbeat.beat()
 
@@ -170,11 +177,10 @@ class Engine:
         self._prepare_first()
         selected: list[Job] = []
         num_prefilled, is_full = 0, False
-        max_prefilled = _MAX_PREFILLS * self._executor.speed.find_max_rows()
-        ordered = self._scheduler.sort()
-        for job in ordered:
-            if selected and not self._scheduler.is_stepped_with(job, selected[0]):
-                break
+        max_prefilled = self._executor.max_prefilled
+        for job in self._scheduler.sort():
+            if selected and job.request.is_prefetch and not selected[0].request.is_prefetch:
+                break  # the step of a person would be longer
             if not job.is_begun:
                 if is_full or not self._prepare(job):
                     continue
@@ -235,8 +241,8 @@ class Engine:
         elif self._try(job, partial(job.send_ready, now)) and job.is_finished:
             self._remove(job)
             if job.request.is_prefetch and not job.leaves_room and self._executor.reads_ahead:
-                with suppress(OverloadedError):  # others are read first
-                    self._admission.enter(job.request.tenant, is_prefetch=True)
+                with suppress(OverloadedError), self._submit_lock:  # others are read first
+                    self._take(is_prefetch=True)
                     self._scheduler.add(Job(job.request, WaitingSink(), now, leaves_room=True))
 
     def _try(self, job: Job, act: Callable[[], object]) -> bool:
@@ -256,7 +262,8 @@ class Engine:
 
     def _remove(self, job: Job) -> None:
         self._scheduler.remove(job)
-        self._admission.leave(job.request.tenant)
+        with self._submit_lock:
+            self._num_taken -= 1
         self._executor.end(job)
         job.failure = None  # its traceback refers to sequences
 

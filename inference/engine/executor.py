@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from inference.engine.job import Job
-from inference.engine.prefill_speed import PrefillSpeed
 
 
 class Executor(Protocol):
@@ -13,12 +12,15 @@ class Executor(Protocol):
     cache_tokens: int  # capacity for keys and values, in tokens of all sequences together
     runs_together: bool  # whether a step of many jobs takes less time than one for each
     reads_ahead: bool  # whether it can cache a second context of a prefetch beside the first
-    speed: PrefillSpeed
     runs_as: str  # for people: the dtype, the threads, and why
 
     @property
     def max_tokens(self) -> int:
         """The most tokens of one sequence."""
+
+    @property
+    def max_prefilled(self) -> int:
+        """The most context tokens that one step of many jobs should prefill."""
 
     @property
     def problem(self) -> str:
@@ -41,8 +43,8 @@ class Executor(Protocol):
     def begin(self, job: Job) -> None:
         """Begins to work on a job. Raises OverloadedError."""
 
-    def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, int]:
-        """Advances jobs that have begun. Returns how many tokens were forwarded for each.
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> None:
+        """Advances jobs that have begun.
 
         What goes wrong with one becomes its `failure`. `is_shared`: more than one person waits.
         """

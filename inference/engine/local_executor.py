@@ -14,7 +14,6 @@ import numpy as np
 
 from inference.config import EngineConfig
 from inference.engine.job import Job
-from inference.engine.prefill_speed import PrefillSpeed
 from inference.engine.prefix_cache import PrefixCache
 from inference.engine.running_sequence import RunningSequence
 from inference.errors import as_failure, describe_failure
@@ -25,8 +24,41 @@ from inference.protocol.completion import FinishReason
 
 _log = logging.getLogger(__name__)
 
+_MAX_PREFILLS = 2  # full pieces of contexts, in one step of many requests
+_STEP_S = 1.0  # that a step should take at most: a key that comes meanwhile waits for its end
+_MIN_ROWS, _MAX_ROWS = 16, 512  # of a step. A pass over fewer takes nearly as long, and says little of the speed
+_PREFETCH_STEPS = 8  # instead of one
+_SHARED_STEP_S = 0.03  # that a step should take while other people wait: most of them need less than that in all
+_EQUAL_ROWS = 64  # a pass over so many counts as much as all before
+
 _Asked = TypeVar("_Asked")
 _Result = TypeVar("_Result")
+
+
+class PrefillSpeed:
+    """How long contexts take to prefill. Small passes take more time for each row, so they count for less."""
+
+    def __init__(self) -> None:
+        self._seconds_per_row: float | None = None
+
+    def note(self, num_rows: int, seconds: float) -> None:
+        """Notes a pass."""
+        if num_rows < _MIN_ROWS:
+            return
+        latest = seconds / num_rows
+        before = latest if self._seconds_per_row is None else self._seconds_per_row
+        self._seconds_per_row = before + (latest - before) * num_rows / (num_rows + _EQUAL_ROWS)
+
+    def find_max_rows(self, is_prefetch: bool = False, is_shared: bool = False) -> int:
+        """The most rows of a context that one step should forward. A key must not wait long for a prefetch's step.
+
+        `is_shared`: other people wait; then a person's step is short, too.
+        """
+        if self._seconds_per_row is None:
+            return _MIN_ROWS
+        step_s = _SHARED_STEP_S if is_shared and not is_prefetch else _STEP_S
+        num_rows = int(min(step_s / max(self._seconds_per_row, 1e-9), _MAX_ROWS))
+        return max(num_rows // _PREFETCH_STEPS if is_prefetch else num_rows, _MIN_ROWS)
 
 
 class LocalExecutor:
@@ -47,7 +79,7 @@ class LocalExecutor:
         self.model, self.runs_as = model, runs_as
         self.runs_together = model.runs_together
         self.cache_tokens = config.cache_tokens
-        self.speed = PrefillSpeed()
+        self._speed = PrefillSpeed()
         self._tokenizer = tokenizer
         self._clock = clock
         self._row_cost = model.row_cost if config.drafts else math.inf
@@ -58,6 +90,10 @@ class LocalExecutor:
     @property
     def max_tokens(self) -> int:
         return self.model.max_tokens
+
+    @property
+    def max_prefilled(self) -> int:
+        return _MAX_PREFILLS * self._speed.find_max_rows()
 
     @property
     def memory_bytes(self) -> Mapping[str, int]:
@@ -79,12 +115,11 @@ class LocalExecutor:
         first.begin()
         job.num_to_prefill = len(first.tree.chain_ids)
 
-    def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, int]:
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> None:
         self._choose_known(jobs)
-        num_rows = self._forward(jobs, is_shared)
+        self._forward(jobs, is_shared)
         self._choose_known(jobs)
         self._prefix_cache.shrink()  # the logits of those that run have become more
-        return num_rows
 
     def end(self, job: Job) -> None:
         for running in self._running.pop(job, [])[:1]:
@@ -138,25 +173,22 @@ class LocalExecutor:
             each.take(choice)
         return list(filter(_is_active, sequences))
 
-    def _forward(self, jobs: Iterable[Job], is_shared: bool) -> Mapping[Job, int]:
+    def _forward(self, jobs: Iterable[Job], is_shared: bool) -> None:
         """Forwards what the sequences need before their next choice. A pass that fails leaves the caches unchanged."""
-        num_rows = dict.fromkeys(jobs, 0)
         built: list[tuple[RunningSequence, SequenceInput]] = []
-        for running in self._list_active(num_rows):
+        for running in self._list_active(jobs):
             with running.job.recording_failure():
-                max_rows = self.speed.find_max_rows(running.job.request.is_prefetch, is_shared)
+                max_rows = self._speed.find_max_rows(running.job.request.is_prefetch, is_shared)
                 built.append((running, running.build_part(max_rows)))
         built = [(running, part) for running, part in built if running.job.failure is None]
         for forwarded, rows, ms in self._call(self.model.forward, built):
-            self.speed.note(sum(part.num_new_rows for _, part in forwarded), ms / 1e3)
+            self._speed.note(sum(part.num_new_rows for _, part in forwarded), ms / 1e3)
             for job in dict.fromkeys(running.job for running, _ in forwarded):
                 job.costs.model_ms += ms
                 job.costs.num_forwards += 1
             for (running, part), own_rows in zip(forwarded, rows, strict=True):
                 with running.job.recording_failure():
                     running.absorb(part, own_rows, self._find_max_row_bytes())
-                    num_rows[running.job] += part.num_new_rows
-        return num_rows
 
     def _call(
         self, call: Callable[[list[_Asked]], list[_Result]], asked: Sequence[tuple[RunningSequence, _Asked]]

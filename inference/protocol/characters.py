@@ -71,7 +71,7 @@ class CharacterRequest:
     max_bytes: int = 64  # sample, greedy
     seed: int | None = None  # sample
     deadline_ms: int | None = None  # from arrival at the server; later the request fails. None: a minute
-    tenant: str = ""  # whose request it is; tenants take turns
+    tenant: str = ""  # whose request it is; tenants share no states
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a value is out of range."""

@@ -20,7 +20,6 @@ import numpy as np
 
 from inference.engine.candidate import Candidate
 from inference.engine.job import Job
-from inference.engine.prefill_speed import PrefillSpeed
 from inference.errors import InvalidRequestError, MidtokenError, ModelError, OverloadedError, ServerError, quote
 from inference.healing.covering import Crossing, Rule
 from inference.healing.loaded_tokenizer import LoadedTokenizer
@@ -42,13 +41,13 @@ T = TypeVar("T")
 class RemoteExecutor:
     """See `Executor`. A job keeps to one server; the next one takes its place as long as no text was sent."""
 
-    cache_tokens = sys.maxsize  # the servers know theirs
+    cache_tokens = max_prefilled = sys.maxsize  # the servers know theirs
     memory_bytes: Mapping[str, int] = {}  # likewise
     runs_together = True
     reads_ahead = False  # a server's slot has one context
 
     def __init__(self, replicas: Replicas, tokenizer: LoadedTokenizer, loop: EventLoopThread) -> None:
-        self.runs_as, self.speed = replicas.name, PrefillSpeed()
+        self.runs_as = replicas.name
         self._replicas, self._tokenizer, self._loop = replicas, tokenizer, loop
         self._tokens = NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
         self._heard: queue.SimpleQueue[tuple[Job, Callable[[], None]]] = queue.SimpleQueue()
@@ -78,13 +77,12 @@ class RemoteExecutor:
     def begin(self, job: Job) -> None:
         self._running[job] = self._loop.start(self._run(job))
 
-    def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, int]:  # noqa: ARG002  # the servers know it
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> None:  # noqa: ARG002  # the servers know it
         while self.has_work:
             job, act = self._heard.get()
             if job in self._running and job.failure is None:
                 with job.recording_failure():
                     act()
-        return dict.fromkeys(jobs, 0)
 
     def end(self, job: Job) -> None:
         """Ends its work on the server, too: cancelling the task closes its stream, at which the server stops."""

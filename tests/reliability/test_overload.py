@@ -1,4 +1,4 @@
-"""More is asked than the server can do: it completes as much as it can, for all alike, and refuses the rest at once.
+"""More is asked than the server can do: it completes as much as it can, and refuses the rest at once.
 
 So many editors type that their keys come at 1.3, 3 and 10 times the rate at which a closed loop is answered, and cancel
 as they type on. Patient clients, who cancel nothing, then fill the queue, so that requests are refused.
@@ -22,7 +22,7 @@ _SEQUENCE_S = 0.02  # so slow that the model has too much to do, and not the mac
 
 
 @pytest.mark.parametrize("runtime", [pytest.param(TRITON, marks=[needs_triton, pytest.mark.full]), EMBEDDED])
-async def test_an_overloaded_server_completes_what_it_can_for_all_alike(
+async def test_an_overloaded_server_completes_what_it_can(
     runtime: str, tmp_path: Path, reliability: Reliability
 ) -> None:
     scripts, duration_s = build_scripts(reliability.choose(4, 48)), reliability.choose(1.5, 30.0)
@@ -33,15 +33,11 @@ async def test_an_overloaded_server_completes_what_it_can_for_all_alike(
             for name, load in _LOADS.items():
                 watch = ServerWatch(server)  # at last of the greatest load, when all editors are known
                 async with watch.run():
-                    # The more editors, the fewer completions each has in a time, and the more their numbers vary.
-                    opened[name] = await editors.play(
-                        name, duration_s * max(1, load / 3), load * closed.completed_per_s
-                    )
+                    opened[name] = await editors.play(name, duration_s, load * closed.completed_per_s)
             patient = await editors.play("patient", duration_s / 2, 3 * closed.completed_per_s, is_patient=True)
     phases = [closed, *opened.values(), patient]
     figures = {f"overload_completed_{name}": opened[name].completed_per_s / closed.completed_per_s for name in opened}
     figures |= {
-        "overload_least_share": min(share for phase in opened.values() for share in phase.shares),
         "overload_refused_ms_p99": find_percentile([ms for phase in phases for ms in phase.refused_ms], 99) or 0.0,
         "overload_growth_mib": find_growth(watch.find(lambda sample: sample.memory_mib)),
         "overload_failed": sum(phase.count(Outcome.FAILED) for phase in phases),

@@ -4,11 +4,11 @@ import math
 import random
 from collections.abc import Iterator
 
-from benchmarks.measures.load_editors import Outcome, PhaseResult, TimedRequest
+from benchmarks.measures.load_editors import TimedRequest
 from inference.protocol.completion import Chunks, CompletionRequest
 from tests.support.chaos_editor import build_texts
 
-GAP_S = 0.2  # between two keys, the median; the spread is that of `benchmarks.corpora.typist`
+_GAP_S = 0.2  # between two keys, the median; the spread is that of `benchmarks.corpora.typist`
 _GAP_SPREAD = 0.45
 _NUM_KEYS = 200
 
@@ -25,10 +25,4 @@ def _build_script(name: str, seed: int, num_keys: int) -> Iterator[TimedRequest]
         request = CompletionRequest(
             before + rng.choice(texts), max_tokens=32, chunks=Chunks.LINES, tenant=name, document=name
         )
-        yield TimedRequest(rng.lognormvariate(math.log(GAP_S), _GAP_SPREAD), request)
-
-
-def list_ms(phases: list[PhaseResult]) -> list[float]:
-    """How long the completed requests took."""
-    attempts = [each for phase in phases for each in phase.attempts if each.outcome is Outcome.COMPLETED]
-    return [1e3 * (each.ended_at - each.sent_at) for each in attempts]
+        yield TimedRequest(rng.lognormvariate(math.log(_GAP_S), _GAP_SPREAD), request)

@@ -26,10 +26,7 @@ _RUNTIMES = ("triton", "embedded")
 _WORLDS = ("own_triton", "own_embedded", "remote_triton", "remote_embedded", "engine_embedded")
 PARTS = (
     *(f"faults_{world}" for world in _WORLDS),
-    *(
-        "_".join(each)
-        for each in product(("cancels", "overload", "fairness", "soak", "shutdown", "isolation"), _RUNTIMES)
-    ),
+    *("_".join(each) for each in product(("cancels", "overload", "soak", "shutdown", "isolation"), _RUNTIMES)),
     *("races", "lsp", "lsp_process", "isolation", "texts", "http", "grpc", "triton"),
 )
 
@@ -56,10 +53,8 @@ TARGETS = (
         Target("overload_completed_1_3", "completed at 1.3 × capacity, relative to the capacity", at_least=0.9),
         Target("overload_completed_3", "completed at 3 × capacity, relative to the capacity", at_least=0.9),
         Target("overload_completed_10", "completed at 10 × capacity, relative to the capacity", at_least=0.9),
-        Target("overload_least_share", "least editor's share of its fair share", at_least=0.5),
         Target("overload_refused_ms_p99", "until a request is refused, 99 of 100, ms", at_most=50),
         Target("overload_growth_mib", "growth of memory under overload, MiB", at_most=16),
-        Target("fairness_p99_ratio", "others' 99th percentile beside one who sends 100 times as much", at_most=1.2),
         Target("soak_growth_mib", "growth of memory in the soak, MiB", at_most=16),
         Target("soak_new_files", "growth of open files in the soak; eight users come and go", at_most=8),
         Target("soak_new_threads", "growth of running threads in the soak", at_most=8),

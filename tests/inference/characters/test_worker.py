@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -32,7 +33,7 @@ class _Service:
         self.release = threading.Event()
         self.num_failed_loads = 0
         self.seconds_per_pass = 0.0  # on the worker's clock
-        self.passes: list[tuple[int, str]] = []  # the thread and the tenant of each pass of `run`
+        self.passes: list[int] = []  # the thread of each pass of `run`
 
     def load(self, watch: PassWatch) -> Answerer:
         self.num_loads += 1
@@ -48,7 +49,7 @@ class _Service:
             with self._watch():
                 time.sleep(0.001)
                 self._clock.now += self.seconds_per_pass
-                self.passes.append((threading.get_ident(), request.tenant))
+                self.passes.append(threading.get_ident())
             self.has_passed.set()
         if request.text == b"hang":
             with self._watch():
@@ -213,12 +214,6 @@ def test_loading_the_model_counts_as_progress(
     first.wait()
 
 
-def _submit_for(worker: CharacterWorker, tenant: str, text: bytes = b"run") -> AnswerSink:
-    sink = AnswerSink()
-    worker.submit(CharacterRequest(text, tenant=tenant), sink)
-    return sink
-
-
 def test_a_long_question_keeps_nobody_waiting(worker: CharacterWorker, service: _Service) -> None:
     service.seconds_per_pass = 0.2
     running = _submit_running(worker, service)
@@ -228,27 +223,23 @@ def test_a_long_question_keeps_nobody_waiting(worker: CharacterWorker, service: 
     running.cancelled = True
 
 
-def test_turns_are_shared_by_tenants_and_few_questions_of_one_are_begun(
-    worker: CharacterWorker, service: _Service
-) -> None:
+def test_few_questions_are_begun_and_they_take_turns(worker: CharacterWorker, service: _Service) -> None:
     service.seconds_per_pass = 0.2
-    first = _submit_running(worker, service)
-    others = [*(_submit_for(worker, "") for _ in range(9)), _submit_for(worker, "another")]
+    questions = [_submit_running(worker, service), *(_submit(worker, b"run") for _ in range(9))]
     wait_until_soon(lambda: len(service.passes) > 100)
-    passes = service.passes[50:]
+    numbers = Counter(service.passes[50:])
 
-    assert len({thread for thread, _ in passes}) == 4 + 1
-    assert abs(sum(tenant == "another" for _, tenant in passes) - len(passes) / 2) <= 2
-    for each in (first, *others):
+    assert len(numbers) == 4
+    assert max(numbers.values()) - min(numbers.values()) <= 2
+    for each in questions:
         each.cancelled = True
 
 
-def test_one_tenant_that_fills_the_queue_does_not_keep_others_out(worker: CharacterWorker, service: _Service) -> None:
-    sinks = [_submit_running(worker, service), *(_submit_for(worker, "") for _ in range(64))]
-    with pytest.raises(OverloadedError, match="wait already"):
-        _submit_for(worker, "")
-    other = _submit_for(worker, "another")
-    for each in (*sinks, other):
+def test_a_full_queue_takes_no_further_question(worker: CharacterWorker, service: _Service) -> None:
+    questions = [_submit_running(worker, service), *(_submit(worker, b"run") for _ in range(64))]
+    with pytest.raises(OverloadedError, match="64 requests wait already"):
+        _submit(worker, b"run")
+    for each in questions:
         each.cancelled = True
 
 

@@ -1,5 +1,6 @@
 """Whose turn it is: the order of requests, the room that they have together, and how they end."""
 
+import dataclasses
 import functools
 from itertools import accumulate
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from inference.errors import OverloadedError
 from inference.model.sampler import SampleRequest, SampleResult
-from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
+from inference.protocol.completion import Chunks, CompletionRequest, FinishReason, Healing, Priority
 from tests.support.engine_bench import UNBOUNDED, ScriptedBench, get_local, holding, open_scripted_bench, with_settings
 from tests.support.sequences import count_idle_bytes
 from tests.support.sinks import CollectingSink, complete, submit
@@ -27,9 +28,8 @@ single = with_settings(max_tokens=1024, runs_together=False)  # steps one reques
 
 def _find_order(bench: ScriptedBench, requests: dict[str, CompletionRequest]) -> list[str]:
     """The names of the requests, in the order of their ends. They are submitted while another one is running."""
-    text = "x = 1\n" * 9  # enough to know the speed
     order: list[str] = []
-    with holding(bench, CompletionRequest(text, max_tokens=1, tenant="blocker")):
+    with holding(bench, CompletionRequest("x = 1\n", max_tokens=1)):
         sinks = [
             submit(bench.engine, request, functools.partial(order.append, name)) for name, request in requests.items()
         ]
@@ -48,7 +48,6 @@ def test_of_two_long_texts_one_that_is_remembered_comes_first_else_the_newer(
     newer = CompletionRequest("# another file\n" + _LINES, max_tokens=2, tenant="b", document="b")
     if is_remembered:
         complete(scripted.engine, older)
-        complete(scripted.engine, CompletionRequest("y", max_tokens=8, tenant="b"))  # so that neither is behind
 
     order = ["older", "newer"] if is_remembered else ["newer", "older"]
     assert _find_order(scripted, {"older": older, "newer": newer}) == order
@@ -56,25 +55,12 @@ def test_of_two_long_texts_one_that_is_remembered_comes_first_else_the_newer(
 
 
 @single
-def test_each_candidate_counts_as_work_for_its_tenant(scripted: ScriptedBench) -> None:
-    for tenant, num in (("several", 4), ("one", 1)):
-        complete(
-            scripted.engine,
-            CompletionRequest("y", max_tokens=20, tenant=tenant, num_candidates=num, extent=UNBOUNDED),
-        )
-    waiting = {tenant: CompletionRequest("x", max_tokens=2, tenant=tenant) for tenant in ("several", "one")}
-    assert _find_order(scripted, waiting) == ["one", "several"]
+def test_one_that_takes_many_steps_gives_way(scripted: ScriptedBench) -> None:
+    """Each of its candidates counts."""
+    short = dataclasses.replace(_LONG, max_tokens=4, chunks=Chunks.LINES)  # there is one line
+    many = dataclasses.replace(short, max_tokens=40, num_candidates=15)
 
-
-@single
-def test_one_that_cannot_be_read_in_time_comes_last(scripted: ScriptedBench) -> None:
-    scripted.model.before_forward = lambda _: scripted.clock.advance(1.0)
-    complete(scripted.engine, CompletionRequest(_LINES, max_tokens=1, tenant="c"))  # 300 tokens in a second
-    scripted.model.before_forward = lambda _: None
-    hasty = CompletionRequest("# another file\n" + _LINES, max_tokens=2, tenant="a", deadline_ms=10)
-    patient = CompletionRequest("# a third file\n" + _LINES, max_tokens=2, tenant="b", deadline_ms=60_000)
-
-    assert _find_order(scripted, {"hasty": hasty, "patient": patient}) == ["patient", "hasty"]
+    assert _find_order(scripted, {"many": many, "short": short}) == ["short", "many"]
 
 
 @with_settings(max_tokens=2048, max_context_tokens=1500, cache_tokens=10_000)

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from inference.engine.prefill_speed import PrefillSpeed
+from inference.engine.local_executor import PrefillSpeed
 from inference.errors import OverloadedError
 from inference.model.sampler import SampleRequest
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
