@@ -49,6 +49,15 @@ def build_stop_conditions(request: CompletionRequest, reads_suffix: bool) -> Sto
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a completion that is sent at once."""
+
+    text: str
+    ends: dict[int, float]  # where its tokens end, in characters, with `log_prob` of the whole text up to there
+    finish_reason: FinishReason | None  # of the last piece
+
+
 class CandidateText:
     """The text of one completion so far, and why it ended."""
 
@@ -58,7 +67,7 @@ class CandidateText:
         self.text = ""
         self.log_prob = 0.0  # of the text, given what was typed
         self.finish_reason: FinishReason | None = None
-        self.has_sent_last = False  # whether its last chunk was sent
+        self._has_taken_last = False
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._num_to_drop = num_healed_bytes
         self._is_told = True  # whether the probabilities of all tokens were told so far
@@ -69,11 +78,6 @@ class CandidateText:
         self._rest = None if rule is None else LineRemainderRule(rule.line_before, rule.line_remainder)
         self._loop = LoopRule(limits.prefix)
         self._sends_lines = limits.sends_lines  # becomes false before a part of a line is sent
-
-    @property
-    def owes_last(self) -> bool:
-        """True if it has ended, and its last chunk was not sent."""
-        return self.finish_reason is not None and not self.has_sent_last
 
     def skip_healed(self, num_bytes: int) -> None:
         """Passes over healed bytes that were spelled by tokens of their own."""
@@ -109,8 +113,15 @@ class CandidateText:
         if self._cut_suffix(is_chosen=reason is FinishReason.END) and reason in _REPLACED_REASONS:
             self.finish_reason = FinishReason.SUFFIX
 
-    def take_text(self) -> str:
-        """The text to send now. The remaining text is sent at the end."""
+    def take(self) -> Piece | None:
+        """What is to be sent now, if there is something. The remaining text is sent at the end."""
+        text = self._take_text()
+        if not text and (self.finish_reason is None or self._has_taken_last):
+            return None
+        self._has_taken_last = self.finish_reason is not None
+        return Piece(text, self._take_ends(text), self.finish_reason)
+
+    def _take_text(self) -> str:
         if self.finish_reason:
             ready = len(self.text)
         elif self.limits.sends_lines and (self._num_sent or self.log_prob >= self.limits.send_below_log_prob):
@@ -121,8 +132,8 @@ class CandidateText:
         self._num_sent = max(self._num_sent, ready)
         return taken
 
-    def take_ends(self, taken: str) -> dict[int, float]:
-        """Where the tokens of a text of `take_text` end, in its characters, with `log_prob` up to there.
+    def _take_ends(self, taken: str) -> dict[int, float]:
+        """Where the tokens of a text that is taken end, in its characters, with `log_prob` up to there.
 
         A text that ends inside of a token is as likely as with the whole token, or more.
         """

@@ -4,13 +4,13 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
-from inference.engine.executor import Executor
 from inference.engine.job import Job
 from inference.engine.metrics import EngineLoad
 from inference.engine.prompt import PromptBuilder
@@ -32,6 +32,56 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S = 0.01  # between looks at cancels and deadlines, while there is nothing to do
 _COMPLETION_FRACTION = 0.25  # of what the model sees: the prompt leaves this much room, if the completion may need it
+
+
+class Executor(Protocol):
+    """Chooses the tokens of an engine's jobs. The engine's thread calls all methods that are not marked thread-safe."""
+
+    cache_tokens: int  # capacity for keys and values, in tokens of all sequences together
+    runs_together: bool  # whether a step of many jobs takes less time than one for each
+    reads_ahead: bool  # whether it can cache a second context of a prefetch beside the first
+    runs_as: str  # for people: the dtype, the threads, and why
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens of one sequence."""
+
+    @property
+    def max_prefilled(self) -> int:
+        """The most context tokens that one step of many jobs should prefill."""
+
+    @property
+    def problem(self) -> str:
+        """Why no request would be answered now, as far as that is known; empty if one would. Thread-safe."""
+
+    @property
+    def memory_bytes(self) -> Mapping[str, int]:
+        """The memory for prompts that are kept, by kind, and its limit; none if a server has it. Thread-safe."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything now. When this becomes true, the function of `start` is called."""
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Called once, first. `wake` is thread-safe."""
+
+    def admit(self, job: Job) -> None:
+        """Estimates how much a job has to prefill. Raises InvalidRequestError if its request cannot be executed."""
+
+    def begin(self, job: Job) -> None:
+        """Begins to work on a job. Raises OverloadedError."""
+
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> None:
+        """Advances jobs that have begun.
+
+        What goes wrong with one becomes its `failure`. `is_shared`: more than one person waits.
+        """
+
+    def end(self, job: Job) -> None:
+        """Ends the work on a job, if it has begun. What it has read stays cached."""
+
+    def close(self) -> None:
+        """Ends everything."""
 
 
 class Engine:

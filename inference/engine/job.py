@@ -138,26 +138,23 @@ class Job:
 
     def send_ready(self, now: float) -> None:
         """Sends the text that is ready and, when all candidates have ended, the last chunk with the stats."""
-        taken = [(each, each.answer.take_text()) for each in self.candidates]
-        ready = [(each, text) for each, text in taken if text or each.answer.owes_last]
+        taken = [(each.index, each.answer.take()) for each in self.candidates]
+        ready = [(index, piece) for index, piece in taken if piece is not None]
         if self.candidates:
             self.costs.first_token_ms = self.costs.first_token_ms or self._measure_ms(now)
-        for number, (candidate, text) in enumerate(ready, 1):
+        for number, (index, piece) in enumerate(ready, 1):
             is_last = self.is_finished and number == len(ready)
             self.costs.first_chunk_ms = self.costs.first_chunk_ms or self._measure_ms(now)
-            if is_last or "\n" in text or self.request.chunks is Chunks.LINES:
+            if is_last or "\n" in piece.text or self.request.chunks is Chunks.LINES:
                 self.costs.first_line_ms = self.costs.first_line_ms or self._measure_ms(now)
-            reason = candidate.answer.finish_reason
-            candidate.answer.has_sent_last = reason is not None
-            ends = candidate.answer.take_ends(text)
             self.sink.send(
                 CompletionChunk(
-                    text,
-                    candidate=candidate.index,
-                    text_ends=(*ends.keys(),),
-                    log_probs=(*ends.values(),),
+                    piece.text,
+                    candidate=index,
+                    text_ends=(*piece.ends.keys(),),
+                    log_probs=(*piece.ends.values(),),
                     healed_bytes=self.prompt.num_healed_bytes,
-                    finish_reason=reason,
+                    finish_reason=piece.finish_reason,
                     stats=self._build_stats(now) if is_last else None,
                     explanation=self._explanation if is_last else None,
                 )

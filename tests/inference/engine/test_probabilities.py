@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from inference.engine.candidate_text import CandidateText, StopConditions
+from inference.engine.candidate_text import CandidateText, Piece, StopConditions
 from inference.engine.stopping import LineRule
 from inference.protocol.completion import Chunks, CompletionRequest, Extent, FinishReason, RelatedFile
 from tests.inference.conftest import MakeModel
@@ -78,9 +78,9 @@ def test_what_is_no_probability_ends_the_text_before_its_token(wrong: float) -> 
     answer.add(b"a", log_prob=-0.5)
     answer.add(b"b", log_prob=wrong)
 
-    text = answer.take_text()
+    piece = answer.take()
 
-    assert (text, answer.take_ends(text), answer.finish_reason) == ("a", {1: -0.5}, FinishReason.UNLIKELY)
+    assert piece == Piece("a", {1: -0.5}, FinishReason.UNLIKELY)
 
 
 def test_a_text_that_was_cut_inside_of_a_token_is_told_to_be_as_likely_as_with_all_of_it() -> None:
@@ -88,6 +88,7 @@ def test_a_text_that_was_cut_inside_of_a_token_is_told_to_be_as_likely_as_with_a
     for token, log_prob in ((b"a", -0.5), (b"b;;c", -0.25)):
         answer.add(token, log_prob=log_prob)
 
-    text = answer.take_text()
+    piece = answer.take()
 
-    assert (text, answer.take_ends(text)) == ("ab", {1: -0.5, 2: -0.75})
+    assert piece is not None
+    assert (piece.text, piece.ends) == ("ab", {1: -0.5, 2: -0.75})
