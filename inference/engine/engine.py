@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
-from inference.engine.job import Job
+from inference.engine.job import Job, StepCosts
 from inference.engine.metrics import EngineLoad
 from inference.engine.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
@@ -71,8 +71,8 @@ class Executor(Protocol):
     def begin(self, job: Job) -> None:
         """Begins to work on a job. Raises OverloadedError."""
 
-    def step(self, jobs: Sequence[Job], is_shared: bool) -> None:
-        """Advances jobs that have begun.
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, StepCosts]:
+        """Advances jobs that have begun. Returns what it has cost for each.
 
         What goes wrong with one becomes its `failure`. `is_shared`: more than one person waits.
         """
@@ -185,10 +185,10 @@ class Engine:
         self._take_inbox()
         self._end_cancelled_and_late()
         jobs = self._schedule()
-        self._executor.step(jobs, self._is_shared())
+        costs = self._executor.step(jobs, self._is_shared())
         now = self._clock()
         for job in jobs:
-            job.num_steps += max(len(job.candidates), 1)
+            job.add(costs[job])
             self._deliver(job, now)
         self._heartbeat.beat()
 
@@ -256,8 +256,8 @@ class Engine:
         window = self._executor.max_tokens
         num_later = min(job.request.max_tokens, max(int(window * _COMPLETION_FRACTION), 1))
         room = min(window - num_later, self.context_tokens)
-        job.prepare(self._prompts.build(job.request, room, job.leaves_room), window)
-        job.costs.prompt_ms = 1e3 * (self._clock() - started_at)
+        prompt = self._prompts.build(job.request, room, job.leaves_room)
+        job.prepare(prompt, window, 1e3 * (self._clock() - started_at))
         self._scheduler.check_size(job)
         self._executor.admit(job)
 

@@ -29,6 +29,20 @@ from inference.protocol.completion import (
 _NUM_SEEDS = 2**63
 
 
+@dataclass(slots=True)
+class StepCosts:
+    """What one step has cost for a job. See `CompletionStats`."""
+
+    model_ms: float = 0.0
+    choice_ms: float = 0.0
+    num_forwards: int = 0
+    num_healing_forwards: int = 0
+    num_read_tokens: int = 0
+    num_first_rows: int = 0
+    num_drafted: int = 0
+    num_accepted: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class Job:
     """A request that the engine has accepted."""
@@ -89,13 +103,13 @@ class Job:
         except BaseException as error:
             self.failure = self.failure or as_failure(error)
 
-    def prepare(self, prompt: Prompt, window: int) -> None:
-        """Gives it its prompt. Of the window, the completion has at most what is left beside it."""
+    def prepare(self, prompt: Prompt, window: int, prompt_ms: float = 0.0) -> None:
+        """Gives it its prompt, which took so long. Of the window, the completion has at most what is left beside it."""
         self._prompt = prompt
         left = window - len(prompt.context_ids) - prompt.num_spelling_tokens
         if left < self.request.max_tokens:
             self.request = dataclasses.replace(self.request, max_tokens=left)
-        self.costs.was_cut = prompt.was_cut
+        self.costs.prompt_ms, self.costs.was_cut = prompt_ms, prompt.was_cut
         self.costs.num_context_tokens = len(prompt.context_ids)
         self.costs.num_related_tokens = prompt.related.num_tokens
         self.costs.num_tree_nodes = 1 + len(prompt.tree.branch_ids)
@@ -104,6 +118,12 @@ class Job:
         """To be called when an executor begins to work on it."""
         self.is_begun = True
         self.costs.queue_ms = self._measure_ms(now)
+
+    def add(self, costs: StepCosts) -> None:
+        """Adds what a step has cost."""
+        self.num_steps += max(len(self.candidates), 1)
+        for each in dataclasses.fields(costs):
+            setattr(self.costs, each.name, getattr(self.costs, each.name) + getattr(costs, each.name))
 
     def begin_decode(self, result: SampleResult, tokenizer: LoadedTokenizer) -> list[Candidate]:
         """Gives each of the first choices a candidate, which has still to take it."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from inference.config import EngineConfig
-from inference.engine.job import Job
+from inference.engine.job import Job, StepCosts
 from inference.engine.prefix_cache import PrefixCache
 from inference.engine.running_sequence import RunningSequence
 from inference.errors import as_failure, describe_failure
@@ -86,6 +86,7 @@ class LocalExecutor:
         self._max_bytes = config.memory_mib * 2**20
         self._prefix_cache = PrefixCache(model.new_cache, self._max_bytes)
         self._running: dict[Job, list[RunningSequence]] = {}  # the first one's sequence is remembered
+        self._costs: dict[Job, StepCosts] = {}  # of the running step
 
     @property
     def max_tokens(self) -> int:
@@ -115,11 +116,13 @@ class LocalExecutor:
         first.begin()
         job.num_to_prefill = len(first.tree.chain_ids)
 
-    def step(self, jobs: Sequence[Job], is_shared: bool) -> None:
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, StepCosts]:
+        self._costs = {job: StepCosts() for job in jobs}
         self._choose_known(jobs)
         self._forward(jobs, is_shared)
         self._choose_known(jobs)
         self._prefix_cache.shrink()  # the logits of those that run have become more
+        return self._costs
 
     def end(self, job: Job) -> None:
         for running in self._running.pop(job, [])[:1]:
@@ -150,7 +153,7 @@ class LocalExecutor:
         advanced: list[RunningSequence] = []
         for chosen, results, ms in self._call(self.model.choose, asked):
             for job in dict.fromkeys(running.job for running, _ in chosen):
-                job.costs.choice_ms += ms
+                self._costs[job].choice_ms += ms
             for (running, _), result in zip(chosen, results, strict=True):
                 if running.job.failure is None:
                     with running.job.recording_failure():
@@ -170,7 +173,7 @@ class LocalExecutor:
         if running.candidate is None:
             sequences = self._running[job] = running.fork(job.begin_decode(result, self._tokenizer))
         for each, choice in zip(sequences, result.choices, strict=True):
-            each.take(choice)
+            each.take(choice, self._costs[job])
         return list(filter(_is_active, sequences))
 
     def _forward(self, jobs: Iterable[Job], is_shared: bool) -> None:
@@ -179,16 +182,20 @@ class LocalExecutor:
         for running in self._list_active(jobs):
             with running.job.recording_failure():
                 max_rows = self._speed.find_max_rows(running.job.request.is_prefetch, is_shared)
-                built.append((running, running.build_part(max_rows)))
+                built.append((running, running.build_part(max_rows, self._costs[running.job])))
         built = [(running, part) for running, part in built if running.job.failure is None]
         for forwarded, rows, ms in self._call(self.model.forward, built):
             self._speed.note(sum(part.num_new_rows for _, part in forwarded), ms / 1e3)
             for job in dict.fromkeys(running.job for running, _ in forwarded):
-                job.costs.model_ms += ms
-                job.costs.num_forwards += 1
+                self._costs[job].model_ms += ms
+                self._costs[job].num_forwards += 1
+            for job in dict.fromkeys(
+                running.job for running, part in forwarded if running.is_healing and part.wants_logits
+            ):
+                self._costs[job].num_healing_forwards += 1
             for (running, part), own_rows in zip(forwarded, rows, strict=True):
                 with running.job.recording_failure():
-                    running.absorb(part, own_rows, self._find_max_row_bytes())
+                    running.absorb(part, own_rows, self._find_max_row_bytes(), self._costs[running.job])
 
     def _call(
         self, call: Callable[[list[_Asked]], list[_Result]], asked: Sequence[tuple[RunningSequence, _Asked]]

@@ -7,7 +7,7 @@ import numpy as np
 
 from inference.engine.candidate import Candidate
 from inference.engine.drafts import propose
-from inference.engine.job import Job
+from inference.engine.job import Job, StepCosts
 from inference.engine.stopping import LineRule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
@@ -36,7 +36,14 @@ class RunningSequence:
         self.missing: tuple[int, ...] = ()  # branches of `tree` to forward before the next choice
         self._row_cost = row_cost
         self._draft_ids: tuple[int, ...] = ()  # guesses of the next tokens, as long as they are right
-        self._num_prefill_forwards = 0  # passes over a piece of a long context, which choose no token
+
+    @property
+    def is_healing(self) -> bool:
+        """True until all healed bytes are spelled, if there are some."""
+        candidate = self.candidate
+        if candidate is None or not candidate.token_ids:
+            return bool(self.job.prompt.healed)
+        return bool(candidate.crossings[0].remaining_bytes)
 
     def begin(self) -> None:
         """Takes over what the sequence has of the context. Raises OverloadedError."""
@@ -77,22 +84,20 @@ class RunningSequence:
     def _with(self, sequence: TokenSequence, candidate: Candidate) -> "RunningSequence":
         source = self.random_sources[candidate.index]
         other = RunningSequence(self.job, sequence, (source,), self._row_cost, candidate)
-        other.tree, other._num_prefill_forwards = self.tree, self._num_prefill_forwards
+        other.tree = self.tree
         return other
 
-    def take(self, choice: Choice) -> None:
+    def take(self, choice: Choice, costs: StepCosts) -> None:
         """Adds the path to the crossing and the token that was chosen there to the candidate."""
         candidate = self.candidate
         assert candidate is not None, "the first choice has made it"
-        if self.job.prompt.healed and (not candidate.token_ids or candidate.crossings[0].remaining_bytes):
-            self.job.costs.num_healing_forwards = self.job.costs.num_forwards - self._num_prefill_forwards
         path = self.tree.spell_path(choice.crossing.node)
         new_ids = (*self.sequence.append_known(path), choice.token_id)  # a path may lack its keys and values
         candidate.take(path, choice)
         self.tree = TokenTree(new_ids)
-        self._compare_draft(choice.token_id)
+        self._compare_draft(choice.token_id, costs)
 
-    def build_part(self, max_rows: int) -> SequenceInput:
+    def build_part(self, max_rows: int, costs: StepCosts) -> SequenceInput:
         """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError.
 
         A person gets the whole tree at once; a prefetch, which a person may wait for, never more than `max_rows`.
@@ -104,26 +109,25 @@ class RunningSequence:
         elif is_prefetch and chain_ids and self.tree.num_rows > max_rows:
             part = SequenceInput(cache, TokenTree(chain_ids))
         elif chain_ids:
-            part = SequenceInput(cache, self._add_draft())
+            part = SequenceInput(cache, self._add_draft(costs))
         else:
             part = self.sequence.build_part(self.tree, self.missing[: max_rows if is_prefetch else None])
         cache.reserve(part.tree.num_rows)
         return part
 
-    def absorb(self, part: SequenceInput, rows: Sequence[LogitRow], max_row_bytes: int) -> None:
+    def absorb(self, part: SequenceInput, rows: Sequence[LogitRow], max_row_bytes: int, costs: StepCosts) -> None:
         """Keeps what a pass has computed."""
         self.sequence.absorb(part, rows)
         num_needed = part.tree.num_rows + self.tree.num_rows  # with a draft, which is not in the own tree
         self.sequence.drop_rows(max_row_bytes, num_needed)
         num_forwarded = len(part.tree.chain_ids)
         self.tree = self.tree.with_chain(self.tree.chain_ids[num_forwarded:])
-        self._num_prefill_forwards += not part.wants_logits
         if self.candidate is None:
             self.job.num_to_prefill = len(self.tree.chain_ids)
-            self.job.costs.num_read_tokens += num_forwarded
-            self.job.costs.num_first_rows += part.num_new_rows
+            costs.num_read_tokens += num_forwarded
+            costs.num_first_rows += part.num_new_rows
 
-    def _add_draft(self) -> TokenTree:
+    def _add_draft(self, costs: StepCosts) -> TokenTree:
         """The tree, with a guess of what follows if it is a generated token."""
         tree, candidate = self.tree, self.candidate
         if candidate is None or tree.branch_ids:
@@ -134,13 +138,13 @@ class RunningSequence:
         if not draft_ids:
             return tree
         self._draft_ids = draft_ids
-        self.job.costs.num_drafted += len(draft_ids)
+        costs.num_drafted += len(draft_ids)
         return TokenTree(tree.chain_ids, draft_ids, (None, *range(len(draft_ids) - 1)))
 
-    def _compare_draft(self, token_id: int) -> None:
+    def _compare_draft(self, token_id: int, costs: StepCosts) -> None:
         """Compares the token that was chosen with the guess."""
         is_right = self._draft_ids[:1] == (token_id,)
-        self.job.costs.num_accepted += is_right
+        costs.num_accepted += is_right
         self._draft_ids = self._draft_ids[1:] if is_right else ()
 
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 
 from inference.engine.candidate import Candidate
-from inference.engine.job import Job
+from inference.engine.job import Job, StepCosts
 from inference.errors import InvalidRequestError, MidtokenError, ModelError, OverloadedError, ServerError, quote
 from inference.healing.covering import Crossing, Rule
 from inference.healing.loaded_tokenizer import LoadedTokenizer
@@ -52,6 +52,7 @@ class RemoteExecutor:
         self._tokens = NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
         self._heard: queue.SimpleQueue[tuple[Job, Callable[[], None]]] = queue.SimpleQueue()
         self._running: dict[Job, Future[None]] = {}
+        self._costs: dict[Job, StepCosts] = {}  # what the engine was not told
 
     @property
     def max_tokens(self) -> int:
@@ -77,15 +78,17 @@ class RemoteExecutor:
     def begin(self, job: Job) -> None:
         self._running[job] = self._loop.start(self._run(job))
 
-    def step(self, jobs: Sequence[Job], is_shared: bool) -> None:  # noqa: ARG002  # the servers know it
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, StepCosts]:  # noqa: ARG002  # the servers know it
         while self.has_work:
             job, act = self._heard.get()
             if job in self._running and job.failure is None:
                 with job.recording_failure():
                     act()
+        return {job: self._costs.pop(job, StepCosts()) for job in jobs}
 
     def end(self, job: Job) -> None:
         """Ends its work on the server, too: cancelling the task closes its stream, at which the server stops."""
+        self._costs.pop(job, None)
         if job in self._running:
             self._running.pop(job).cancel()
 
@@ -137,11 +140,9 @@ class RemoteExecutor:
         for candidate in await self._apply(job, partial(self._begin_decode, server, job, result, costs)):
             await self._generate(job, candidate, server)
 
-    def _begin_decode(
-        self, server: RemoteServer, job: Job, result: SampleResult, costs: tuple[int, int]
-    ) -> list[Candidate]:
+    def _begin_decode(self, server: RemoteServer, job: Job, result: SampleResult, costs: StepCosts) -> list[Candidate]:
         """Takes the first choices. Returns the candidates that go on."""
-        job.costs.num_forwards, job.costs.num_read_tokens = costs
+        self._costs[job] = costs
         tree, candidates = job.prompt.tree, job.begin_decode(result, self._tokenizer)
         for candidate, choice in zip(candidates, result.choices, strict=True):
             self._check_token(choice.token_id)
@@ -149,8 +150,8 @@ class RemoteExecutor:
             candidate.take(path, choice if server.returns_logprobs else replace(choice, log_prob=None))
         return [candidate for candidate in candidates if not candidate.is_finished]
 
-    async def _choose(self, job: Job, server: RemoteServer) -> tuple[SampleResult, tuple[int, int]]:
-        """The first choices, how often the server was asked for them, and how many tokens it has read."""
+    async def _choose(self, job: Job, server: RemoteServer) -> tuple[SampleResult, StepCosts]:
+        """The first choices, and what the server has done for them."""
         prompt, tree, request = job.prompt, job.prompt.tree, job.request
         nodes = (None, *range(len(tree.branch_ids)))
         rows = [prompt.context_ids + tree.spell_path(node) for node in nodes]
@@ -158,12 +159,12 @@ class RemoteExecutor:
         known = KnownLogprobs(prompt.covering, self._tokenizer.trie, reported.rows)
         if request.explain or request.temperature > 0 or request.num_candidates > 1:
             result, num_more = await self._draw(job, server, rows, known)
-            return result, (num_forwards + num_more, reported.num_read_tokens)
+            return result, StepCosts(num_forwards=num_forwards + num_more, num_read_tokens=reported.num_read_tokens)
         while not isinstance(choice := known.choose(), Choice):
             asked = [server.find_best_token(request, rows[query.row], query.token_ids) for query in choice]
             known.answers |= dict(zip(choice, await ask_all(asked), strict=True))
             num_forwards += 1
-        return SampleResult((choice,)), (num_forwards, reported.num_read_tokens)
+        return SampleResult((choice,)), StepCosts(num_forwards=num_forwards, num_read_tokens=reported.num_read_tokens)
 
     async def _draw(
         self, job: Job, server: RemoteServer, rows: list[tuple[int, ...]], known: KnownLogprobs
