@@ -106,7 +106,10 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], imported: st
             "invalid choice: 'magic' (choose from 'exact', 'greedy', 'single', 'none')",
         ),
         (("complete", "a:1", "--extent=page"), "argument --extent: invalid choice: 'page'"),
-        (("complete", "a:1", "--max-tokens=many"), "argument --max-tokens: must be a number from 1 to 4096, not 'many'"),
+        (
+            ("complete", "a:1", "--max-tokens=many"),
+            "argument --max-tokens: must be a number from 1 to 4096, not 'many'",
+        ),
         (("serve", "--threads=0"), "--threads: must be a number from 1 to 1024, not '0'"),
         (("serve", "--http-port=70000"), "--http-port: must be a number from 0 to 65535, not '70000'"),
         *((("playground", f"--port={port}"), f"not '{port}'") for port in ("-1", "65536", "x")),
