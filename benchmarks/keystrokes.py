@@ -1,7 +1,7 @@
 """How long it takes from a key to ghost text, where the time goes, and how much the model reads for a key.
 
 A session in which an editor asks at more than 5,000 keys, over files of 300 to 36,000 tokens, is played to the language
-server's own process, over LSP on its pipes; behind it are gRPC, a tritonserver and the engine. How keys are drawn says
+server's own process, over LSP on its pipes; behind it are gRPC, the host and the engine. How keys are drawn says
 `benchmarks.corpora.typist`. The editor sends a key's request at once, without a debounce. All documents stay open.
 
 The session is played in a closed loop: the next key follows when the answer has arrived, and after two seconds at the
@@ -32,6 +32,7 @@ from pathlib import Path
 
 from benchmarks.corpora.typing import Key, KeyKind, Moment, Session
 from benchmarks.corpora.typist import draw_typing
+from benchmarks.measures.host import run_host
 from benchmarks.measures.lsp_client import RECORDED_LANGUAGE_SERVER
 from benchmarks.measures.neovim_typing import measure_typing
 from benchmarks.measures.recorded_lsp import RequestRecord, read_records
@@ -46,7 +47,6 @@ from benchmarks.measures.report import (
     find_percentile,
     run_parts,
 )
-from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from midtoken.installed import find_default_model
 
@@ -63,7 +63,7 @@ _TARGETS = (
     Target("prefetched_share", "first keys at a place that find their context read", at_least=0.9),
 )
 
-# The parts of a key's time: with the pipes to the editor; gRPC, tritonserver, the adapter; in the engine until the
+# The parts of a key's time: with the pipes to the editor; gRPC, the host, the adapter; in the engine until the
 # request runs; with the rest of the prompt; the model; the choice; everything else in the engine.
 _LAYERS = ("language server", "wire", "queue", "healing", "model", "choice", "engine")
 
@@ -109,7 +109,7 @@ def _measure_replay(is_short: bool) -> Measured:
 
 
 async def _play_once(session: Session) -> Sequence[KeyTime]:
-    async with run_triton(EngineConfig(find_default_model(), num_threads=1)) as url:
+    async with run_host(EngineConfig(find_default_model(), num_threads=1)) as url:
         return (await play(url, session)).times
 
 

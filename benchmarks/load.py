@@ -29,10 +29,10 @@ from collections.abc import Iterator, Sequence
 from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
 
 from benchmarks.corpora.typist import draw_typing
+from benchmarks.measures.host import run_host
 from benchmarks.measures.load_editors import LoadEditors, Outcome, PhaseResult, TimedRequest, run_editors
 from benchmarks.measures.lsp_client import find_place
 from benchmarks.measures.report import Figures, Measured, Target, find_percentile, run_parts, track
-from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.context import cut_excerpt
@@ -94,7 +94,7 @@ async def _play(scripts: Sequence[Sequence[TimedRequest]], seconds: Sequence[flo
     model = EngineConfig(find_default_model(), num_threads=1, memory_mib=_MEMORY_MIB)
     server_core, load_core, *_ = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {server_core})  # processes that are started have it, too
-    async with run_triton(model) as url:
+    async with run_host(model) as url:
         os.sched_setaffinity(0, {load_core})
         async with run_editors(url, scripts) as editors:
             return await _play_all(editors, *seconds)

@@ -216,7 +216,7 @@ async def _open_ghosts(stack: AsyncExitStack, folder: Path) -> dict[str, _Ghosts
     parser = argparse.ArgumentParser()
     add_connection_arguments(parser)
     model = ["--model", str(REAL_FOLDER), "--dtype=int8", "--threads=1"]
-    options = parser.parse_args([*model, "--runtime=embedded", f"--state-dir={folder}"])
+    options = parser.parse_args([*model, f"--state-dir={folder}"])
     connection = await stack.enter_async_context(open_connection(options, idle_s=1.0))
     url = stack.enter_context(run_llama_server(REAL_GGUF, folder))
     session = await stack.enter_async_context(ClientSession(url))

@@ -30,9 +30,9 @@ from benchmarks.baselines.contestants.line_protocol import Contestant, Request
 from benchmarks.contestants import find_python
 from benchmarks.corpora.cuts import Visit, draw_visits
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
+from benchmarks.measures.host import run_host
 from benchmarks.measures.report import Figures, Part, Target, run_parts, track
 from benchmarks.measures.server_memory import measure_memory
-from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest, Extent
 from inference.serving.client import Client
@@ -169,12 +169,12 @@ async def _measure_server(subject: Subject) -> Figures:
     ends = range(_CONTEXT_CHARS, _CONTEXT_CHARS + 100)  # of the text before the cursor, key after key
     with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
         config = EngineConfig(subject.model, dtype="int8", num_threads=_MAIN_THREADS, graph_dir=Path(folder))
-        async with run_triton(config):
+        async with run_host(config):
             pass  # converts the weights
         ready_s = []
         for repeat in range(subject.num_repeats):
             started_at = time.perf_counter()
-            async with run_triton(config) as url:
+            async with run_host(config) as url:
                 ready_s.append(time.perf_counter() - started_at)
                 if repeat == subject.num_repeats - 1:
                     async with Client(url) as client:

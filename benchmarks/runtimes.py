@@ -37,7 +37,7 @@ def _measure(is_short: bool) -> Measured:
         for name, runtime in _RUNTIMES.items():
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="midtoken-")))
             started_at = time.perf_counter()
-            servers[name] = stack.enter_context(run_server(served, folder, "--no-ports", runtime=runtime))
+            servers[name] = stack.enter_context(run_server(served, folder, runtime=runtime))
             ready_s[name] = time.perf_counter() - started_at
         memory_mb = {name: _measure_memory_mb(server) for name, server in servers.items()}
         times_ms, num_equal = asyncio.run(_ask_in_turn(servers, prefixes))
@@ -62,10 +62,7 @@ async def _ask_in_turn(
 ) -> tuple[dict[str, list[float]], int]:
     """Returns the times of the lines, and how many texts are equal."""
     times_ms: dict[str, list[float]] = {name: [] for name in servers}
-    clients = {
-        name: Client(str(server.served.entry(server.state_dir, server.runtime).find()))
-        for name, server in servers.items()
-    }
+    clients = {name: Client(server.url) for name, server in servers.items()}
     num_equal = 0
     for prefix in prefixes:
         texts = set()

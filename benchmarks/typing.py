@@ -88,7 +88,7 @@ def _run(measure: Callable[..., Any]) -> Figures:
 async def _connect(measure: Callable[..., Any], folder: Path) -> Any:
     parser = argparse.ArgumentParser()
     add_connection_arguments(parser)
-    options = parser.parse_args(["--runtime=embedded", f"--state-dir={folder}"])
+    options = parser.parse_args([f"--state-dir={folder}"])
     async with open_connection(options, idle_s=1.0) as connection:
         return await measure(connection, folder)
 

@@ -1,29 +1,46 @@
-"""What differs between systems, of which only Linux is tried, and how this copy of midtoken was installed."""
+"""This machine: its loopback address, the user's files, signals, and how this copy of midtoken was installed."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-# The arguments of Popen for a process that Ctrl-C in the terminal, and its closing, do not reach.
-DETACHED: dict[str, Any] = {"creationflags": 0x208} if sys.platform == "win32" else {"start_new_session": True}
+import inference
+
+ADDRESS = "127.0.0.1"  # the only one at which anything of ours listens
+
+# The folder from which `import inference` works. Processes that midtoken starts must import the same code.
+IMPORT_ROOT = Path(inference.__file__).resolve().parents[1]
 
 
 def is_own(status: os.stat_result) -> bool:
-    """Returns whether a file belongs to this user. Windows says it otherwise; there, a profile is closed to others."""
-    return sys.platform == "win32" or status.st_uid == os.geteuid()
+    """Returns whether a file belongs to this user."""
+    return status.st_uid == os.geteuid()
 
 
 def call_at_signals(call: Callable[[], object], *names: str) -> None:
-    """Calls the function in the running event loop when a signal arrives. Windows has only Ctrl-C, which cancels it."""
-    for name in names if sys.platform != "win32" else ():
+    """Calls the function in the running event loop when a signal arrives."""
+    for name in names:
         asyncio.get_running_loop().add_signal_handler(signal.Signals[name], call)
+
+
+def run_until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Runs the coroutine. SIGINT, SIGTERM and SIGHUP cancel it, and the call returns when it has ended."""
+
+    async def run() -> None:
+        task = asyncio.ensure_future(work)
+        call_at_signals(task.cancel, "SIGINT", "SIGTERM", "SIGHUP")
+        await task
+
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(run())
 
 
 def find_install_command(extra: str) -> str:

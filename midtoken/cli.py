@@ -5,10 +5,9 @@ exit status. Only the module of the chosen subcommand is imported, because impor
 """
 
 import argparse
-import contextlib
 import os
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -44,21 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return status
-
-
-def run_until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """Runs the coroutine. SIGINT, SIGTERM and SIGHUP cancel it, and the call returns when it has ended."""
-    import asyncio  # here, because the help needs no such slow packages
-
-    from inference.platforms import call_at_signals
-
-    async def run() -> None:
-        task = asyncio.ensure_future(work)
-        call_at_signals(task.cancel, "SIGINT", "SIGTERM", "SIGHUP")
-        await task
-
-    with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(run())
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,4 +1,4 @@
-"""The connection of a subcommand to a completion server: the one that `--server` names, or the user's shared server.
+"""The connection of a subcommand to a completion server: the one that `--server` names, or the user's shared host.
 
 An import contract gives no other module a client, so that each request that leaves the process is `Cleared`.
 """
@@ -6,16 +6,15 @@ An import contract gives no other module a client, so that each request that lea
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Self
 
-from inference.errors import ServerUnreachableError
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import Description
 from inference.serving.client import Client
-from inference.serving.shared_server import ServerLease, lease_server
+from inference.serving.local_host import ensure_served
 from lsp_server.privacy.guard import Cleared
 from lsp_server.project.choice import find_max_bytes
 from lsp_server.settings import Settings
@@ -23,22 +22,15 @@ from midtoken.models import OnDownload, fetch_model
 from midtoken.server import ServerAddress, ServerArguments
 
 _WAITING = "waiting for the completion server (its first start takes some seconds) …"
-_Part = TypeVar("_Part")
-_IDLE_S = 900.0  # the shared server runs this long without clients, in case an editor is opened again
+_IDLE_S = 900.0  # the host runs this long without clients, in case an editor is opened again
 
 
 class Connection:
-    """A client that sends only what is cleared, with the lease that keeps a shared server running.
+    """A client that sends only what is cleared. It keeps a shared host running, until it is closed."""
 
-    Of several servers, one is used until it does not answer, and then the next. What it has not begun to answer by then
-    is sent to the next one, too. A completion that has begun fails, because the next server may continue differently.
-    """
-
-    def __init__(self, address: ServerAddress, lease: ServerLease | None) -> None:
+    def __init__(self, address: ServerAddress) -> None:
         """Use `open`."""
-        self._clients = [Client(each, address.tls, address.is_insecure, key=address.key) for each in address.urls]
-        self._client = self._clients[0]  # that of the server that is used
-        self._lease = lease
+        self._client = Client(address.url, address.tls, key=address.key)
         self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any
         self.reads_files = False  # whether the model was trained on several files in one text
         self.runs_as = ""  # the type of numbers, the threads, and why
@@ -54,17 +46,21 @@ class Connection:
     ) -> Self:
         """Connects, and waits until the server answers. A model of a hub is downloaded first.
 
-        A shared server that is started ends when it has had no client for `idle_s`.
+        A shared host that is started ends when it has had no client for `idle_s`.
 
         Raises UsageError, ModelError, LaunchError or ServerError.
         """
-        found = await prepare_server(options, on_download)
-        if isinstance(found, ServerAddress):
-            connection = cls(found, None)
-        else:
-            lease = await lease_server(found.entry, found.build_shared_command(idle_s), on_progress)
-            connection = cls(ServerAddress((lease.url,), None), lease)
+        address = ServerAddress.from_options(options)
+        if address is None:
+            await fetch_model(options.model, on_download)
+            found = await asyncio.to_thread(ServerArguments.from_options, options)  # it may make a model's folder
+            place = found.place
+            await ensure_served(place, found.config, found.model_repository, idle_s, on_progress)
+            address = ServerAddress(place.url)
+        connection = cls(address)
         try:
+            if options.server is None:
+                connection._client.hold()
             description = await connection.read_description()
             connection.languages, connection.runs_as = description.languages or None, description.runs_as
             connection.reads_files = description.repository_format != ""
@@ -86,60 +82,27 @@ class Connection:
 
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """See `Client.stream`."""
-        value = request.value
-        return self._use(lambda client: client.stream(value))
+        return self._client.stream(request.value)
 
     async def ask(self, request: Cleared[CharacterRequest]) -> CharacterAnswer:
         """See `Client.ask`."""
-        value = request.value
-        [answer] = [each async for each in self._use(lambda client: _yield_one(client.ask(value)))]
-        return answer
+        return await self._client.ask(request.value)
 
     async def read_description(self) -> Description:
         """See `Client.read_description`."""
-        [description] = [each async for each in self._use(lambda client: _yield_one(client.read_description()))]
-        return description
+        return await self._client.read_description()
+
+    async def read_metrics(self) -> str:
+        """See `Client.read_metrics`."""
+        return await self._client.read_metrics()
+
+    async def find_problem(self) -> str:
+        """See `Client.find_problem`."""
+        return await self._client.find_problem()
 
     async def close(self) -> None:
-        """Closes the connection and ends the lease."""
-        for client in self._clients:
-            await client.close()
-        if self._lease is not None:
-            self._lease.close()
-
-    async def _use(self, call: Callable[[Client], AsyncGenerator[_Part, None]]) -> AsyncGenerator[_Part, None]:
-        """Yields what the call yields at the first server that answers."""
-        number, problems, has_begun = self._clients.index(self._client), list[str](), False
-        for client in (*self._clients[number:], *self._clients[:number]):
-            try:
-                if client is not self._client:
-                    await client.read_description()  # which fields it knows
-                async with aclosing(call(client)) as parts:
-                    async for part in parts:
-                        self._client, has_begun = client, True
-                        yield part
-                return
-            except ServerUnreachableError as error:
-                if has_begun:
-                    raise
-                problems.append(str(error))
-        raise ServerUnreachableError("; ".join(problems))
-
-
-async def _yield_one(answer: Coroutine[Any, Any, _Part]) -> AsyncGenerator[_Part, None]:
-    yield await answer
-
-
-async def prepare_server(options: argparse.Namespace, on_download: OnDownload) -> ServerAddress | ServerArguments:
-    """Returns where the server runs that the options name, or how to start it. A model of a hub is downloaded first.
-
-    Raises UsageError, ModelError or LaunchError.
-    """
-    address = await asyncio.to_thread(ServerAddress.from_options, options)  # it may look up a name
-    if address is not None:
-        return address
-    await fetch_model(options.model, on_download)
-    return await asyncio.to_thread(ServerArguments.from_options, options)  # it may make a model's folder
+        """Closes the connection."""
+        await self._client.close()
 
 
 @contextmanager

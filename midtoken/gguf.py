@@ -139,7 +139,7 @@ def make_folder(path: Path) -> Path:
     if not folder.is_dir():
         make_private_folder(home, "XDG_CACHE_HOME")
         with FileLock(home / "lock") as lock:
-            while not lock.try_acquire(shared=False):  # another process makes it
+            while not lock.try_acquire():  # another process makes it
                 time.sleep(_POLL_S)
             if not folder.is_dir():
                 _make(folder, path, files)

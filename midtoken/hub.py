@@ -245,7 +245,7 @@ def _download_model(repository: str, revision: str, gguf: str, lock: FileLock) -
         raise
     download = _Download(repository, info, gguf)
     download.update(every_s=0)
-    while not lock.try_acquire(shared=False):  # another editor downloads it
+    while not lock.try_acquire():  # another editor downloads it
         time.sleep(_SHOW_S)
         download.update()
     download.run()

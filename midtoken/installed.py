@@ -17,7 +17,7 @@ DEFAULT_MODEL_LANGUAGES = ("python",)  # those that it was trained on, by their 
 # Extra -> import name -> name of the distribution.
 _PACKAGES = {
     "local": {
-        **{name: name for name in ("onnx", "onnxruntime", "safetensors", "tokenizers")},
+        **{name: name for name in ("aiohttp", "onnx", "onnxruntime", "safetensors", "tokenizers")},
         "prometheus_client": "prometheus-client",
     },
     "playground": {"aiohttp": "aiohttp"},

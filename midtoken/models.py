@@ -17,8 +17,8 @@ from urllib.parse import quote as quote_url
 from urllib.parse import unquote as unquote_url
 
 from inference.errors import LaunchError, ModelError, quote
+from inference.platforms import IMPORT_ROOT
 from inference.serving.private_files import find_user_folder
-from inference.serving.triton_installation import IMPORT_ROOT
 from midtoken.gguf import make_folder
 from midtoken.installed import require_packages
 

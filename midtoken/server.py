@@ -1,38 +1,34 @@
-"""The server that a command uses: the one that `--server` names, or the shared server of the user.
+"""The server that a command uses: the one that `--server` names, or the host that the user's editors share.
 
-Text goes to another machine only over TLS, or where the user says that it need not be encrypted.
+Text goes to another machine only over TLS.
 """
 
 import argparse
+import dataclasses
 import os
-import socket
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self  # the values of fields
 from urllib.parse import urlsplit
 
-from inference.config import EngineConfig, find_engine_urls
+from inference.config import AUTO_LAYOUT, EngineConfig, find_engine_url
 from inference.errors import LaunchError
 from inference.model_folder import check_model_folder, find_tokenizer_file
 from inference.platforms import is_own
 from inference.serving.calls import SOCKET_SCHEME, Tls
-from inference.serving.launcher import ServerOptions
+from inference.serving.local_host import HostPlace
 from inference.serving.loopback import is_loopback
 from inference.serving.private_files import find_user_folder, read_private
-from inference.serving.shared_server import ServerEntry
-from inference.serving.triton_installation import find_obstacle
 from midtoken.installed import find_default_model, find_model_repository, require_packages
 from midtoken.models import ensure_model_folder
-from midtoken.server_arguments import Runtime, UsageError
+from midtoken.server_arguments import UsageError
 
-TLS_SCHEME = "grpcs://"
-
-Resolve = Callable[[str], Sequence[str]]  # a host name to its IP addresses; raises OSError
-
-_DEFAULTS = EngineConfig(Path())
+_TLS_SCHEME = "grpcs://"
+# The fields of a configuration that the command line names, and how.
+_FIELDS = dataclasses.fields(EngineConfig)
+_OPTIONS = {each.name: each.metadata["option"] for each in _FIELDS if "option" in each.metadata}
 _NUM_CONTEXTS = 5  # of full length at once: alternatives are four
 
 
@@ -40,103 +36,60 @@ _NUM_CONTEXTS = 5  # of full length at once: alternatives are four
 class ServerAddress:
     """Where a running server listens, and how text gets there."""
 
-    urls: tuple[str, ...]  # each for inference.serving.client.Client; the first that answers is used
-    tls: Tls | None
-    is_insecure: bool = False
+    url: str  # for inference.serving.client.Client
+    tls: Tls | None = None
     key: str = field(default="", repr=False)
 
     @classmethod
-    def from_options(
-        cls, options: argparse.Namespace, resolve: Resolve | None = None, environment: Mapping[str, str] = os.environ
-    ) -> Self | None:
+    def from_options(cls, options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Self | None:
         """Builds it from the parsed arguments of `add_connection_arguments`; None without `--server`.
 
         Raises UsageError for arguments that contradict each other, and for a server on another machine that
-        would get plain text or, whatever `--insecure` says, a key in it; LaunchError for a file that cannot be used.
+        would get plain text; LaunchError for a file that cannot be used.
         """
         if options.server is None:
-            _refuse_without_server(options)
+            for name in ("tls_ca", "server_key"):
+                if getattr(options, name) is not None:
+                    raise UsageError(f"--{name.replace('_', '-')} is about a running server, so it needs --server")
             return None
-        _refuse_with_server(options)
-        if options.server.startswith(SOCKET_SCHEME):
-            return cls((options.server,), None)  # which needs no key
-        text = options.server.removeprefix(TLS_SCHEME)
-        urls = tuple(text.split(","))
-        key = read_key(options.server_key, "--server-key", environment.get("MIDTOKEN_SERVER_KEY", ""))
-        if options.tls or options.tls_ca is not None or text != options.server:
-            return cls(urls, _read_tls(options), key=key)
-        for host in [url.rpartition(":")[0] for url in urls]:
-            is_here = all(is_loopback(address) for address in _find_addresses(host, resolve or _resolve))
-            if not is_here and key:
-                raise UsageError(f"{host} is not this machine, and your key would go there unencrypted: add --tls")
-            if not (is_here or options.insecure):
+        for name in ("model", "engine", "engine_key", *_OPTIONS):
+            if getattr(options, name) is not None:
                 raise UsageError(
-                    f"{host} is not this machine, and text would go there unencrypted: add --tls (with --tls-ca FILE "
-                    "if the server's certificate is your own), or --insecure if the connection is protected in "
-                    "another way"
+                    f"{_name_option(name)} has no effect with --server, because a running server has its model "
+                    f"already: omit it, or start that server with it"
                 )
-        return cls(urls, None, options.insecure, key)
-
-
-def _refuse_without_server(options: argparse.Namespace) -> None:
-    for name in ("tls", "tls_ca", "insecure", "server_key"):
-        if getattr(options, name):
-            raise UsageError(f"--{name.replace('_', '-')} is about a running server, so it needs --server HOST:PORT")
-
-
-def _refuse_with_server(options: argparse.Namespace) -> None:
-    defaults = {
-        "model": None,
-        "engine": None,
-        "engine_key": None,
-        "device": _DEFAULTS.device,
-        "dtype": _DEFAULTS.dtype,
-        "threads": _DEFAULTS.num_threads,
-        "context": _DEFAULTS.max_context_tokens,
-        "runtime": Runtime.AUTO,
-        "triton_binary": None,
-    }
-    for name, default in defaults.items():
-        if getattr(options, name) != default:
-            shown = name.replace("_", "-")
+        if options.server.startswith(SOCKET_SCHEME):
+            return cls(options.server)
+        url = options.server.removeprefix(_TLS_SCHEME)
+        key = read_key(options.server_key, "--server-key", environment.get("MIDTOKEN_SERVER_KEY", ""))
+        if url != options.server:
+            return cls(url, _read_tls(options.tls_ca), key)
+        host = url.rpartition(":")[0].strip("[]")
+        if not is_loopback(host):
             raise UsageError(
-                f"--{shown} has no effect with --server, because a running server has its model already: "
-                f"omit it, or start that server with --{shown}"
+                f"{host} is not this machine, and text would go there unencrypted: write {_TLS_SCHEME}{url}"
             )
-    if options.insecure and (options.tls or options.tls_ca is not None or options.server.startswith(TLS_SCHEME)):
-        raise UsageError("--insecure and TLS exclude each other: omit one of them")
+        return cls(url, None, key)
 
 
-def _read_tls(options: argparse.Namespace) -> Tls:
-    if options.tls_ca is None:
-        return Tls()
+def _name_option(name: str) -> str:
+    return f"--{_OPTIONS[name].name if name in _OPTIONS else name.replace('_', '-')}"
+
+
+def _read_tls(path: Path | None) -> Tls:
     try:
-        return Tls(options.tls_ca.read_bytes())
+        return Tls(None if path is None else path.read_bytes())
     except OSError as error:
-        raise UsageError(f"cannot read {options.tls_ca} of --tls-ca: {error.strerror}") from None
-
-
-def _find_addresses(host: str, resolve: Resolve) -> Sequence[str]:
-    try:
-        return resolve(host.removeprefix("[").removesuffix("]"))
-    except OSError as error:
-        raise UsageError(f"the name {host} is not known: {error.strerror}") from None
-
-
-def _resolve(name: str) -> Sequence[str]:
-    return [str(found[4][0]) for found in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
+        raise UsageError(f"cannot read {path} of --tls-ca: {error.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class ServerArguments:
-    """The model to serve, what serves it, and where the server's files go."""
+    """The model to serve, and where the files of its host go."""
 
-    model: EngineConfig
-    runtime: Runtime
-    triton_binary: Path | None
+    config: EngineConfig
     model_repository: Path
-    state_dir: Path | None  # None: the user's own folders
-    engine_key: Path | None  # the file with it; None: it is in the environment
+    state_dir: Path
 
     @classmethod
     def from_options(cls, options: argparse.Namespace) -> Self:
@@ -149,71 +102,30 @@ class ServerArguments:
             "a completion server cannot run here without",
             other_way=", or name a running server with --server HOST:PORT" if "server" in options else "",
         )
-        if options.triton_binary and options.runtime == Runtime.EMBEDDED:
-            raise UsageError("--runtime embedded and --triton-binary exclude each other: omit one of them")
-        if options.runtime == Runtime.TRITON and (obstacle := find_obstacle(options.triton_binary)):
-            raise LaunchError(obstacle)
         model_dir = ensure_model_folder(options.model) if options.model is not None else find_default_model()
+        values = {name: getattr(options, name) for name in _OPTIONS}
+        named: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         if options.engine is None:
             check_model_folder(model_dir)
         else:
             find_tokenizer_file(model_dir)
-            for url in find_engine_urls(options.engine):
-                _check_engine(url)
-        key_file = options.engine_key and options.engine_key.resolve()
-        model = EngineConfig(
-            model_dir,
-            device=options.device,
-            dtype=options.dtype,
-            num_threads=options.threads,
-            max_context_tokens=options.context,
-            memory_mib=options.cache_ram,
-            cache_tokens=max(_DEFAULTS.cache_tokens, _NUM_CONTEXTS * (options.context or 0)),
-            graph_dir=find_cache_dir(),
-            fill_in_layout=os.environ.get("MIDTOKEN_FILL_IN_LAYOUT") or _DEFAULTS.fill_in_layout,
-            engine_url=_find_engine_url(options.engine, options.model) if options.engine else "",
-            engine_key=read_key(key_file, "--engine-key", os.environ.get("MIDTOKEN_ENGINE_KEY", "")),
+            named["engine_url"] = _find_engine(options.engine, options.model)
+            named["engine_key"] = read_key(
+                options.engine_key, "--engine-key", os.environ.get("MIDTOKEN_ENGINE_KEY", "")
+            )
+        layout = os.environ.get("MIDTOKEN_FILL_IN_LAYOUT") or AUTO_LAYOUT
+        config = EngineConfig(model_dir.resolve(), fill_in_layout=layout, graph_dir=find_cache_dir(), **named)
+        room = max(config.cache_tokens, _NUM_CONTEXTS * (config.max_context_tokens or 0))
+        return cls(
+            dataclasses.replace(config, cache_tokens=room),
+            (options.model_repository or find_model_repository()).resolve(),
+            (options.state_dir or _find_runtime_dir()).resolve(),
         )
-        repository = (options.model_repository or find_model_repository()).resolve()
-        binary = options.triton_binary and options.triton_binary.resolve()
-        state_dir = options.state_dir and options.state_dir.resolve()
-        return cls(model, Runtime(options.runtime), binary, repository, state_dir, key_file)
 
     @property
-    def obstacle_to_triton(self) -> str | None:
-        """Why the server is an embedded one; None if it is a tritonserver."""
-        return "--runtime embedded" if self.runtime is Runtime.EMBEDDED else find_obstacle(self.triton_binary)
-
-    @property
-    def entry(self) -> ServerEntry:
-        """The entry through which other processes of this user find the server. Raises LaunchError."""
-        is_embedded = self.obstacle_to_triton is not None
-        return ServerEntry.create(self.state_dir or _find_runtime_dir(), self.model, is_embedded)
-
-    @property
-    def server_options(self) -> ServerOptions:
-        """The options for the launcher. Raises LaunchError."""
-        state_dir = (self.state_dir or find_user_folder("state")) / self.entry.folder.name
-        return ServerOptions(self.model, self.model_repository, state_dir, self.triton_binary)
-
-    def build_shared_command(self, idle_s: float) -> list[str]:
-        """Returns the command for `inference.serving.shared_server.lease_server`: `midtoken serve` without ports."""
-        optional = {
-            "--triton-binary": self.triton_binary,
-            "--state-dir": self.state_dir,
-            "--threads": self.model.num_threads,
-            "--context": self.model.max_context_tokens,
-            "--engine": self.model.engine_url,
-            "--engine-key": self.engine_key,
-        }
-        return [
-            *(sys.executable, "-m", "midtoken", "serve", "--no-ports", f"--until-idle={idle_s}"),
-            f"--entry={self.entry.folder}",  # also if the files of the code are just being replaced
-            *(f"--model={self.model.model_dir}", f"--model-repository={self.model_repository}"),
-            f"--runtime={self.runtime}",
-            *(f"--device={self.model.device}", f"--dtype={self.model.dtype}", f"--cache-ram={self.model.memory_mib}"),
-            *(f"{name}={value}" for name, value in optional.items() if value),
-        ]
+    def place(self) -> HostPlace:
+        """Where the host listens that other processes of this user find. Raises LaunchError."""
+        return HostPlace.find(self.state_dir, self.config)
 
 
 def read_key(path: Path | None, option: str, default: str) -> str:
@@ -228,17 +140,16 @@ def read_key(path: Path | None, option: str, default: str) -> str:
     raise UsageError(f"{origin} for {option} must be one word of printable ASCII characters")
 
 
-def _find_engine_url(text: str, model: str | None) -> str:
-    """Returns the addresses. Where none is named, the model is that of `--model`, if the server has several."""
-    name = "" if model is None else f"#{model.replace(',', '')}?"
-    return ",".join(url if "#" in url else url + name for url in find_engine_urls(text))
+def _find_engine(text: str, model: str | None) -> str:
+    """Returns the address; where it names no model, with that of `--model`, if the server has several.
 
-
-def _check_engine(url: str) -> None:
-    """Raises UsageError for an address to which text would go unencrypted."""
+    Raises ModelError, or UsageError for an address to which text would go unencrypted.
+    """
+    url = find_engine_url(text)
     parts = urlsplit(url)
-    if parts.scheme == "http" and not all(map(is_loopback, _find_addresses(parts.hostname or "", _resolve))):
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise UsageError(f"{parts.hostname} is not this machine, and text would go there unencrypted: use https")
+    return url if "#" in url or model is None else f"{url}#{model}?"
 
 
 def _find_runtime_dir() -> Path:

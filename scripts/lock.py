@@ -12,7 +12,7 @@ from typing import Any
 _ROOT = Path(__file__).parents[1]
 _WANTED = (
     "--editable",
-    ".[local,torch,playground]",
+    ".[local,torch,triton,playground]",
     "--group",
     "dev",
     "--group",

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes a virtual environment with the project and a completion server; with the argument "all" also with torch and the
-# packages for the tests. All versions come from requirements.lock, so that the environment is reproducible.
+# Makes a virtual environment with the project and a completion server; with the argument "all" also with torch, Triton
+# and the packages for the tests. All versions come from requirements.lock, so that the environment is reproducible.
 set -euo pipefail
 
 python="${PYTHON:-python3}"
 venv="${VENV:-.venv}"
 
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-if [ "$version" != 3.11 ]; then # Triton and the versions in requirements.lock are for this one
+if [ "$version" != 3.11 ]; then # the versions in requirements.lock are for this one
     echo "make needs Python 3.11; $python is $version. Add PYTHON=python3.11 to the command" >&2
     exit 1
 fi
@@ -15,7 +15,7 @@ fi
 # Debian and Ubuntu have separate packages for venv and for the shared libpython, which Triton's Python backend loads.
 packages=()
 "$python" -c 'import ensurepip' 2>/dev/null || packages+=("python$version-venv")
-"$python" - <<'PY' || packages+=("libpython$version")
+[ "${1:-}" != all ] || "$python" - <<'PY' || packages+=("libpython$version")
 import pathlib, sys, sysconfig
 name = "libpython%d.%d.so.1.0" % sys.version_info[:2]
 folders = [sysconfig.get_config_var("LIBDIR") or "", "/usr/lib/x86_64-linux-gnu"]
@@ -43,5 +43,5 @@ else
     echo "[1/2] torch (the largest part)"
     "${install[@]}" torch numpy
     echo "[2/2] the packages for the tests"
-    PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[local,torch,playground]' --group dev
+    PYTHONWARNINGS=ignore "${install[@]}" --quiet --no-build-isolation --editable '.[local,torch,triton,playground]' --group dev
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the quick tests on another Python: `test_python.sh 3.13 FOLDER`. Without torch and Triton, so without the tests
-# that compare with them; with the newest NumPy, and with the completion server in one process.
+# that compare with them, and with the newest NumPy.
 set -euo pipefail
 version=$1 folder=$2/$1
 find_python() {

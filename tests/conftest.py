@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from inference.serving.triton_installation import IMPORT_ROOT
+from inference.platforms import IMPORT_ROOT
 from tests.support.installations import Installation, build_wheel, copy_sources, install_wheel
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the tests'

@@ -6,7 +6,7 @@ from subprocess import CalledProcessError
 
 import pytest
 
-from inference.serving.triton_installation import IMPORT_ROOT
+from inference.platforms import IMPORT_ROOT
 from midtoken.installed import find_default_model, find_model_repository
 from tests.support.installations import PACKAGES, Installation, build_wheel, copy_sources
 
@@ -112,7 +112,7 @@ def test_a_light_installation_says_which_packages_a_server_needs(
     done = light_installation.run(light_installation.midtoken, *arguments)
     assert done.returncode == 1
     assert done.stderr == (
-        "midtoken: a completion server cannot run here without onnx, onnxruntime, safetensors, tokenizers, "
+        "midtoken: a completion server cannot run here without aiohttp, onnx, onnxruntime, safetensors, tokenizers, "
         "prometheus-client: "
         f"run {light_installation.python} -m pip install '{wheel}[local]'{other_way}\n"
     )

@@ -80,17 +80,15 @@ class Attempt:
             self.outcome, self.ended_at = outcome, time.perf_counter()
 
 
-def work(connection: Connection, server: str, scripts: Sequence[Sequence[TimedRequest]], keys: Sequence[str]) -> None:
+def work(connection: Connection, server: str, scripts: Sequence[Sequence[TimedRequest]]) -> None:
     """A process of editors: sends [] when they are connected, then each one's attempts in each phase, until None."""
-    asyncio.run(_work(connection, server, scripts, keys))
+    asyncio.run(_work(connection, server, scripts))
 
 
-async def _work(
-    connection: Connection, server: str, scripts: Sequence[Sequence[TimedRequest]], keys: Sequence[str]
-) -> None:
+async def _work(connection: Connection, server: str, scripts: Sequence[Sequence[TimedRequest]]) -> None:
     recorded = [cycle(script) for script in scripts]  # a phase goes on where the one before ended
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(Client(server, key=key)) for key in keys]
+        clients = [await stack.enter_async_context(Client(server)) for _ in scripts]
         for client, requests in zip(clients, recorded, strict=True):
             async for _ in client.stream(next(requests).request):
                 pass
@@ -229,16 +227,13 @@ class LoadEditors:
 
 
 @asynccontextmanager
-async def run_editors(
-    server: str, scripts: Sequence[Sequence[TimedRequest]], keys: Sequence[str] = ()
-) -> AsyncIterator[LoadEditors]:
-    """Runs an editor for each script inside the block. `keys`: theirs, if the server wants some."""
-    keys = keys or [""] * len(scripts)
+async def run_editors(server: str, scripts: Sequence[Sequence[TimedRequest]]) -> AsyncIterator[LoadEditors]:
+    """Runs an editor for each script inside the block."""
     context = multiprocessing.get_context("spawn")
     num_processes = math.ceil(len(scripts) / _NUM_PER_PROCESS)
     pairs = [context.Pipe() for _ in range(num_processes)]
     processes = [
-        context.Process(target=work, args=(theirs, server, scripts[index::num_processes], keys[index::num_processes]))
+        context.Process(target=work, args=(theirs, server, scripts[index::num_processes]))
         for index, (_, theirs) in enumerate(pairs)
     ]
     for process in processes:

@@ -17,9 +17,9 @@ from pathlib import Path
 from benchmarks.corpora.projects import PROJECTS
 from benchmarks.corpora.typist import SizedFile, draw_session
 from benchmarks.keystrokes import Played, find_figures, play
+from benchmarks.measures.host import run_host
 from benchmarks.measures.replay_editor import Workspace
 from benchmarks.measures.report import Figures, find_mean
-from benchmarks.measures.triton import run_triton
 from inference.config import EngineConfig
 from midtoken.installed import find_default_model
 
@@ -44,7 +44,7 @@ async def _measure(folder: Path, seed: int, is_short: bool) -> Figures:
     told = Workspace(tuple(files), tuple(sorted(folder.iterdir())))
     untold = replace(told, folders=())
     config = EngineConfig(find_default_model(), num_threads=1, max_context_tokens=_CONTEXT_TOKENS)
-    async with run_triton(config) as url:
+    async with run_host(config) as url:
         pairs = [(await play(url, session, told), await play(url, session, untold)) for _ in range(num_pairs)]
     return find_told_figures([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 

@@ -141,10 +141,6 @@ class Job:
         ]
         return self.candidates
 
-    def restart(self) -> None:
-        """Drops the candidates, of which no text was sent. The first choice is made again."""
-        self.candidates = []
-
     def list_seeds(self) -> list[int | None]:
         """The seed of each candidate. None: one of the system's."""
         seed, num_candidates = self.request.seed, self.request.num_candidates

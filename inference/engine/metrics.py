@@ -6,13 +6,15 @@ engine. So these come from the statistics in the last chunk. Heartbeats and prob
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
-from typing import Protocol
+from typing import Protocol, Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 
-from inference.protocol.finished_request import FinishedRequest, Outcome
+from inference.errors import InferenceServerUnreachableError, InvalidRequestError, MidtokenError, OverloadedError
+from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _TIMES = {
@@ -28,6 +30,61 @@ _TOKENS = {
     "draft": "Draft tokens forwarded",
     "draft_accepted": "Draft tokens that were right",
 }
+
+
+class Outcome(StrEnum):
+    """How a request ended."""
+
+    COMPLETED = "completed"
+    PREFETCHED = "prefetched"  # nobody waited
+    SUPERSEDED = "superseded"
+    CANCELLED = "cancelled"
+    DEADLINE = "deadline"
+    INVALID = "invalid"
+    OVERLOADED = "overloaded"
+    UNREACHABLE = "unreachable"  # the server of an `--engine` did not answer
+    FAILED = "failed"
+
+
+_OUTCOMES: dict[FinishReason | None, Outcome] = {
+    FinishReason.CANCELLED: Outcome.CANCELLED,
+    FinishReason.DEADLINE: Outcome.DEADLINE,
+    FinishReason.SUPERSEDED: Outcome.SUPERSEDED,
+    FinishReason.PREFILLED: Outcome.PREFETCHED,
+}
+_ERRORS: dict[type[MidtokenError], Outcome] = {
+    InvalidRequestError: Outcome.INVALID,
+    OverloadedError: Outcome.OVERLOADED,
+    InferenceServerUnreachableError: Outcome.UNREACHABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRequest:
+    """One request that has ended."""
+
+    outcome: Outcome
+    reason: str  # of the last candidate's end, or the kind of error; for `overloaded`, what had no room
+    duration_s: float
+    stats: CompletionStats
+
+    @classmethod
+    def of(cls, end: CompletionChunk | MidtokenError, duration_s: float) -> Self:
+        """`end`: the last chunk of its answer, or the error."""
+        if isinstance(end, MidtokenError):
+            outcome = _ERRORS.get(type(end), Outcome.FAILED)
+            reason = end.reason if isinstance(end, OverloadedError) else type(end).__name__
+            return cls(outcome, reason, duration_s, CompletionStats())
+        assert end.stats is not None, "only the last chunk ends a request"
+        outcome = _OUTCOMES.get(end.finish_reason, Outcome.COMPLETED)
+        return cls(outcome, end.finish_reason or "", duration_s, end.stats)
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """The tokens of the prompt that were in the prefix cache."""
+        return self.stats.num_context_tokens - self.stats.num_read_tokens if self.stats.first_token_ms else 0
+
+
 _REFUSALS = {Outcome.INVALID: "invalid", Outcome.UNREACHABLE: "engine_unreachable"}
 _OVERLOADS = ("queue", "prefetch", "size", "memory", "shutdown")  # the reasons of OverloadedError
 

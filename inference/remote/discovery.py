@@ -19,7 +19,7 @@ class RemoteServer(Protocol):
     name: str
     max_tokens: int  # of its window; known once it was identified
     returns_distributions: bool  # whether it reports whole distributions, and samples
-    returns_logprobs: bool  # whether it tells how likely each token is that it writes; found out by `Replica`
+    returns_logprobs: bool  # whether it tells how likely each token is that it writes; found out by `ServerHealth`
 
     async def identify(self) -> object:
         """An identity that changes if the server restarts with another model. Raises ModelError if it is not usable."""

@@ -1,4 +1,4 @@
-"""Executes jobs with the model of one or more servers: choices are made here, scores and tokens come from there.
+"""Executes jobs with the model of a server elsewhere: choices are made here, scores and tokens come from there.
 
 A job is a task in an event loop. It asks for the scores that its first choice needs, chooses exactly, and then has the
 server write on from the chosen token. What it hears is applied by the engine's thread, in the next step. What was read
@@ -20,7 +20,7 @@ import numpy as np
 
 from inference.engine.candidate import Candidate
 from inference.engine.job import Job, StepCosts
-from inference.errors import InvalidRequestError, MidtokenError, ModelError, OverloadedError, ServerError, quote
+from inference.errors import InvalidRequestError, ModelError, OverloadedError, ServerError, quote
 from inference.healing.covering import Crossing, Rule
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.model.sampler import Choice, NumpyRow, NumpyTokens, SampleRequest, SampleResult, Sampling, choose
@@ -29,7 +29,7 @@ from inference.remote.choice import GeneratedToken, KnownLogprobs
 from inference.remote.discovery import RemoteServer
 from inference.remote.event_loop import EventLoopThread
 from inference.remote.http_client import ask_all
-from inference.remote.replicas import Replicas
+from inference.remote.server_health import ServerHealth
 from trie_cache.vocabulary import Vocabulary
 
 _MORE = (0, 2000, 2**20)  # tokens of each row, where one is drawn: as usual, and if that is too little; all of them
@@ -39,16 +39,16 @@ T = TypeVar("T")
 
 
 class RemoteExecutor:
-    """See `Executor`. A job keeps to one server; the next one takes its place as long as no text was sent."""
+    """See `Executor`."""
 
-    cache_tokens = max_prefilled = sys.maxsize  # the servers know theirs
+    cache_tokens = max_prefilled = sys.maxsize  # the server knows its own
     memory_bytes: Mapping[str, int] = {}  # likewise
     runs_together = True
     reads_ahead = False  # a server's slot has one context
 
-    def __init__(self, replicas: Replicas, tokenizer: LoadedTokenizer, loop: EventLoopThread) -> None:
-        self.runs_as = replicas.name
-        self._replicas, self._tokenizer, self._loop = replicas, tokenizer, loop
+    def __init__(self, health: ServerHealth, tokenizer: LoadedTokenizer, loop: EventLoopThread) -> None:
+        self.runs_as = health.name
+        self._health, self._tokenizer, self._loop = health, tokenizer, loop
         self._tokens = NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
         self._heard: queue.SimpleQueue[tuple[Job, Callable[[], None]]] = queue.SimpleQueue()
         self._running: dict[Job, Future[None]] = {}
@@ -56,13 +56,13 @@ class RemoteExecutor:
 
     @property
     def max_tokens(self) -> int:
-        """Of the smallest window that is known."""
-        return self._replicas.max_tokens or sys.maxsize
+        """Of its window, if that is known."""
+        return self._health.max_tokens or sys.maxsize
 
     @property
     def problem(self) -> str:
-        self._loop.call(self._replicas.look)
-        return self._replicas.problem
+        self._loop.call(self._health.look)
+        return self._health.problem
 
     @property
     def has_work(self) -> bool:
@@ -98,7 +98,7 @@ class RemoteExecutor:
 
     async def _close(self) -> None:
         await self._loop.cancel_all()
-        await self._replicas.close()
+        await self._health.close()
 
     async def _run(self, job: Job) -> None:
         try:
@@ -117,17 +117,12 @@ class RemoteExecutor:
         return applied
 
     async def _complete(self, job: Job) -> None:
-        """Completes it with the first server that answers. Once text was sent, no other one is asked."""
-        order = self._replicas.order(job.request)
-        for replica, patience_s in order:
-            try:
-                server = await replica.find(patience_s)
-                return await replica.ask(partial(self._complete_with, server, job), patience_s)
-            except (ServerError, OverloadedError, ModelError) as error:
-                replica.avoid(error)
-                if replica is order[-1][0]:
-                    raise
-                await self._apply(job, partial(_restart, job, error))
+        try:
+            server = await self._health.find()
+            await self._health.ask(partial(self._complete_with, server, job))
+        except (ServerError, OverloadedError, ModelError) as error:
+            self._health.note(error)
+            raise
 
     async def _complete_with(self, server: RemoteServer, job: Job) -> None:
         request, prompt = job.request, job.prompt
@@ -216,13 +211,6 @@ class RemoteExecutor:
     def _check_token(self, token_id: int) -> None:
         if not self._tokenizer.vocabulary.has(token_id):
             raise ServerError(f"the engine has chosen the token {quote(str(token_id))}, which its model does not have")
-
-
-def _restart(job: Job, error: MidtokenError) -> None:
-    """Lets another server begin anew. Raises the error if text was sent already."""
-    if job.costs.first_chunk_ms:
-        raise error
-    job.restart()
 
 
 def _raise(error: BaseException) -> None:

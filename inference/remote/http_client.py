@@ -12,12 +12,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, 
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, TypeVar  # Any: parsed JSON
-from urllib.parse import urlsplit
 
 import aiohttp
 
 from inference.errors import InferenceServerUnreachableError, MidtokenError, OverloadedError, ServerError, quote
-from inference.proxies import find_proxy
 from inference.remote.choice import GeneratedToken
 
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
@@ -41,8 +39,6 @@ _STATUSES: Mapping[int, tuple[type[MidtokenError], str]] = {
 _FAILURES: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.ClientConnectorCertificateError, "its certificate is not trusted; SSL_CERT_FILE can name its authority's"),
     (aiohttp.ClientSSLError, "it speaks no TLS"),
-    (aiohttp.ClientHttpProxyError, "{proxy} refuses"),
-    (aiohttp.ClientProxyConnectionError, "{proxy} is not reached"),
     (aiohttp.ClientConnectorDNSError, "its name is not known"),
     (aiohttp.ClientConnectorError, "nothing listens there"),
     (aiohttp.ClientResponseError, "it speaks no HTTP"),
@@ -55,7 +51,7 @@ class HttpClient:
     """Connections to one server. All calls are made in one event loop, and raise ServerError or OverloadedError."""
 
     def __init__(self, url: str, key: str = "", answer_s: float = _ANSWER_S, silent_s: float = SILENT_S) -> None:
-        """`url`: of `find_engine_urls`, with the model's name, which is `model` then. `key`: empty if it needs none.
+        """`url`: of `find_engine_url`, with the model's name, which is `model` then. `key`: empty if it needs none.
 
         `answer_s`: the longest time for an answer. `silent_s`: the longest time between two events.
         """
@@ -63,19 +59,14 @@ class HttpClient:
         self.url, self.name = url, f"the server at {url}"
         self.is_quoted = True  # until text of requests is sent: a server may repeat it, and errors are logged
         self.heard_at = -math.inf  # when the last answer or event came
-        self.streamed_at = -math.inf  # when the last event came
         self._secret = secrets.token_bytes(16)  # it hides what the server may log
         self._answer_s, self._silent_s = answer_s, silent_s
         self._pause_until, self._pause = -math.inf, ""  # for which the server has asked, and how
-        parts = urlsplit(url)
-        # It must not read what is not encrypted. Not by trust_env, which takes passwords from ~/.netrc, too.
-        self._proxy = find_proxy(parts.hostname or "", "https_proxy", "all_proxy") if parts.scheme == "https" else None
         self._session = aiohttp.ClientSession(
             f"{url}/",
             headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
             timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_S),
             auto_decompress=False,  # a few bytes can become as many as one likes
-            proxy=self._proxy.url if self._proxy else None,
         )
 
     def hide(self, *names: str) -> str:
@@ -115,7 +106,7 @@ class HttpClient:
                     event = await self._read_event(response.content, max_bytes)
                 if event is None:
                     return
-                self.heard_at = self.streamed_at = time.monotonic()
+                self.heard_at = time.monotonic()
                 yield event
             raise ValueError
 
@@ -145,8 +136,6 @@ class HttpClient:
         """The answer, whose head must come within `limit_s`."""
         if time.monotonic() < self._pause_until:
             raise OverloadedError(self._pause)
-        if self._proxy is not None and self._proxy.problem:
-            raise InferenceServerUnreachableError(f"{self.name} is not asked: {self._proxy.problem}")
         send = partial(self._session.request, method, path, json=body, headers=headers, allow_redirects=False)
         try:
             async with timeout(limit_s):
@@ -165,7 +154,6 @@ class HttpClient:
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             words = next(words for kind, words in _FAILURES if isinstance(error, kind))
-            words = words.format(proxy=self._proxy)
             raise InferenceServerUnreachableError(f"{self.name} does not answer: {words}") from error
         except (ValueError, aiohttp.http_exceptions.LineTooLong) as error:  # it is longer than a limit
             raise ServerError(f"{self.name} sends more than was asked for; {_OTHER}") from error

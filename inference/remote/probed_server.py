@@ -191,7 +191,7 @@ class ProbedServer(ABC):
         return self._http.hide(request.tenant)
 
     async def _measure(self) -> None:
-        """Finds out what arrives at the server, besides what `Replica` does. Raises ModelError or ServerError."""
+        """Finds out what arrives at the server, besides what `ServerHealth` does. Raises ModelError or ServerError."""
         prompt = await self.tokenize(_TEXT)
         allowed = [each for each in _NUM_TOPS if not await self._refuses(PromptQuery([prompt], num_top=each))]
         self._num_top = max(allowed, default=1)

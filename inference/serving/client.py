@@ -42,7 +42,6 @@ from inference.serving.calls import (
     Channel,
     Metadata,
     OpenCall,
-    Secret,
     Tls,
     add_tensors,
     is_lost,
@@ -67,6 +66,9 @@ _FIRST_HEARTBEAT_WAIT_S = 3.0
 # each request before it fails. A model that is busy answers a heartbeat all the same.
 _SILENT_S = 2.0
 
+_PATIENCE_S = 3.0  # of an operator, with one answer
+_MAX_STALL_S = 10.0  # without progress; a heartbeat of a model with longer steps counts them as shorter
+
 # What Triton says of a model while it ends. Another server may be there already.
 _ENDING = ("has no available versions", "Server is stopping")
 _MAX_TOLD_CHARS = 1000  # of the error of a server, which may be another one than ours
@@ -88,7 +90,6 @@ class Client(AbstractAsyncContextManager["Client"]):
         self,
         url: str,
         tls: Tls | None = None,
-        is_insecure: bool = False,
         idle_timeout_s: float = _IDLE_TIMEOUT_S,
         answer_timeout_s: float = _ANSWER_TIMEOUT_S,
         key: str = "",
@@ -96,28 +97,29 @@ class Client(AbstractAsyncContextManager["Client"]):
     ) -> None:
         """Opens no connection yet; the first call does. Must be called in the event loop that will use the client.
 
-        Without TLS, nothing is sent to another machine or to a port of another user, unless `is_insecure`. `key`: with
-        which the server admits this user; empty if it needs none.
+        `key`: with which a gateway admits this user; empty if it needs none.
 
         A completion without a chunk within `idle_timeout_s` fails with a ServerError, and so does a request to the
         character-level model without an answer within `answer_timeout_s`. If no request was answered for `silent_s`,
         whatever became of them, the next one first waits so long for a heartbeat.
         """
         self._idle_timeout_s, self._answer_timeout_s = idle_timeout_s, answer_timeout_s
-        self._secret, self._number = Secret.read(url), secrets.token_hex()
         self._metadata: Metadata = (("authorization", f"Bearer {key}"),) if key else ()
-        if self._secret is not None:
-            self._metadata = self._secret.begin(self._number)
-        self.url = url if self._secret is None else self._secret.address  # for messages
+        self.url = url  # for messages
         with self._translate_errors():
-            self._channel = Channel(self.url, tls, is_insecure or self._secret is not None)
+            self._channel = Channel(url, tls)
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel.grpc)
         self._left_out: frozenset[str] = frozenset()  # the fields of requests that the server does not know
+        self._held: Any = None  # the stream of `hold`
         self._running: dict[OpenCall, Any] = {}  # and their requests
         self._endings: set[asyncio.Task[None]] = set()
         self._silent_s, self._unheard_since = silent_s, math.inf  # the time of the first request without an answer
         self._listening: asyncio.Task[float] | None = None
         self._throttle = Throttle(self._send, asyncio.get_running_loop().time)
+
+    def hold(self) -> None:
+        """Opens a stream on which nothing is sent, until `close`: a host ends when it has none for some time."""
+        self._held = self._server.ModelStreamInfer(metadata=self._metadata)
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the completion. The last one has `is_last`.
@@ -195,10 +197,27 @@ class Client(AbstractAsyncContextManager["Client"]):
         self._left_out = _OPTIONAL.difference(description.inputs)
         return description
 
-    async def read_metrics(self, timeout_s: float) -> str:
+    async def read_metrics(self) -> str:
         """Returns the metrics of the completion model, in Prometheus's text format."""
         request = _build_heartbeat_request(COMPLETION, METRICS)
-        return await self._ask(request, metrics_from_arrays, timeout_s)
+        return await self._ask(request, metrics_from_arrays, _PATIENCE_S)
+
+    async def find_problem(self) -> str:
+        """Returns why a completion would not be answered now; empty if it would.
+
+        A busy server is ready as long as it makes progress, and also while it refuses requests as overloaded.
+        """
+        try:
+            for name in (COMPLETION, CHARACTERS):
+                if (stall_ms := await self.read_heartbeat_ms(name, _PATIENCE_S)) > 1000 * _MAX_STALL_S:
+                    return f"the model {name} has made no progress for {stall_ms / 1000:.0f} s"
+            async with timeout(_PATIENCE_S):
+                await self.probe()
+        except TimeoutError:
+            return ""  # it is busy, and makes progress
+        except ServerError as error:
+            return str(error)
+        return ""
 
     async def probe(self) -> None:
         """Requests a completion of one token and waits for it, unless the server has completed one just now.
@@ -215,6 +234,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         """Closes the connection and every stream on it."""
         if self._listening is not None:
             self._listening.cancel()
+        if self._held is not None:
+            self._held.cancel()
         for call in list(self._running):
             self._end(call, is_cancelled=True)
         if self._endings:
@@ -263,7 +284,6 @@ class Client(AbstractAsyncContextManager["Client"]):
         self._running[call] = message
         try:
             with self._translate_errors():
-                await self._check_server(stream)
                 await self._write(call, message)
             self._unheard_since = min(self._unheard_since, monotonic())
             while not has_ended:
@@ -299,17 +319,6 @@ class Client(AbstractAsyncContextManager["Client"]):
                     await call.done_writing()
                 await call.read()
         call.cancel()
-
-    async def _check_server(self, call: Any) -> None:
-        """Raises ServerUnreachableError if the server does not know the secret, if there is one."""
-        if self._secret is None:
-            return
-        metadata: dict[str, str] = {}
-        with suppress(TimeoutError):
-            async with timeout(self._idle_timeout_s):
-                metadata = dict(await call.initial_metadata())
-        if not self._secret.is_answer(self._number, metadata):
-            raise ServerUnreachableError(f"the server at {self.url} is not the one of this user: it has another secret")
 
     async def _receive(self, call: OpenCall, timeout_s: float) -> Mapping[str, Array] | MidtokenError:
         try:
@@ -349,7 +358,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             raise ServerUnreachableError(f"no server answers at {self.url}: {error.strerror}") from None
         except grpc.RpcError as error:
             code, details = error.code(), (error.details() or "")[:_MAX_TOLD_CHARS]
-            if self._channel.problem or is_lost(error):
+            if is_lost(error):
                 reason = self._channel.describe_loss(details)
                 raise ServerUnreachableError(f"no server answers at {self.url}: {reason}") from None
             raise ServerError(f"the server at {self.url} failed ({code.name}): {details}") from None

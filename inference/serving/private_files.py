@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import sys
 import tempfile
@@ -13,11 +14,6 @@ import platformdirs
 
 from inference.errors import LaunchError
 from inference.platforms import is_own
-
-if sys.platform == "win32":
-    import portalocker
-else:
-    import fcntl
 
 _OTHERS_WRITE = 0o022
 _OTHERS_ACCESS = 0o077
@@ -80,7 +76,7 @@ def open_private(path: Path, mode: str) -> IO[Any]:
 def read_private(path: Path, option: str) -> str:
     """Returns the text of a file with a secret. Raises LaunchError, which names the option, if others could read it.
 
-    A file of root may be readable by a group, as Kubernetes mounts secrets.
+    A file of root may be readable by a group.
     """
     try:
         state, text = path.stat(), path.read_text()
@@ -88,8 +84,7 @@ def read_private(path: Path, option: str) -> str:
         raise LaunchError(f"cannot read {path} of {option}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise LaunchError(f"{path} of {option} is not text in UTF-8") from None
-    open_to_others = sys.platform != "win32" and state.st_mode & (_OTHERS_ACCESS if is_own(state) else _OTHERS_MORE)
-    if open_to_others or not (is_own(state) or state.st_uid == 0):
+    if state.st_mode & (_OTHERS_ACCESS if is_own(state) else _OTHERS_MORE) or not (is_own(state) or state.st_uid == 0):
         raise LaunchError(
             f"{path} of {option} has secrets, so it must be a file that only you can read: chmod 600 {path}"
         )
@@ -97,7 +92,7 @@ def read_private(path: Path, option: str) -> str:
 
 
 class FileLock(contextlib.AbstractContextManager["FileLock"]):
-    """A lock on a file, through which processes see each other; not acquired at first.
+    """A lock on a file, which one process holds at a time; not acquired at first.
 
     The kernel releases it when the process ends. As a context manager it closes itself.
     """
@@ -106,18 +101,17 @@ class FileLock(contextlib.AbstractContextManager["FileLock"]):
         """Creates the file if it is missing. Raises LaunchError if that fails."""
         self._path = path
         try:
-            self._file = open_private(path, "a+")  # on NFS, a file that is only written has no shared locks
+            self._file = open_private(path, "a")
         except OSError as error:
             raise LaunchError(f"cannot open {path}: {error.strerror}; choose another folder with --state-dir") from None
 
-    def try_acquire(self, *, shared: bool) -> bool:
-        """Locks the file without waiting. Returns False if another lock is in the way.
+    def try_acquire(self) -> bool:
+        """Locks the file without waiting. Returns False if another process holds the lock.
 
-        A shared lock is only in the way of one that is not. Raises LaunchError if the file system has no locks, like
-        some network file systems.
+        Raises LaunchError if the file system has no locks, like some network file systems.
         """
         try:
-            _lock(self._file, shared)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -125,10 +119,6 @@ class FileLock(contextlib.AbstractContextManager["FileLock"]):
                 f"cannot lock {self._path}: {error.strerror}; choose a folder on a local disk with --state-dir"
             ) from None
         return True
-
-    def release(self) -> None:
-        """Releases the lock and keeps the file open."""
-        _unlock(self._file)
 
     def close(self) -> None:
         """Releases the lock and closes the file."""
@@ -139,24 +129,5 @@ class FileLock(contextlib.AbstractContextManager["FileLock"]):
 
 
 def _check_folder(status: os.stat_result) -> None:
-    if not (is_own(status) or status.st_uid == 0) or (status.st_mode & _OTHERS_WRITE and sys.platform != "win32"):
+    if not (is_own(status) or status.st_uid == 0) or status.st_mode & _OTHERS_WRITE:
         raise OSError(errno.EPERM, "other users can write in its folder")
-
-
-def _lock(file: IO[Any], shared: bool) -> None:
-    """Raises BlockingIOError, or another OSError."""
-    if sys.platform == "win32":
-        flags = portalocker.LockFlags.SHARED if shared else portalocker.LockFlags.EXCLUSIVE
-        try:
-            portalocker.lock(file, flags | portalocker.LockFlags.NON_BLOCKING)
-        except portalocker.AlreadyLocked:
-            raise BlockingIOError from None
-    else:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-
-
-def _unlock(file: IO[Any]) -> None:
-    if sys.platform == "win32":
-        portalocker.unlock(file)
-    else:
-        fcntl.flock(file, fcntl.LOCK_UN)

@@ -178,9 +178,8 @@ def run(database: Path, jobs: Iterable[str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    if sys.platform != "win32":
-        os.nice(19)
-        os.umask(0o077)
+    os.nice(19)
+    os.umask(0o077)
     remove_unused(Path(sys.argv[1]).parent, time.time())
     for report in run(Path(sys.argv[1]), sys.stdin):
         print(report, flush=True)

@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -17,7 +16,6 @@ from lsp_server.project.indexer import Job, Report
 
 _log = logging.getLogger(__name__)
 
-_IDLE = getattr(subprocess, "IDLE_PRIORITY_CLASS", 0)  # of Windows; elsewhere the process lowers its own priority
 _MAX_FAILURES = 3  # of the process; then nothing more is read
 
 
@@ -63,7 +61,7 @@ class Project:
         make_private_folder(self.database.parent)
         command = [sys.executable, "-m", "lsp_server.project.indexer", str(self.database)]
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, creationflags=_IDLE)
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
         assert process.stdin is not None
         assert process.stdout is not None
         self.process_id = process.pid

@@ -76,13 +76,11 @@ async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
 
 
 def describe_model(options: argparse.Namespace) -> Iterator[Check]:
-    """Yields which model is served, and by what."""
+    """Yields which model is served."""
     arguments = ServerArguments.from_options(options)
-    files = {path.resolve() for path in arguments.model.model_dir.iterdir()}  # two links may lead to one
+    files = {path.resolve() for path in arguments.config.model_dir.iterdir()}  # two links may lead to one
     num_bytes = sum(file.stat().st_size for file in files if file.is_file())
-    yield good(f"model {arguments.model.model_dir}, {num_bytes / 1e6:,.0f} MB")
-    obstacle = arguments.obstacle_to_triton
-    yield good("runtime: Triton" if obstacle is None else f"runtime: one process without Triton ({obstacle})")
+    yield good(f"model {arguments.config.model_dir}, {num_bytes / 1e6:,.0f} MB")
 
 
 def _describe_window(context_tokens: int, max_related_bytes: int) -> Check:

@@ -45,7 +45,7 @@ async def _connect(options: argparse.Namespace, settings: Settings, on_download:
     module = await asyncio.to_thread(import_module, "midtoken.connection")
     chosen: dict[str, object] = {"model": settings.model or options.model}
     if options.server is None:  # one that runs has its own; less text is sent there
-        chosen["context"] = settings.context or options.context
+        chosen["max_context_tokens"] = settings.context or options.max_context_tokens
     options = argparse.Namespace(**vars(options) | chosen)
     backend: CompletionBackend = await module.Connection.open(options, _log, on_download)
     return backend

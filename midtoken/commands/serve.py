@@ -1,90 +1,59 @@
 """Run a completion server on this machine until it is interrupted.
 
-The server is restarted when it fails. It ends when this process ends.
+It is in this process, or tritonserver takes its place. In this process it also answers HTTP, on a port of loopback.
+What starts it starts it again after a failure: systemd, Docker, or you.
 """
 
 import argparse
 import asyncio
-import faulthandler
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NoReturn
 
-from inference.config import EngineConfig
 from inference.model_folder import find_tokenizer_file
-from inference.serving.embedded import EmbeddedServer, restart_process
-from inference.serving.launcher import MAX_STALL_S, RestartPolicy, ServerOptions, TritonServer, keep_running
-from inference.serving.loopback import ADDRESS, is_loopback
-from inference.serving.process_keeper import HAS_KEEPER, keep_process
-from inference.serving.public_port import PublicPort
-from inference.serving.readiness import Readiness
-from inference.serving.shared_server import Registration, ServerEntry
-from midtoken.access import Access
-from midtoken.cli import run_until_signal
+from inference.platforms import ADDRESS, run_until_signal
+from inference.serving.local_host import HostPlace
+from inference.serving.loopback import listen
 from midtoken.connection import Connection
-from midtoken.endpoint import Endpoint
-from midtoken.installed import require_packages
+from midtoken.installed import find_default_model, require_packages
 from midtoken.models import fetch_model
 from midtoken.server import ServerAddress, ServerArguments
-from midtoken.server_arguments import UsageError, add_server_arguments, may_be_remote, number_from
+from midtoken.server_arguments import UsageError, add_connection_arguments, may_be_remote, number_from
 
-Restart = Callable[[], Awaitable[TritonServer]]
-
-_DEFAULT_POLICY = RestartPolicy()
-_PORTS = {"HTTP": 8000, "gRPC": 8001}
-_OPERATOR_PORT = 8002
+_EMBEDDED, _TRITON = "embedded", "triton"
+_PORT, _TRITON_GRPC_PORT = 8012, 8001
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
-    add_server_arguments(parser)
-    for service, port in _PORTS.items():
-        parser.add_argument(
-            f"--{service.lower()}-port",
-            type=number_from(0, 65_535),
-            metavar="PORT",
-            help=f"{service} port of Triton; 0 is any free one (default: {port})",
-        )
+    add_connection_arguments(parser)
     parser.add_argument(
-        "--metrics-port",
-        metavar="[ADDRESS:]PORT",
-        help=f"answer /health, /ready and /metrics at this port, for operators (default: {_OPERATOR_PORT})",
+        "--runtime",
+        choices=(_EMBEDDED, _TRITON),
+        default=_EMBEDDED,
+        help="what runs the model: this process, or tritonserver, which takes its place (default: %(default)s)",
     )
     parser.add_argument(
-        "--openai",
-        metavar="[ADDRESS:]PORT",
-        help="also answer editors that speak as to OpenAI, llama-server or Ollama, at this port",
+        "--triton-binary", type=Path, metavar="PATH", help="use this tritonserver instead of the installed one"
     )
     parser.add_argument(
-        "--listen",
-        metavar="[ADDRESS:]PORT",
-        help="also answer midtoken's clients (--server) at this gRPC port, which other machines may reach",
+        "--port",
+        type=number_from(0, 65_535),
+        metavar="PORT",
+        help=f"the port of HTTP on {ADDRESS}; 0 is any free one (default: {_PORT}; for Triton's own HTTP: none)",
     )
     parser.add_argument(
-        "--keys",
-        type=Path,
-        metavar="FILE",
-        help="admit only users with a key, of which this file has a line with the name and the key, to the ports of "
-        "--listen and --openai and, at an address that is not loopback, to /metrics",
-    )
-    parser.add_argument(
-        "--tls",
-        type=Path,
-        metavar="FILE",
-        help="use TLS for these ports, with the private key and certificates in this PEM file",
+        "--grpc-port",
+        type=number_from(1, 65_535),
+        metavar="PORT",
+        help=f"the port of gRPC on {ADDRESS} (default: none; Triton: {_TRITON_GRPC_PORT})",
     )
     parser.add_argument(
         "--confidence",
         type=_read_share,
+        default=0.0,
         metavar="X",
-        help="end the text of --openai where it gets less likely than this, from 0 to 1 (default: 0, send all of it)",
-    )
-    parser.add_argument(
-        "--no-ports", action="store_true", help="open no ports but those that are named; your own editors need none"
+        help="end texts over HTTP where they get less likely than this, from 0 to 1 (default: 0, send all of them)",
     )
     parser.add_argument(
         "--drain",
@@ -93,218 +62,97 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="go on for so long when a signal ends it, while /ready tells gateways to send nothing new (default: 0)",
     )
-    parser.add_argument(
-        "--until-idle", type=float, metavar="SECONDS", help="exit when no client has been connected for this time"
-    )
-    parser.add_argument("--entry", type=Path, help=argparse.SUPPRESS)  # the folder in which the client looks for it
-    parser.add_argument(  # this argument and the next are for tests
-        "--probe-interval", type=float, default=_DEFAULT_POLICY.probe_interval_s, help=argparse.SUPPRESS
-    )
-    parser.add_argument("--max-stall", type=float, default=MAX_STALL_S, help=argparse.SUPPRESS)
-
-
-@dataclass(frozen=True, slots=True)
-class _HeldPorts:
-    """What stays open while a server is started again."""
-
-    access: Access
-    front: Endpoint | None
-    operator: Endpoint | None
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serves until a signal arrives or the server has been idle. Raises LaunchError."""
-    run_until_signal(fetch_model(options.model, lambda text, percentage: _say(f"{text} ({percentage} %)")))
-    arguments, owner = ServerArguments.from_options(options), os.getpid()
-    obstacle = arguments.obstacle_to_triton
-    ports = _find_ports(options, obstacle)
-    entry = arguments.entry if options.entry is None else ServerEntry(options.entry)
-    with ExitStack() as stack:
-        held = _hold_ports(stack, options)
-
-        def serve() -> int:
-            server = replace(arguments.server_options, max_stall_s=options.max_stall, owner=owner)
-            run_until_signal(_serve(options, server, obstacle, entry, held, ports))
-            return 0
-
-        return keep_process(serve, _say) if HAS_KEEPER and obstacle is not None else serve()
+    """Serves until a signal arrives. Raises UsageError, ModelError or LaunchError."""
+    require_packages("local", "a completion server cannot run here without")
+    if options.triton_binary is not None and options.runtime != _TRITON:
+        raise UsageError("--triton-binary needs --runtime triton")
+    if options.runtime == _TRITON:
+        _run_triton(options)
+    run_until_signal(_serve(options))
+    return 0
 
 
-def _hold_ports(stack: ExitStack, options: argparse.Namespace) -> _HeldPorts:
-    """Opens them. Raises UsageError or LaunchError."""
-    access = Access.from_options(options, os.environ, _say)
-    if options.listen is not None:
-        access.find_place(options.listen, "--listen")
-    front, operator = _open_front_endpoint(options, access), _open_operator_endpoint(options, access)
-    for endpoint in filter(None, (front, operator)):
-        stack.enter_context(endpoint.listener)
-    return _HeldPorts(access, front, operator)
+def _run_triton(options: argparse.Namespace) -> None:
+    from inference.hosting.triton import Ports, become_triton  # here, because it is not what most people run
 
-
-async def _serve(
-    options: argparse.Namespace,
-    server: ServerOptions,
-    obstacle: str | None,
-    entry: ServerEntry,
-    held: _HeldPorts,
-    ports: Sequence[int],
-) -> None:
-    """`obstacle`: why there is no Triton; None if there is one. `ports`: of Triton."""
-    registration = await entry.register()
-    if registration is None and options.until_idle is not None:
-        return _say("another process already serves this model")
-    readiness = Readiness()
-    async with AsyncExitStack() as stack:
-        if registration is not None:
-            stack.callback(registration.close)
-        public = await _open_public(stack, options, held.access)
-        shown = "Serving your editors; Ctrl-C ends it."
-        if held.operator is not None:
-            await _open_operator_port(stack, held.operator, server if obstacle is None else None, readiness)
-        if obstacle is not None:
-            _say(f"serving without Triton, and so without its HTTP port: {obstacle}")
-        elif ports:
-            from inference.serving.ports import open_ports  # here, because aiohttp takes 15 MB
-
-            shown = _describe(*await stack.enter_async_context(open_ports(ports, server, readiness)))
-        running: TritonServer | EmbeddedServer
-        if obstacle is None:
-            restart: Restart = partial(TritonServer.start, server, os.environ, _say)
-            running = await restart()
-        else:
-            running, restart = await EmbeddedServer.start(server, _say), restart_process
-            stack.callback(asyncio.ensure_future(_end_if_stuck(options.max_stall)).cancel)
-        if public is not None:
-            public.lead_to(running.url)
-        if held.front is not None:
-            await _open_front(stack, held.front, running.url, options, server.model)
-        _say(shown)
-        readiness.url = running.url
-        await _run(running, restart, registration, options, readiness.end)
-
-
-def _open_operator_endpoint(options: argparse.Namespace, access: Access) -> Endpoint | None:
-    """Raises UsageError or LaunchError."""
-    if options.metrics_port is None and options.no_ports:
-        return None
-    place = options.metrics_port or str(_OPERATOR_PORT)
-    is_here = is_loopback(access.find_place(place, "--metrics-port")[0].strip("[]"))  # whose programs need no key
-    return Endpoint.open(place, "--metrics-port", Access(None, None) if is_here else access)
-
-
-async def _open_operator_port(
-    stack: AsyncExitStack, endpoint: Endpoint, triton: ServerOptions | None, readiness: Readiness
-) -> None:
-    from inference.serving.operator_port import open_operator_port  # here, because aiohttp takes 15 MB
-
-    port = open_operator_port(endpoint.listener, readiness, triton, endpoint.find_refusal, endpoint.tls)
-    await stack.enter_async_context(port)
-    _say(f"Operators find /health, /ready and /metrics at {endpoint.url}")
-
-
-def _open_front_endpoint(options: argparse.Namespace, access: Access) -> Endpoint | None:
-    if options.openai is not None:
-        require_packages("playground", "--openai needs")
-        return Endpoint.open(options.openai, "--openai", access)
-    if options.confidence is not None:
-        raise UsageError("--confidence is about the port of --openai")
-    if not (options.listen or options.metrics_port) and (options.keys or options.tls):
-        raise UsageError("--keys and --tls are about the ports of --listen, --openai and --metrics-port")
-    return None
-
-
-async def _open_public(stack: AsyncExitStack, options: argparse.Namespace, access: Access) -> PublicPort | None:
-    if options.listen is None:
-        return None
-    address, port = access.find_place(options.listen, "--listen")
-    pem = None if access.certificate is None else access.certificate.pem
-    public = await stack.enter_async_context(PublicPort.open(address, port, access.keys, pem))
-    _say(f"Clients reach it with --server {'grpcs://' if pem else ''}{address}:{public.number}")
-    return public
-
-
-async def _open_front(
-    stack: AsyncExitStack, endpoint: Endpoint, url: str, options: argparse.Namespace, config: EngineConfig
-) -> None:
-    from midtoken.front.app import FrontOptions, open_front  # here, because aiohttp takes 15 MB
-
-    connection = Connection(ServerAddress((url,), None), None)
-    stack.push_async_callback(connection.close)
-    served = FrontOptions(
-        Path(options.model or "default").name,
-        may_be_remote(options),
-        options.confidence or 0.0,
-        find_tokenizer_file(config.model_dir),
+    if options.server is not None:
+        raise UsageError("--server names a server that runs, and --runtime triton starts one: omit one of them")
+    asyncio.run(fetch_model(options.model, _show_download))
+    found = ServerArguments.from_options(options)
+    ports = Ports(_TRITON_GRPC_PORT if options.grpc_port is None else options.grpc_port, options.port)
+    _say(
+        f"becoming tritonserver, with gRPC at {ADDRESS}:{ports.grpc}; who shares /dev/shm with it can read its requests"
     )
-    await stack.enter_async_context(open_front(endpoint, connection, served))
-    _say(f"Other editors find it at {endpoint.url}")
+    become_triton(
+        found.config, found.model_repository, found.state_dir / _TRITON, options.triton_binary, ports, os.environ
+    )
 
 
-def _read_share(text: str) -> float:
-    with suppress(ValueError):
-        if 0 <= float(text) <= 1:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, not {text!r}")
+async def _serve(options: argparse.Namespace) -> None:
+    from midtoken.http.app import App, AppOptions  # here, because aiohttp takes 15 MB
+
+    async with AsyncExitStack() as stack:
+        listener = stack.enter_context(listen(_PORT if options.port is None else options.port))
+        address, model_dir = ServerAddress.from_options(options), find_default_model()
+        if address is None:
+            await fetch_model(options.model, _show_download)
+            found = await asyncio.to_thread(ServerArguments.from_options, options)
+            address, model_dir = await _start_host(stack, found, options.grpc_port), found.config.model_dir
+        connection = Connection(address)
+        stack.push_async_callback(connection.close)
+        name = Path(options.model or "default").name
+        tokenizer = find_tokenizer_file(model_dir)
+        app = App(connection, AppOptions(name, may_be_remote(options), options.confidence, tokenizer))
+        await stack.enter_async_context(app.serve(listener))
+        _say(_describe(listener.getsockname()[1], address))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            app.is_ending = True
+            await asyncio.sleep(options.drain)
 
 
-def _find_ports(options: argparse.Namespace, obstacle: str | None) -> list[int]:
-    """The ports to open. Raises UsageError if some were named that only Triton has."""
-    named = {service: getattr(options, f"{service.lower()}_port") for service in _PORTS}
-    for service, port in named.items():
-        if port is not None and obstacle is not None:
-            raise UsageError(f"--{service.lower()}-port is a port of Triton, which is not used: {obstacle}")
-    if options.no_ports or obstacle is not None:
-        return []
-    return [_PORTS[service] if port is None else port for service, port in named.items()]
+async def _start_host(stack: AsyncExitStack, found: ServerArguments, grpc_port: int | None) -> ServerAddress:
+    """Starts it where editors of this user find it, unless they have one already. Raises ModelError or LaunchError."""
+    from inference.hosting.host import Host  # here, because `--server` needs none
+
+    place = found.place
+    if not stack.enter_context(place.claim()):
+        place = HostPlace(place.socket.with_stem(f"{place.socket.stem}-{os.getpid()}"))
+    _say(f"loading the model {found.config.model_dir}")
+    host = await Host.start(found.config, found.model_repository, place.socket, grpc_port)
+    stack.push_async_callback(host.stop)
+    stack.callback(place.socket.unlink, missing_ok=True)
+    return ServerAddress(place.url)
 
 
-async def _run(
-    server: TritonServer | EmbeddedServer,
-    restart: Restart,
-    registration: Registration | None,
-    options: argparse.Namespace,
-    on_end: Callable[[], None],
-) -> None:
-    """Returns when the server has been idle for long enough. `on_end` is called before its streams are.
-
-    Raises LaunchError if it cannot be started again.
-    """
-    policy = RestartPolicy(options.probe_interval)
-    watched = [asyncio.ensure_future(keep_running(server, restart, _say, policy))]
-    try:
-        if registration is not None:
-            registration.publish(server.url)
-            if options.until_idle is not None:
-                watched.append(asyncio.ensure_future(registration.withdraw_when_idle(options.until_idle)))
-        done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-        for each in done:
-            each.result()  # raises its error, if it has one
-    finally:
-        on_end()
-        await asyncio.sleep(options.drain)
-        for each in watched:
-            each.cancel()
-        await asyncio.wait(watched)
-        _say("the server has ended")
-
-
-async def _end_if_stuck(limit_s: float) -> NoReturn:
-    """Ends this process when nothing can run in it for so long; its parent or an editor starts another."""
-    while True:
-        faulthandler.dump_traceback_later(limit_s, exit=True)
-        await asyncio.sleep(limit_s / 4)
-
-
-def _describe(http: int, grpc: int) -> str:
+def _describe(port: int, address: ServerAddress) -> str:
     return f"""
-Serving completions on {ADDRESS}; Ctrl-C ends it.
-  HTTP     http://{ADDRESS}:{http}
-  gRPC     {ADDRESS}:{grpc}
+Serving completions; Ctrl-C ends it.
+  HTTP     http://{ADDRESS}:{port}
+  gRPC     {address.url}
 Try:
-  curl -s http://{ADDRESS}:{http}/v2/models/completion/generate_stream \\
+  curl -s http://{ADDRESS}:{port}/v2/models/completion/generate_stream \\
     -H 'Content-Type: application/json' \\
     -d '{{"prefix": "class Node:\\n    pass\\n\\nreturn Nod"}}'
 """
+
+
+def _read_share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, not {text!r}")
+    return share
+
+
+def _show_download(text: str, percentage: int) -> None:
+    _say(f"{text} ({percentage} %)")
 
 
 def _say(line: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from inference.serving.triton_installation import IMPORT_ROOT
+from inference.platforms import IMPORT_ROOT
 from midtoken.cli import main
 
 _PROJECT = tomllib.loads((IMPORT_ROOT / "pyproject.toml").read_text())["project"]
@@ -80,11 +80,11 @@ def test_the_command_is_one_of_midtoken_which_runs_the_images_tritonserver(
 ) -> None:
     program, *arguments = _read_command()
     assert program in _PROJECT["scripts"]
-    assert main([*arguments, f"--state-dir={tmp_path}", "--metrics-port=0"]) == 1
+    assert main([*arguments, f"--state-dir={tmp_path}"]) == 1
     assert capsys.readouterr().err == "midtoken: /opt/tritonserver/bin/tritonserver is not an executable file\n"
 
 
 def test_the_container_is_healthy_while_the_server_of_its_command_is_ready() -> None:
     [check] = _find_values("HEALTHCHECK")
-    [port] = (each.partition("=")[2] for each in _read_command() if each.startswith("--metrics-port="))
-    assert f"'http://127.0.0.1:{port}/ready'" in check
+    [port] = (each.partition("=")[2] for each in _read_command() if each.startswith("--port="))
+    assert f"'http://127.0.0.1:{port}/v2/health/ready'" in check

@@ -1,8 +1,7 @@
 """Fixtures of the end-to-end tests.
 
-- `scripted_server`, `real_server`: Triton, and servers that all tests of the session share. `server`: the test runs on
-  both. `embedded_scripted_server` and `embedded_real_server` are servers without Triton.
-  `embedded_real_server` has a port for editors.
+- `scripted_server`, `real_server`: Triton, and servers that all tests of the session share. `embedded_scripted_server`
+  and `embedded_real_server` are servers without Triton.
 - `any_scripted_server`, `any_server`: the test runs on both runtimes.
 - `own_server`: a scripted server for one test, which may stop or break it.
 - `write_script`, `start_editor`: a language server with a scripted model, and an editor that is connected to it.
@@ -23,7 +22,7 @@ import pytest
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from inference.serving.triton_installation import IMPORT_ROOT
+from inference.platforms import IMPORT_ROOT
 from tests.support.lsp_editor import LspEditor, Script, StartEditor, WriteScript, build_capabilities, make_script
 from tests.support.neovim_editor import RULES, Edit, Editor, OpenEditor, open_file, run_neovim
 from tests.support.servers import EMBEDDED, RunningServer, end_servers, find_real, make_scripted, run_server
@@ -66,7 +65,7 @@ def own_lsp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]
     """A language server that starts a completion server, with a model of the test's own folders."""
     for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME", "OLLAMA_MODELS"):
         monkeypatch.setenv(name, str(tmp_path / name))
-    command = (sys.executable, "-m", "midtoken", "lsp", f"--state-dir={tmp_path / 'state'}", EMBEDDED)
+    command = (sys.executable, "-m", "midtoken", "lsp", f"--state-dir={tmp_path / 'state'}")
     yield Script(command, IMPORT_ROOT, tmp_path / "no log")
     end_servers(tmp_path)  # they would wait for other editors
 
@@ -150,7 +149,7 @@ def embedded_scripted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(scope="session")
 def embedded_real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """As `real_server`, without Triton."""
-    with run_server(find_real(), tmp_path_factory.mktemp("embedded_real"), "--openai=0", runtime=EMBEDDED) as server:
+    with run_server(find_real(), tmp_path_factory.mktemp("embedded_real"), runtime=EMBEDDED) as server:
         yield server
 
 
@@ -165,7 +164,6 @@ def _run_on(*names: str) -> Any:
 
 
 _SCRIPTED = ("scripted_server", "embedded_scripted_server")
-server = _run_on("scripted_server", "real_server")
 any_scripted_server = _run_on(*_SCRIPTED)
 any_server = _run_on(*_SCRIPTED, "real_server", "embedded_real_server")
 
@@ -173,5 +171,5 @@ any_server = _run_on(*_SCRIPTED, "real_server", "embedded_real_server")
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[RunningServer]:
     """A scripted server for one test, which may stop or break it."""
-    with run_server(make_scripted(tmp_path), tmp_path / "state", "--probe-interval=0.5") as server:
+    with run_server(make_scripted(tmp_path), tmp_path / "state") as server:
         yield server

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from inference.platforms import ADDRESS
 from inference.protocol.characters import (
     Ask,
     CharacterAnswer,
@@ -20,7 +21,6 @@ from inference.protocol.characters import (
 )
 from inference.serving.calls import CHARACTERS
 from inference.serving.client import Client
-from inference.serving.loopback import ADDRESS
 from tests.support.servers import RunningServer, wait_until
 
 pytestmark = pytest.mark.e2e

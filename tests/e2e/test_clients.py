@@ -24,7 +24,7 @@ pytestmark = [
 def test_a_package_gets_the_rest_of_the_word(embedded_real_server: RunningServer, client: str) -> None:
     body = read_sent("llama_vim")["body"]
     told = subprocess.run(
-        [_PYTHON, "tests/clients/complete.py", client, embedded_real_server.front_url],
+        [_PYTHON, "tests/clients/complete.py", client, embedded_real_server.http_url],
         input=json.dumps([body["input_prefix"] + body["prompt"], body["input_suffix"]]),
         env={**os.environ, **_QUIET},
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What editors send to the port of `midtoken serve --openai`, with the real model: a cursor inside of a word."""
+"""What editors send to the port of `midtoken serve`, with the real model: a cursor inside of a word."""
 
 import math
 from dataclasses import replace
@@ -10,8 +10,8 @@ from aiohttp import ClientSession
 
 from inference.protocol.completion import CompletionRequest, Healing
 from inference.serving.client import Client
-from midtoken.front.app import COMPLETIONS
-from midtoken.front.parsed_request import Fields
+from midtoken.http.app import COMPLETIONS
+from midtoken.http.parsed_request import Fields
 from tests.support.front_clients import EDITORS, REST, complete_as, read_sent
 from tests.support.servers import RunningServer
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.e2e
 async def test_the_word_is_completed_which_a_plain_engine_does_not(
     embedded_real_server: RunningServer, editor: str
 ) -> None:
-    assert await complete_as(editor, embedded_real_server.front_url) == REST
+    assert await complete_as(editor, embedded_real_server.http_url) == REST
     sent = read_sent(editor)
     request = COMPLETIONS[sent["path"]][0](Fields(sent["body"])).first
     assert request.prefix.endswith("return self._ite")
@@ -49,7 +49,7 @@ async def test_other_files_that_were_read_ahead_are_not_read_again(
     told = []
     async with ClientSession(headers={"Content-Type": "application/json"}) as session:
         for fields in (body | ring, body):
-            async with session.post(f"{embedded_real_server.front_url}/infill", json=fields) as response:
+            async with session.post(f"{embedded_real_server.http_url}/infill", json=fields) as response:
                 told.append(await response.json())
     ahead, read = told
     assert ahead["timings/prompt_n"] > 8 * num_chunks
@@ -59,7 +59,7 @@ async def test_other_files_that_were_read_ahead_are_not_read_again(
 async def test_the_openai_package_with_a_real_server(embedded_real_server: RunningServer) -> None:
     body = read_sent("llama_vim")["body"]
     around: Any = {"prompt": body["input_prefix"] + body["prompt"], "suffix": body["input_suffix"], "model": "default"}
-    async with openai.AsyncOpenAI(base_url=f"{embedded_real_server.front_url}/v1", api_key="none") as client:
+    async with openai.AsyncOpenAI(base_url=f"{embedded_real_server.http_url}/v1", api_key="none") as client:
         assert [model.id async for model in client.models.list()] == ["default"]
         answer = await client.completions.create(**around, n=2, stop="\n")
         assert answer.choices[0].text == REST != answer.choices[1].text

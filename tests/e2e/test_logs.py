@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +13,11 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.serving.triton_installation import GRPC
+from inference.platforms import ADDRESS
 from midtoken.installed import find_default_model
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities
-from tests.support.servers import EMBEDDED, TRITON, Endpoint, find_real, needs_triton, pick_free_endpoint, wait_until
+from tests.support.servers import EMBEDDED, TRITON, Endpoint, RunningServer, find_real, needs_triton, run_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -72,65 +71,39 @@ def engine() -> Iterator[FakeLlamaServer]:
         yield fake
 
 
-class _Server:
-    """`midtoken serve` in front of an engine, with a port for editors."""
-
-    def __init__(self, folder: Path, endpoint: Endpoint) -> None:
-        self.folder, self.endpoint = folder, endpoint
-
-    @property
-    def log(self) -> str:
-        return "".join(path.read_text(errors="replace") for path in self.folder.rglob("*.log"))
-
-    @property
-    def port(self) -> int:
-        return int(self.log.partition(" find it at http://127.0.0.1:")[2].split()[0])
-
-    @property
-    def grpc(self) -> str:
-        return f"unix:{next(path for path in self.folder.rglob(f'*{GRPC}') if path.is_socket())}"
-
-    async def ask(self, path: str = "/v1/completions", **fields: Any) -> str:
-        """The answer to a request for a completion."""
-        body, head = json.dumps({**json.loads(_BODY), **fields}), _HEAD.replace("/v1/completions", path)
-        return await _send(self.port, f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}")
-
-
 @pytest.fixture(scope="module", params=[pytest.param(TRITON, marks=needs_triton), EMBEDDED])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, engine: FakeLlamaServer
-) -> Iterator[_Server]:
-    folder, endpoint = tmp_path_factory.mktemp("state"), pick_free_endpoint()
-    ports = endpoint.arguments[0 if request.param == TRITON else 2 :]
-    command = find_real().command(folder, request.param, f"--engine={engine.url}", "--openai=0", *ports)
-    with (folder / "serve.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
-    server = _Server(folder, endpoint)
-    try:
-        wait_until(lambda: "Ctrl-C ends it" in server.log or process.poll() is not None)
-        assert process.poll() is None, server.log
+) -> Iterator[RunningServer]:
+    """A server in front of an engine."""
+    folder = tmp_path_factory.mktemp("state")
+    with run_server(find_real(), folder, f"--engine={engine.url}", runtime=request.param) as server:
         yield server
-    finally:
-        process.terminate()
-        process.wait(60)
+
+
+async def _ask(server: RunningServer, path: str = "/v1/completions", **fields: Any) -> str:
+    """The answer to a request for a completion."""
+    body, head = json.dumps({**json.loads(_BODY), **fields}), _HEAD.replace("/v1/completions", path)
+    request = f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    return await _send(server.endpoint.http_port, request)
 
 
 async def test_no_log_of_a_server_has_text_that_it_or_its_engine_was_sent(
-    server: _Server, engine: FakeLlamaServer
+    server: RunningServer, engine: FakeLlamaServer
 ) -> None:
     engine.reset()
-    for port, path in ((server.port, "/v1/completions"), (server.endpoint.http_port, _GENERATE)):
-        with contextlib.suppress(ConnectionRefusedError):  # there is no HTTP without Triton
-            await asyncio.gather(*(_send(port, data.replace("/v1/completions", path)) for data in _MALFORMED))
+    port = server.endpoint.http_port
+    for path in ("/v1/completions", _GENERATE):
+        await asyncio.gather(*(_send(port, data.replace("/v1/completions", path)) for data in _MALFORMED))
     for fields in _WRONG:
-        assert '"error"' in await server.ask(**fields), fields
+        assert '"error"' in await _ask(server, **fields), fields
     for answer in _ANSWERS:
         for path in ("/v1/completions", "/infill"):
             engine.change(answers=[answer] * 3)
-            assert '"error"' in await server.ask(path, max_tokens=3, n_predict=3), answer
+            assert '"error"' in await _ask(server, path, max_tokens=3, n_predict=3), answer
             engine.reset()
-    assert _CANARY not in await _send(server.port, "GET /health HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n")
-    await _call_wrongly(server.grpc)
+    assert _CANARY not in await _send(port, "GET /health HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n")
+    await _call_wrongly(server.endpoint)
     assert "completion" in server.log
     assert _find(server.log) == []
 
@@ -147,9 +120,9 @@ async def _send(port: int, data: str) -> str:
     return answer.decode(errors="replace")
 
 
-async def _call_wrongly(url: str) -> None:
+async def _call_wrongly(endpoint: Endpoint) -> None:
     """Sends messages that no client of ours would."""
-    reader, writer = await asyncio.open_unix_connection(url.removeprefix("unix:"))
+    reader, writer = await asyncio.open_connection(ADDRESS, endpoint.grpc_port)
     writer.write(f"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{_CANARY}".encode() * 3)
     writer.write_eof()
     with contextlib.suppress(ConnectionError):
@@ -175,7 +148,7 @@ async def _call_wrongly(url: str) -> None:
         wrong.raw_input_contents.append(_CANARY.encode())
         messages.append(wrong)
     messages[-1].parameters[_CANARY].string_param = _CANARY
-    async with grpc.aio.insecure_channel(url) as channel:
+    async with grpc.aio.insecure_channel(endpoint.grpc_url) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         for each in messages:
             call = stub.ModelStreamInfer(metadata=[(_CANARY.lower(), _CANARY)])
@@ -190,10 +163,10 @@ async def _call_wrongly(url: str) -> None:
 
 
 async def test_no_log_of_a_language_server_has_text_that_it_or_its_engine_was_sent(
-    server: _Server, engine: FakeLlamaServer, start_editor: StartEditor, tmp_path: Path
+    server: RunningServer, engine: FakeLlamaServer, start_editor: StartEditor, tmp_path: Path
 ) -> None:
     engine.reset()
-    command = (sys.executable, "-m", "midtoken", "lsp", f"--server={server.grpc}")
+    command = (sys.executable, "-m", "midtoken", "lsp", f"--server={server.url}")
     editor = await start_editor(Script(command, Path.cwd(), tmp_path / "no log"), build_capabilities())
     editor.uri = (tmp_path / _CANARY / "open.py").as_uri()
     editor.open(_TEXT)

@@ -1,4 +1,4 @@
-"""The completion model in a real tritonserver, over HTTP, as with curl."""
+"""The completion model over HTTP, as with curl: the application before each host."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from inference.serving.triton_installation import IMPORT_ROOT
+from inference.platforms import IMPORT_ROOT
 from tests.support.servers import RunningServer, wait_until
 
 pytestmark = pytest.mark.e2e
@@ -19,7 +19,6 @@ pytestmark = pytest.mark.e2e
 def _post(server: RunningServer, body: bytes) -> Generator[dict[str, Any], None, None]:
     """Returns the events of the stream. An error is one event, even if its body is not in event-stream format."""
     url = f"{server.endpoint.http_url}/v2/models/completion/generate_stream"
-    # Not a form, which is curl's default: Triton 2.51 crashes when it parses a form of 8 MiB or more.
     request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})
     try:
         response = urllib.request.urlopen(request, timeout=30)
@@ -31,8 +30,8 @@ def _post(server: RunningServer, body: bytes) -> Generator[dict[str, Any], None,
                 yield json.loads(line.removeprefix(b"data: "))
 
 
-def test_a_completion_streams_as_events(server: RunningServer) -> None:
-    events = list(_post(server, b'{"prefix": "def main(", "max_tokens": 8}'))
+def test_a_completion_streams_as_events(any_server: RunningServer) -> None:
+    events = list(_post(any_server, b'{"prefix": "def main(", "max_tokens": 8}'))
     assert all("text" in event for event in events)
     assert len(events) > 1
     assert ["stats" in event for event in events] == [False] * (len(events) - 1) + [True]
@@ -51,7 +50,7 @@ def test_each_curl_command_of_a_page_gets_an_answer(real_server: RunningServer, 
     commands = re.findall(r"^curl (?:.*\\\n)*.*", (IMPORT_ROOT / page).read_text(), re.MULTILINE)
     assert commands
     for command in commands:
-        own = command.replace("http://127.0.0.1:8000", real_server.endpoint.http_url)
+        own = command.replace("http://127.0.0.1:8012", real_server.endpoint.http_url)
         answer = subprocess.run(["bash", "-c", f"{own} --fail"], capture_output=True, check=True, text=True).stdout
         assert '"model_version":"1"' in answer
 
@@ -91,13 +90,13 @@ def _read_text(server: RunningServer, body: dict[str, Any]) -> str:
         (b'["prefix"]', "invalid request: the body must be a JSON object"),
     ],
 )
-def test_bad_input_gets_one_error(scripted_server: RunningServer, body: bytes, text: str) -> None:
-    events = list(_post(scripted_server, body))
+def test_bad_input_gets_one_error(any_scripted_server: RunningServer, body: bytes, text: str) -> None:
+    events = list(_post(any_scripted_server, body))
     assert len(events) == 1
     assert text in events[0]["error"]
 
 
-def test_a_dropped_connection_cancels_on_the_server(scripted_server: RunningServer) -> None:
-    next(events := _post(scripted_server, b'{"prefix": "slow", "suffix": "dropped"}'))
+def test_a_dropped_connection_cancels_on_the_server(any_scripted_server: RunningServer) -> None:
+    next(events := _post(any_scripted_server, b'{"prefix": "slow", "suffix": "dropped"}'))
     events.close()
-    wait_until(lambda: "cancelled dropped" in scripted_server.events)
+    wait_until(lambda: "cancelled dropped" in any_scripted_server.events)

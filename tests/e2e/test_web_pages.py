@@ -1,4 +1,4 @@
-"""What a web page in a real Chromium can do to a real server through its HTTP and metrics ports: nothing."""
+"""What a web page in a real Chromium can do to a real server through its ports: nothing."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from inference.serving.loopback import ADDRESS
+from inference.platforms import ADDRESS
 from tests.support.browser import CHROMIUM, NODE
 from tests.support.playground import LIBRARY
 from tests.support.servers import RunningServer, make_scripted, run_server, wait_until
@@ -59,16 +59,15 @@ Promise.all(["text/plain", "application/x-www-form-urlencoded", "application/jso
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server with which nothing happens during the tests: no process ends, and no model is asked."""
     folder = tmp_path_factory.mktemp("server")
-    with run_server(make_scripted(folder), folder / "state", "--probe-interval=1000") as server:
+    with run_server(make_scripted(folder), folder / "state") as server:
         wait_until(lambda: server.read_metric("midtoken_ready") == 1)
         before = _observe(server)
         yield server
         assert _observe(server) == before
 
 
-def _observe(server: RunningServer) -> tuple[dict[int, str], list[float]]:
-    names = ("midtoken_requests_total", "nv_inference_request_failure")  # reading metrics is no request of these
-    return server.find_processes(), [server.read_metric(name) for name in names]
+def _observe(server: RunningServer) -> tuple[dict[int, str], float]:
+    return server.find_processes(), server.read_metric("midtoken_requests_total")
 
 
 def test_a_page_of_another_site_reaches_no_model(server: RunningServer) -> None:
@@ -76,8 +75,7 @@ def test_a_page_of_another_site_reaches_no_model(server: RunningServer) -> None:
     with ThreadingHTTPServer((ADDRESS, 0), BaseHTTPRequestHandler) as site:
         threading.Thread(target=site.serve_forever).start()
         page = f"http://evil.test:{site.server_port}/"
-        all_ports = (ports.http_port, ports.metrics_port, ports.grpc_port)
-        asked = [(page, port, mode) for port in all_ports for mode in ('mode: "no-cors",', "")]
+        asked = [(page, port, mode) for port in (ports.http_port, ports.grpc_port) for mode in ('mode: "no-cors",', "")]
         answers = dict(zip(asked, _ask_as_pages(asked), strict=True))
         site.shutdown()
     for (_, port, mode), statuses in answers.items():
@@ -88,9 +86,8 @@ def test_a_page_of_another_site_reaches_no_model(server: RunningServer) -> None:
 
 
 def test_a_page_whose_name_is_made_to_mean_this_machine_reaches_no_model(server: RunningServer) -> None:
-    ports = server.endpoint.http_port, server.endpoint.metrics_port
-    first, second = _ask_as_pages([(f"http://evil.test:{port}/", None, "") for port in ports])
-    assert set(first) == set(second) == {403}
+    [statuses] = _ask_as_pages([(f"http://evil.test:{server.endpoint.http_port}/", None, "")])
+    assert set(statuses) == {403}
 
 
 def _ask_as_pages(asked: Sequence[tuple[str, int | None, str]]) -> Any:

@@ -99,7 +99,7 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], imported: st
         (("complete", "a:1", "--wrong"), "unrecognized arguments: --wrong; see midtoken complete --help"),
         (("models", "get", "a", "--wrong"), "unrecognized arguments: --wrong; see midtoken models get --help"),
         (("models", "get"), "the following arguments are required: NAME; see midtoken models get --help"),
-        (("lsp", "--runtime=foo"), "invalid choice: 'foo' (choose from 'auto', 'triton', 'embedded')"),
+        (("serve", "--runtime=foo"), "invalid choice: 'foo' (choose from 'embedded', 'triton')"),
         *((("demo", f"--lines={lines}"), f"must be a number from 1 to 4, not '{lines}'") for lines in ("0", "-1", "x")),
         (
             ("complete", "a:1", "--healing=magic"),
@@ -111,7 +111,7 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], imported: st
             "argument --max-tokens: must be a number from 1 to 4096, not 'many'",
         ),
         (("serve", "--threads=0"), "--threads: must be a number from 1 to 1024, not '0'"),
-        (("serve", "--http-port=70000"), "--http-port: must be a number from 0 to 65535, not '70000'"),
+        (("serve", "--port=70000"), "--port: must be a number from 0 to 65535, not '70000'"),
         *((("playground", f"--port={port}"), f"not '{port}'") for port in ("-1", "65536", "x")),
         *(
             (("complete", "a:1", f"--server={address}"), "as in 127.0.0.1:8001")

@@ -1,4 +1,3 @@
-import asyncio
 import io
 import sys
 from collections.abc import AsyncIterator
@@ -12,8 +11,7 @@ import pytest
 import trustme
 
 from inference.errors import ServerUnreachableError
-from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.protocol.completion_arrays import Description, chunk_to_arrays
+from inference.protocol.completion import CompletionRequest
 from midtoken.connection import Connection, show_waiting
 from midtoken.server import ServerAddress
 from midtoken.server_arguments import add_connection_arguments
@@ -46,7 +44,7 @@ def _build_credentials(authority: trustme.CA, name: str) -> Any:
 async def test_a_server_with_a_certificate_of_ones_own_is_used_over_tls(authority: trustme.CA, ca_file: Path) -> None:
     async with run_fake_triton(_SAY_DONE, credentials=_build_credentials(authority, "127.0.0.1")) as server:
         connection = await Connection.open(
-            parse_options(add_connection_arguments, "--server", server.url, "--tls-ca", str(ca_file))
+            parse_options(add_connection_arguments, "--server", f"grpcs://{server.url}", "--tls-ca", str(ca_file))
         )
         chunks = [chunk.text async for chunk in connection.stream(clear(CompletionRequest("a")))]
         await connection.close()
@@ -70,68 +68,10 @@ async def test_nothing_is_sent_to_a_server_without_a_certificate_that_is_its_own
 
 
 @asynccontextmanager
-async def _connect(*urls: str, key: str = "") -> AsyncIterator[Connection]:
-    connection = Connection(ServerAddress(urls, None, key=key), None)
+async def _connect(url: str, key: str = "") -> AsyncIterator[Connection]:
+    connection = Connection(ServerAddress(url, key=key))
     yield connection
     await connection.close()
-
-
-async def _complete(connection: Connection) -> str:
-    chunks = [chunk.text async for chunk in connection.stream(clear(CompletionRequest("a", document="d")))]
-    return "".join(chunks)
-
-
-async def test_while_a_server_does_not_answer_the_next_one_does_and_remains_the_one() -> None:
-    first, second = (say(build_last_chunk(name)) for name in ("first", "second"))
-    async with (
-        run_fake_triton(second) as other,
-        run_fake_triton(first) as server,
-        _connect(server.url, other.url) as both,
-    ):
-        assert await _complete(both) == "first"
-        await server.stop()
-        assert await _complete(both) == "second"
-        async with run_fake_triton(first, server.url):
-            assert (await _complete(both), both.url) == ("second", other.url)
-            await other.stop()
-            async with asyncio.timeout(20):  # which is longer than the time between attempts to connect
-                while True:
-                    try:
-                        assert await _complete(both) == "first"
-                        break
-                    except ServerUnreachableError:
-                        await asyncio.sleep(0.1)
-
-
-async def test_a_completion_that_has_begun_is_not_continued_by_another_server() -> None:
-    part = chunk_to_arrays(CompletionChunk("a"))
-    async with (
-        run_fake_triton(_SAY_DONE) as other,
-        run_fake_triton(say(part, waits=True)) as server,
-        _connect(server.url, other.url) as both,
-    ):
-        chunks = both.stream(clear(CompletionRequest("a")))
-        assert (await anext(chunks)).text == "a"
-        await server.stop()
-        with pytest.raises(ServerUnreachableError):
-            await anext(chunks)
-        assert other.calls == []
-        assert await _complete(both) == "done"
-
-
-async def test_what_the_next_server_does_not_know_is_not_sent_there() -> None:
-    older = Description(inputs=("prefix", "document"))
-    answer = say(build_last_chunk("done"), description=older)
-    async with run_fake_triton(answer) as other, _connect("127.0.0.1:9", other.url) as both:
-        request = CompletionRequest("a", path="a.py")
-        assert [chunk.text async for chunk in both.stream(clear(request))] == ["done"]
-    assert list(other.calls[-1].arrays) == ["prefix"]
-
-
-async def test_if_no_server_answers_each_is_named() -> None:
-    async with _connect("127.0.0.1:9", "127.0.0.1:10") as both:
-        with pytest.raises(ServerUnreachableError, match=r"127\.0\.0\.1:9: .*; no server answers at 127\.0\.0\.1:10: "):
-            await _complete(both)
 
 
 async def test_a_document_has_a_name_for_gateways_that_tells_nothing_of_it() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from inference.errors import LaunchError
-from inference.serving.triton_installation import IMPORT_ROOT
+from inference.platforms import IMPORT_ROOT
 from midtoken.installed import check_page, find_default_model, find_model_repository, require_packages
 
 

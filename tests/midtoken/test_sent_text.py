@@ -152,7 +152,7 @@ async def test_with_the_cursor_in_a_secret_nothing_is_sent(
 
 async def test_a_connection_sends_only_what_is_cleared() -> None:
     async with run_fake_triton(say("a test: it answers nothing")) as server:
-        connection = Connection(ServerAddress((server.url,), None), None)
+        connection = Connection(ServerAddress(server.url))
         with pytest.raises(AttributeError):
             connection.stream(CompletionRequest("a"))  # type: ignore[arg-type]
         with pytest.raises(AttributeError):

@@ -13,17 +13,9 @@ from tests.support.options import parse_options
 from tests.support.playground import MISSING
 from tests.support.servers import write_model_files
 
-_NAMES = {"here": ["127.0.0.1", "::1"], "both": ["127.0.0.1", "192.0.2.7"], "there": ["192.0.2.7"]}
-
-
-def _resolve(name: str) -> Sequence[str]:
-    if name == "nowhere":
-        raise OSError(-2, "Name or service not known")
-    return _NAMES.get(name, [name])
-
 
 def _read(*arguments: str) -> ServerAddress | None:
-    return ServerAddress.from_options(parse_options(add_connection_arguments, *arguments), _resolve)
+    return ServerAddress.from_options(parse_options(add_connection_arguments, *arguments), {})
 
 
 @pytest.mark.parametrize(
@@ -31,24 +23,17 @@ def _read(*arguments: str) -> ServerAddress | None:
     [
         ((), None),
         *(
-            (("--server", f"{host}:8001"), ServerAddress((f"{host}:8001",), None))
-            for host in ("127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]", "here", "unix:/a/grpc")
+            (("--server", f"{host}:8001"), ServerAddress(f"{host}:8001"))
+            for host in ("127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]", "localhost")
         ),
-        (("--server", "there:1", "--tls"), ServerAddress(("there:1",), Tls())),
-        (("--server", "grpcs://there:1", "--tls-ca", "{ca}"), ServerAddress(("there:1",), Tls(b"certificates"))),
-        (("--server", "there:1", "--insecure"), ServerAddress(("there:1",), None, is_insecure=True)),
-        (
-            ("--server", "grpcs://there:1,both:2", "--server-key", "{key}"),
-            ServerAddress(("there:1", "both:2"), Tls(), key="s3cret"),
-        ),
-        (
-            ("--server", "here:1,[::1]:2", "--server-key", "{key}"),
-            ServerAddress(("here:1", "[::1]:2"), None, key="s3cret"),
-        ),
-        (("--server", "unix:/a,b/grpc", "--server-key", "{key}"), ServerAddress(("unix:/a,b/grpc",), None)),
+        (("--server", "unix:/a,b/grpc", "--server-key", "{key}"), ServerAddress("unix:/a,b/grpc")),
+        (("--server", "grpcs://there:1"), ServerAddress("there:1", Tls())),
+        (("--server", "grpcs://there:1", "--tls-ca", "{ca}"), ServerAddress("there:1", Tls(b"certificates"))),
+        (("--server", "grpcs://there:1", "--server-key", "{key}"), ServerAddress("there:1", Tls(), "s3cret")),
+        (("--server", "[::1]:2", "--server-key", "{key}"), ServerAddress("[::1]:2", None, "s3cret")),
     ],
 )
-def test_text_goes_to_this_machine_over_tls_or_where_the_user_says_so(
+def test_text_goes_to_this_machine_or_over_tls(
     arguments: Sequence[str], address: ServerAddress | None, tmp_path: Path
 ) -> None:
     (tmp_path / "ca.pem").write_bytes(b"certificates")
@@ -59,16 +44,10 @@ def test_text_goes_to_this_machine_over_tls_or_where_the_user_says_so(
     assert "s3cret" not in repr(found)
 
 
-def test_a_key_from_the_environment_goes_over_tls_or_to_this_machine_whatever_else_is_allowed() -> None:
-    given = {"MIDTOKEN_SERVER_KEY": "s3cret\n"}
-    for server in ("grpcs://there:1", "here:1"):
-        options = parse_options(add_connection_arguments, "--server", server)
-        found = ServerAddress.from_options(options, _resolve, given)
-        assert found is not None
-        assert found.key == "s3cret"
-    options = parse_options(add_connection_arguments, "--server", "here:1,there:1", "--insecure")
-    with pytest.raises(UsageError, match="there is not this machine, and your key would go there unencrypted"):
-        ServerAddress.from_options(options, _resolve, given)
+def test_a_key_may_be_in_the_environment() -> None:
+    options = parse_options(add_connection_arguments, "--server", "grpcs://there:1")
+    found = ServerAddress.from_options(options, {"MIDTOKEN_SERVER_KEY": "s3cret\n"})
+    assert found == ServerAddress("there:1", Tls(), "s3cret")
 
 
 @pytest.mark.parametrize("key", ["two words", "é", "a\nb", "\x7f", ""])
@@ -84,25 +63,22 @@ def test_a_key_that_no_header_can_have_is_refused_and_not_quoted(key: str, tmp_p
     ("arguments", "problem"),
     [
         *(
-            (("--server", f"{host}:1"), "is not this machine, and text would go there unencrypted: add --tls")
-            for host in ("192.0.2.7", "there", "both", "0.0.0.0", "[2001:db8::1]", "[::ffff:192.0.2.7]")
+            (("--server", f"{host}:1"), "is not this machine, and text would go there unencrypted: write grpcs://")
+            for host in ("192.0.2.7", "there", "0.0.0.0", "[2001:db8::1]", "[::ffff:192.0.2.7]")
         ),
-        (("--tls",), "--tls is about a running server"),
-        (("--insecure",), "--insecure is about a running server"),
+        (("--tls-ca", "ca.pem"), "--tls-ca is about a running server"),
         (("--server-key", "k"), "--server-key is about a running server"),
-        (("--server", "here:1,there:1"), "there is not this machine"),
-        (("--server", "there:1", "--insecure", "--tls"), "--insecure and TLS exclude each other"),
-        (("--server", "grpcs://there:1", "--insecure"), "--insecure and TLS exclude each other"),
-        (("--server", "here:1", "--model", "m"), "--model has no effect with --server"),
-        (("--server", "here:1", "--device", "cuda"), "--device has no effect with --server"),
-        (("--server", "here:1", "--triton-binary", "t"), "--triton-binary has no effect with --server"),
-        (("--server", "nowhere:1"), "the name nowhere is not known"),
-        (("--server", "there:1", "--tls-ca", "/nonexistent"), "cannot read /nonexistent of --tls-ca"),
+        (("--server", "127.0.0.1:1", "--model", "m"), "--model has no effect with --server"),
+        (("--server", "127.0.0.1:1", "--device", "cuda"), "--device has no effect with --server"),
+        (("--server", "127.0.0.1:1", "--cache-ram", "1"), "--cache-ram has no effect with --server"),
+        (("--server", "grpcs://there:1", "--tls-ca", "/nonexistent"), "cannot read /nonexistent of --tls-ca"),
+        (("--engine", "http://192.0.2.7:1"), "192.0.2.7 is not this machine, and text would go there unencrypted"),
     ],
 )
 def test_arguments_that_cannot_be_followed_are_refused(arguments: Sequence[str], problem: str) -> None:
+    read = _parse if "--engine" in arguments else _read
     with pytest.raises(UsageError, match=problem):
-        _read(*arguments)
+        read(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -133,41 +109,32 @@ def model_dir(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_shared_command_serves_the_same_model_with_the_same_settings(model_dir: Path, tmp_path: Path) -> None:
-    given = ("--model", str(model_dir), "--dtype", "float64", "--threads", "3", "--state-dir", str(tmp_path / "state"))
-    arguments = _parse(*given, "--context", "2048", "--cache-ram", "0")
-
-    [_, _, _, subcommand, no_ports, until_idle, entry, *others] = arguments.build_shared_command(900)
-
-    assert (subcommand, no_ports, until_idle) == ("serve", "--no-ports", "--until-idle=900")
-    assert entry == f"--entry={arguments.entry.folder}"
-    assert _parse(*others) == arguments
-
-
 _OTHERS = ((), ("--threads", "2"), ("--dtype", "bfloat16"), ("--context", "2048"), ("--cache-ram", "512"))
 
 
-def test_each_model_and_setting_has_an_entry_of_its_own(model_dir: Path, tmp_path: Path) -> None:
+def test_each_model_and_setting_has_a_host_of_its_own(model_dir: Path, tmp_path: Path) -> None:
     options = ("--model", str(model_dir), "--state-dir", str(tmp_path))
-    folders = {_parse(*options, *more).entry.folder for more in _OTHERS}
-    assert len(folders) == len(_OTHERS)
+    places = {_parse(*options, *more).place for more in _OTHERS}
+    assert len(places) == len(_OTHERS)
 
 
 @pytest.mark.parametrize(
     ("engine", "url"), [("http://127.0.0.1:80", "http://127.0.0.1:80#{}?"), ("[::1]:80#ann/b", "http://[::1]:80#ann/b")]
 )
-def test_an_engine_is_asked_for_the_model_that_is_named_also_by_the_shared_server(
-    model_dir: Path, engine: str, url: str
-) -> None:
-    arguments = _parse("--model", str(model_dir), "--engine", engine)
-    assert arguments.model.engine_url == url.format(model_dir)
-    assert f"--engine={arguments.model.engine_url}" in arguments.build_shared_command(1)
-    assert _parse("--model", str(model_dir), "--engine", arguments.model.engine_url).model == arguments.model
+def test_an_engine_is_asked_for_the_model_that_is_named(model_dir: Path, engine: str, url: str) -> None:
+    assert _parse("--model", str(model_dir), "--engine", engine).config.engine_url == url.format(model_dir)
+
+
+def test_each_option_of_a_configuration_becomes_its_field(model_dir: Path, tmp_path: Path) -> None:
+    given = ("--dtype", "float64", "--threads", "3", "--context", "65536", "--cache-ram", "0", "--device", "cpu")
+    config = _parse("--model", str(model_dir), "--state-dir", str(tmp_path), *given).config
+    assert (config.model_dir, config.dtype, config.device, config.num_threads) == (model_dir, "float64", "cpu", 3)
+    assert (config.max_context_tokens, config.memory_mib, config.cache_tokens) == (65_536, 0, 5 * 65_536)
 
 
 def test_a_context_is_a_number_or_auto(capsys: pytest.CaptureFixture[str]) -> None:
     contexts = [
-        parse_options(add_connection_arguments, *each).context
+        parse_options(add_connection_arguments, *each).max_context_tokens
         for each in ((), ("--context", "auto"), ("--context", "4096"))
     ]
     assert contexts == [None, None, 4096]
@@ -175,18 +142,6 @@ def test_a_context_is_a_number_or_auto(capsys: pytest.CaptureFixture[str]) -> No
         with pytest.raises(SystemExit):
             parse_options(add_connection_arguments, "--context", refused)
         assert "argument --context: must be a number from" in capsys.readouterr().err
-
-
-def test_the_layout_of_fill_in_prompts_is_taken_from_the_environment(
-    model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = []
-    for layout in ("psm", ""):
-        monkeypatch.setenv("MIDTOKEN_FILL_IN_LAYOUT", layout)
-        found.append(_parse("--model", str(model_dir), "--state-dir", str(tmp_path)))
-    monkeypatch.delenv("MIDTOKEN_FILL_IN_LAYOUT")
-    assert found[1] == _parse("--model", str(model_dir), "--state-dir", str(tmp_path))
-    assert (found[0].model.fill_in_layout, found[0].entry == found[1].entry) == ("psm", False)
 
 
 @pytest.mark.parametrize(
@@ -205,16 +160,15 @@ def test_servers_are_found_in_the_runtime_folder_if_the_user_has_one(
         os.chown(runtime, owner, owner)
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     monkeypatch.setenv("XDG_RUNTIME_DIR", value.format(runtime))
-    assert _parse().entry.folder.parent == (runtime if is_used else state) / "midtoken"
+    assert _parse().place.socket.parent == (runtime if is_used else state) / "midtoken"
 
 
 def test_a_user_without_a_home_folder_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = _parse()
     for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 2**31)  # a user that the system does not know
     with pytest.raises(LaunchError, match="this user has no home folder: set HOME"):
-        _ = arguments.entry
+        _parse()
 
 
 @pytest.mark.parametrize(
@@ -227,7 +181,6 @@ def test_a_user_without_a_home_folder_is_told_what_to_do(monkeypatch: pytest.Mon
         (("--model=-a model",), False),
         (("--engine=http://127.0.0.1:8080",), False),
         (("--engine=HTTPS://example.org",), True),
-        (("--engine=http://127.0.0.1:8080, https://example.org",), True),
     ],
 )
 def test_a_server_that_may_be_on_another_machine_is_known_by_its_options(

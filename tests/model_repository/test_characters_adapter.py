@@ -9,10 +9,10 @@ from inference.characters.token_string import PassWatch
 from inference.characters.worker import Answerer
 from inference.config import EngineConfig
 from inference.errors import OverloadedError
+from inference.platforms import IMPORT_ROOT
 from inference.protocol import characters
 from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_from_arrays
 from inference.protocol.characters import Ask, CharacterRequest, Surprisals
-from inference.serving.triton_installation import IMPORT_ROOT
 from tests.support.adapters import RecordedReply, load_adapter
 from tests.support.character_fakes import ScriptedCharacterModel, build_scripted_service
 from tests.support.servers import wait_until

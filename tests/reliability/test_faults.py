@@ -23,7 +23,7 @@ from benchmarks.baselines.servers import LLAMA_SERVER
 from benchmarks.measures.report import Row, find_percentile
 from tests.support.chaos_editor import Seen
 from tests.support.chaos_proxy import Mode
-from tests.support.chaos_world import PASS_S, Kind, Part, World, find_limits, open_world, uses_triton
+from tests.support.chaos_world import PASS_S, Kind, World, find_limits, open_world
 from tests.support.reliability import Reliability, describe
 from tests.support.servers import EMBEDDED, TRITON, needs_triton
 
@@ -38,19 +38,18 @@ _MID_STREAM_S = 3 * PASS_S
 
 
 @asynccontextmanager
-async def _kill(part: Part, world: World) -> AsyncIterator[None]:
-    world.send(part, signal.SIGKILL)
+async def _kill(world: World) -> AsyncIterator[None]:
+    world.send(signal.SIGKILL)
     yield
 
 
 @asynccontextmanager
-async def _stop(part: Part, world: World) -> AsyncIterator[None]:
-    world.send(part, signal.SIGSTOP)
+async def _stop(world: World) -> AsyncIterator[None]:
+    world.send(signal.SIGSTOP)
     try:
         yield
     finally:
-        # A stub that went on would read memory that Triton has freed.
-        world.send(part, signal.SIGKILL if part in (Part.COMPLETION, Part.CHARACTERS) else signal.SIGCONT)
+        world.send(signal.SIGCONT)
 
 
 @asynccontextmanager
@@ -104,19 +103,16 @@ def _list_faults(world: World) -> Mapping[str, Fault]:
     """What can be done to this world."""
     if world.proxy is not None:
         return {mode.name.lower().replace("_", " "): partial(_pass_through, mode) for mode in Mode}
-    parts = [*Part] if uses_triton(world) else [Part.SERVE]
     faults: dict[str, Fault] = {"pass": _script}  # nothing, to compare with
-    faults |= {f"kill {part.name.lower()}": partial(_kill, part) for part in parts}
-    faults |= {f"stop {part.name.lower()}": partial(_stop, part) for part in parts}
+    faults |= {"kill host": _kill, "stop host": _stop}
     faults["model raises"] = partial(_script, fault="raise")
     faults["model raises mid-stream"] = partial(_script, fault="raise", after=3)
     faults["model gives NaN"] = partial(_script, fault="nan")
     faults["model hangs"] = partial(_script, fault="hang")
-    faults["no more files, server"] = partial(_open_no_files, lambda world: [*world.find_parts()])
+    faults["no more files, host"] = partial(_open_no_files, World.find_hosts)
     faults["no more files, language server"] = partial(_open_no_files, lambda world: [world.editor.process.pid])
     if world.has_own_files:
         faults["disk full"] = partial(_fill, lambda world: Path(f"{world.root}{world.state_dir}"))
-        faults["/dev/shm full"] = partial(_fill, lambda world: world.root / "dev" / "shm")
     return faults
 
 
@@ -169,7 +165,6 @@ class Course:
 @pytest.mark.parametrize(
     ("kind", "runtime"),
     [
-        pytest.param(Kind.OWN, TRITON, marks=[needs_triton, pytest.mark.full]),
         pytest.param(Kind.OWN, EMBEDDED, marks=pytest.mark.full),
         pytest.param(Kind.REMOTE, TRITON, marks=[needs_triton, pytest.mark.full]),
         (Kind.REMOTE, EMBEDDED),

@@ -161,9 +161,7 @@ async def test_real_servers_keep_users_apart(runtime: str, reliability: Reliabil
             parts = [_ask_client(client, user, num // num_users) for user in range(num_users)]
             problems = [each for part in await asyncio.gather(*parts) for each in part]
             p_value = await _compare_times(client, reliability.choose(20, _NUM_TIMED))
-        told = server.log
-        if runtime == TRITON:
-            told += await asyncio.to_thread(_read_metrics, server.endpoint.metrics_url)
+        told = server.log + await asyncio.to_thread(_read_metrics, f"{server.http_url}/metrics")
     problems += [f"the log or a metric has {word}" for word in {*_WORD.findall(told)}]
     name = "triton" if runtime == TRITON else "embedded"
     figures = {"requests": num, "foreign": len(problems), "time_p_value": p_value}

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from inference.errors import OverloadedError
+from inference.hosting.triton import find_obstacle
 from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest, Priority
 from inference.serving.client import Client
-from inference.serving.triton_installation import find_obstacle
 from tests.support.chaos_editor import build_texts
 from tests.support.reliability import Reliability, find_growth
 from tests.support.server_watch import ServerWatch, find_unreleased

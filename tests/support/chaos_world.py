@@ -1,8 +1,8 @@
 """Worlds to break: an editor, its language server and a completion server, with whatever is between them.
 
-- `own`: the language server starts the completion server, in file systems of its own where that may be done
+- `own`: the language server starts the host, in file systems of its own where that may be done
 - `remote`: `--server`, behind a proxy
-- `engine`: its own server, without Triton, heals in front of llama.cpp's server behind a proxy
+- `engine`: its own host heals in front of llama.cpp's server behind a proxy
 """
 
 import asyncio
@@ -34,32 +34,20 @@ class Kind(StrEnum):
     ENGINE = "engine"
 
 
-class Part(StrEnum):
-    """A process, by a part of its command line; the first one that is found decides."""
-
-    GUARD = "process_guard.py"
-    COMPLETION = "/completion/1/model.py"
-    CHARACTERS = "/characters/1/model.py"
-    SERVE = "midtoken serve"
-    TRITON = "bin/tritonserver"
+_HOST = "inference.hosting.host"  # in its command line
 
 
 @dataclass(slots=True)
 class World:
     """What can be broken."""
 
-    kind: Kind
-    runtime: str
+    name: str  # for figures
     served: Served
     folder: Path  # whose name is in the command line of each process
     editor: ChaosEditor
     proxy: ChaosProxy | None
-    parts: list[Part]  # those that run while nothing is wrong
+    num_hosts: int  # while nothing is wrong
     has_own_files: bool  # /dev/shm and the state folder, seen through `root`
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind}_{self.runtime.removeprefix('--runtime=')}"
 
     @property
     def root(self) -> Path:
@@ -70,29 +58,26 @@ class World:
     def state_dir(self) -> Path:
         return self.folder / "state"
 
-    def find_parts(self) -> dict[int, Part]:
-        """The processes of the completion server."""
-        found = find_processes(self.folder)
-        parts = {pid: next((part for part in Part if part in line), None) for pid, line in found.items()}
-        return {pid: part for pid, part in parts.items() if part is not None and pid != self.editor.process.pid}
+    def find_hosts(self) -> list[int]:
+        """The processes of the host that the language server has started."""
+        return [pid for pid, command in find_processes(self.state_dir).items() if _HOST in command]
 
     async def wait_until_calm(self) -> float:
-        """Types until each part of the server runs once, and none that is ending. Returns the longest wait for a text.
+        """Types until there is one host, and none that is ending. Returns the longest wait for a text.
 
-        A server that is about to end may answer first.
+        A host that is about to end may answer first.
         """
         longest_s = 0.0
         async with asyncio.timeout(_CALM_S):
-            while sorted(self.find_parts().values()) != self.parts:
+            while len(self.find_hosts()) != self.num_hosts:
                 longest_s = max(longest_s, await self.editor.wait_until_back(_CALM_S) or 0.0)
                 await asyncio.sleep(0.1)
         return longest_s
 
-    def send(self, part: Part, number: signal.Signals) -> None:
-        """Sends a signal to the processes of this part."""
-        for pid, found in self.find_parts().items():
-            if found is part:
-                os.kill(pid, number)
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal to the host."""
+        for pid in self.find_hosts():
+            os.kill(pid, number)
 
     @property
     def is_alive(self) -> bool:
@@ -101,13 +86,13 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(folder: Path, kind: Kind, runtime: str) -> AsyncIterator[World]:
-    """Runs one inside the block, in which the editor has learned what is right."""
+async def open_world(folder: Path, kind: Kind, runtime: str = EMBEDDED) -> AsyncIterator[World]:
+    """Runs one inside the block, in which the editor has learned what is right. `runtime`: of a remote server."""
     folder.mkdir()
     served, state_dir = make_slow(folder, pass_s=PASS_S), folder / "state"
     state_dir.mkdir()
     async with AsyncExitStack() as stack:
-        proxy, arguments, wrapper = None, [runtime, f"--model={served.model_dir}"], list[str]()
+        proxy, arguments, wrapper = None, [f"--model={served.model_dir}"], list[str]()
         if kind is Kind.REMOTE:
             server = stack.enter_context(run_server(served, folder / "server", runtime=runtime))
             proxy = await stack.enter_async_context(run_proxy(server.url))
@@ -123,10 +108,9 @@ async def open_world(folder: Path, kind: Kind, runtime: str) -> AsyncIterator[Wo
         command += [] if kind is Kind.REMOTE else [f"--model-repository={served.repository}"]
         editor = await start_editor([*wrapper, *command])
         stack.push_async_callback(_end, editor, folder)
-        world = World(kind, runtime, served, folder, editor, proxy, [], has_own_files)
         await editor.learn()
-        world.parts = sorted(world.find_parts().values())
-        yield world
+        name = f"{kind}_{runtime.removeprefix('--runtime=')}"
+        yield World(name, served, folder, editor, proxy, int(kind is not Kind.REMOTE), has_own_files)
 
 
 async def _end(editor: ChaosEditor, folder: Path) -> None:
@@ -144,7 +128,3 @@ def find_limits(pids: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Processes, and one more than the files that each has open."""
     for pid in pids:
         yield pid, 1 + max(int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir())
-
-
-def uses_triton(world: World) -> bool:
-    return world.runtime != EMBEDDED

@@ -15,13 +15,13 @@ from tritonclient.grpc import service_pb2
 from inference.config import EngineConfig
 from inference.engine.assembly import start_engine
 from inference.healing.covering import Crossing, Rule
+from inference.hosting.host import _Service
 from inference.model.language_model import SequenceInput
 from inference.model.sampler import Choice, SampleRequest, SampleResult
 from inference.protocol.arrays import error_from_text
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import chunk_from_arrays, request_to_arrays
 from inference.serving.calls import COMPLETION, add_tensors, read_tensors
-from inference.serving.embedded import _Service
 from lsp_server.privacy.guard import Cleared
 from tests.support.adapters import load_adapter
 from tests.support.engine_bench import Clock
@@ -90,7 +90,7 @@ class DictatedService(FedBackend):
     def __init__(self, adapter: Any, spoil: Callable[[CompletionRequest], CompletionRequest]) -> None:
         super().__init__()
         self.adapter = adapter
-        self._service = _Service({COMPLETION: adapter}, None)
+        self._service = _Service({COMPLETION: adapter})
         self._spoil = spoil
 
     async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:

@@ -1,15 +1,16 @@
-"""The port for editors, in this process, before a model that the test feeds."""
+"""The HTTP application, in this process, before a model that the test feeds."""
 
 import asyncio
 import io
 import json
-from argparse import Namespace
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from aiohttp import ClientSession, ClientTimeout
 
+from inference.platforms import ADDRESS
+from inference.protocol.characters import CharacterAnswer, CharacterRequest, TextProbability
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,
@@ -17,14 +18,14 @@ from inference.protocol.completion import (
     FinishReason,
 )
 from inference.protocol.completion_arrays import Description
-from midtoken.access import Access
-from midtoken.endpoint import Endpoint
-from midtoken.front.app import FrontOptions, open_front
+from inference.serving.loopback import listen
+from lsp_server.privacy.guard import Cleared
+from midtoken.http.app import App, AppOptions
 from midtoken.installed import find_default_model
 from tests.support.lsp_fakes import FedBackend, FedStream
 
 _PATIENCE = ClientTimeout(20)
-_OPTIONS = FrontOptions("default", is_remote=True, tokenizer=find_default_model() / "tokenizer.json")
+_OPTIONS = AppOptions("default", is_remote=True, tokenizer=find_default_model() / "tokenizer.json")
 _Answer = TypeVar("_Answer")
 _STATS = CompletionStats(
     num_tokens=7, num_context_tokens=20, num_read_tokens=5, queue_ms=2.0, first_chunk_ms=12.0, total_ms=37.0
@@ -39,6 +40,17 @@ class FedModel(FedBackend):
         if self.failure is not None:
             raise self.failure
         return Description(problem=self.problem, context_tokens=512)
+
+    async def ask(self, request: Cleared[CharacterRequest]) -> CharacterAnswer:
+        return TextProbability(-1.0, -1.0, -float(len(request.value.text)))
+
+    async def find_problem(self) -> str:
+        return str(self.failure or self.problem)
+
+    async def read_metrics(self) -> str:
+        if self.failure is not None:
+            raise self.failure
+        return "midtoken_memory_bytes 1\n"
 
 
 class FrontClient:
@@ -78,17 +90,10 @@ def last_chunk(text: str, reason: FinishReason = FinishReason.END, candidate: in
     return CompletionChunk(text, candidate, finish_reason=reason, stats=_STATS)
 
 
-def open_endpoint(**options: Any) -> Endpoint:
-    given = Namespace(**{"openai": "0", "keys": None, "tls": None, **options})
-    return Endpoint.open(given.openai, "--openai", Access.from_options(given, {}, print))
-
-
 @asynccontextmanager
-async def run_front(endpoint: Endpoint | None = None, options: FrontOptions = _OPTIONS) -> AsyncIterator[FrontClient]:
-    endpoint, model = endpoint or open_endpoint(), FedModel()
+async def run_front(options: AppOptions = _OPTIONS) -> AsyncIterator[FrontClient]:
+    model = FedModel()
     model.prefetches = model.streams
-    async with (
-        open_front(endpoint, model, options),
-        ClientSession(timeout=_PATIENCE) as session,
-    ):
-        yield FrontClient(endpoint.url, session, model)
+    with listen(0) as listener:
+        async with App(model, options).serve(listener), ClientSession(timeout=_PATIENCE) as session:
+            yield FrontClient(f"http://{ADDRESS}:{listener.getsockname()[1]}", session, model)

@@ -34,12 +34,12 @@ async def complete_as(editor: str, url: str) -> str | None:
 
 async def ask_as_editors(url: str, folder: Path) -> dict[str, list[str]]:
     """The editors that get the right word in front of an engine, and from the engine itself. The folder is for logs."""
-    options = ("--runtime=embedded", "--no-ports", "--openai=0", f"--engine={url}", f"--state-dir={folder}")
+    options = ("--port=0", f"--engine={url}", f"--state-dir={folder}")
     command = [sys.executable, "-m", "midtoken", "serve", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as front:
         try:
             assert front.stdout is not None
-            address = next(line.split(" find it at ")[1].strip() for line in front.stdout if " find it at " in line)
+            address = next(line.split()[1] for line in front.stdout if line.startswith("  HTTP "))
             places = {"front_clients": address, "front_clients_plainly": url}
             return {
                 name: [each for each in EDITORS if await complete_as(each, at) == REST] for name, at in places.items()

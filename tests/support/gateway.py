@@ -1,4 +1,4 @@
-"""The real HAProxy with the configurations in deploy/, on free ports, and certificates for it and its servers."""
+"""The real HAProxy with the configurations in deploy/, on free ports, with a certificate and keys."""
 
 import contextlib
 import os
@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import trustme
 
-from inference.serving.loopback import ADDRESS
-from inference.serving.triton_installation import IMPORT_ROOT
-from tests.support.servers import pick_free_endpoint, wait_until
+from inference.platforms import ADDRESS, IMPORT_ROOT
+from tests.support.servers import pick_free_ports, wait_until
 
 DEPLOY = IMPORT_ROOT / "deploy"
 HAPROXY = IMPORT_ROOT / "build/haproxy"
+KEYS = ("Bearer hunter2", "Bearer other", "Bearer large", "Bearer chunks")
 needs_haproxy = pytest.mark.skipif(not HAPROXY.exists(), reason="there is no HAProxy here: make tools")
 
 
@@ -25,14 +25,14 @@ class Certificates:
     """Files in PEM."""
 
     authority: Path
-    server: Path  # with its private key, for loopback
+    gateway: Path  # with its private key, for loopback
 
     @classmethod
     def create(cls, folder: Path) -> "Certificates":
         """Makes new ones in a folder."""
-        authority, files = trustme.CA(), cls(folder / "ca.pem", folder / "server.pem")
+        authority, files = trustme.CA(), cls(folder / "ca.pem", folder / "gateway.pem")
         authority.cert_pem.write_to_path(files.authority)
-        authority.issue_cert(ADDRESS, "localhost").private_key_and_cert_chain_pem.write_to_path(files.server)
+        authority.issue_cert(ADDRESS, "localhost").private_key_and_cert_chain_pem.write_to_path(files.gateway)
         return files
 
 
@@ -102,22 +102,23 @@ class Gateway:
 def run_gateway(
     folder: Path, servers: str, certificates: Certificates, settings: Mapping[str, str] = {}
 ) -> Iterator[Gateway]:
-    """Runs deploy/haproxy.cfg inside the block, with a second file that has this text."""
+    """Runs deploy/haproxy.cfg inside the block, with a second file that has this text, for `KEYS`."""
     (folder / "servers.cfg").write_text(servers)
-    ports = pick_free_endpoint()
+    (folder / "keys").write_text("\n".join(KEYS))
+    grpc_port, http_port, operator_port = pick_free_ports(3)
     places = {
-        "MIDTOKEN_GATEWAY_GRPC": f"{ADDRESS}:{ports.grpc_port}",
-        "MIDTOKEN_GATEWAY_HTTP": f"{ADDRESS}:{ports.http_port}",
-        "MIDTOKEN_GATEWAY_OPERATOR": f"{ADDRESS}:{ports.metrics_port}",
-        "MIDTOKEN_GATEWAY_TLS": str(certificates.server),
-        "MIDTOKEN_GATEWAY_CA": str(certificates.authority),
+        "MIDTOKEN_GATEWAY_GRPC": f"{ADDRESS}:{grpc_port}",
+        "MIDTOKEN_GATEWAY_HTTP": f"{ADDRESS}:{http_port}",
+        "MIDTOKEN_GATEWAY_OPERATOR": f"{ADDRESS}:{operator_port}",
+        "MIDTOKEN_GATEWAY_TLS": str(certificates.gateway),
+        "MIDTOKEN_GATEWAY_KEYS": str(folder / "keys"),
     }
     files = [DEPLOY / "haproxy.cfg", folder / "servers.cfg"]
-    haproxy = HaProxy(files, {**places, **settings}, folder / "haproxy.log", ports.metrics_port)
+    haproxy = HaProxy(files, {**places, **settings}, folder / "haproxy.log", operator_port)
     with contextlib.ExitStack() as stack:
         stack.callback(haproxy.kill)
         haproxy.start()
-        yield Gateway(haproxy, ports.grpc_port, ports.http_port)
+        yield Gateway(haproxy, grpc_port, http_port)
 
 
 def check_configuration(files: Sequence[Path], settings: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from huggingface_hub.utils.sha import git_hash
 
-from inference.serving.loopback import ADDRESS
+from inference.platforms import ADDRESS
 
 _LARGE = ".safetensors"
 

@@ -18,7 +18,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from inference.serving.triton_installation import IMPORT_ROOT
+from inference.platforms import IMPORT_ROOT
 
 PACKAGES = ("trie_cache", "inference", "lsp_server", "midtoken")  # the import names of the wheel
 _PAGE = "editors/playground/dist"  # of the playground; it may not be built

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from inference.serving.triton_installation import IMPORT_ROOT
+from inference.platforms import IMPORT_ROOT
 from lsp_server.features import CURSOR_NOTIFICATION
 from lsp_server.status import STATUS_NOTIFICATION
 

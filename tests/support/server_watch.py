@@ -93,7 +93,7 @@ def take_sample(server: RunningServer) -> Sample:
 def count_files(server: RunningServer) -> dict[int, int]:
     """How many files each tritonserver has open, by its process; without Triton, the whole server."""
     is_triton = server.runtime == TRITON
-    lines = {pid: line for pid, line in server.find_processes().items() if "process_guard" not in line}
+    lines = server.find_processes()
     return {
         pid: psutil.Process(pid).num_fds() for pid, line in lines.items() if not is_triton or "/tritonserver " in line
     }

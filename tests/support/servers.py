@@ -19,17 +19,18 @@ from typing import Any  # JSON
 import pytest
 
 from inference.config import EngineConfig
-from inference.serving.loopback import ADDRESS
-from inference.serving.shared_server import ServerEntry
-from inference.serving.triton_installation import GRPC, IMPORT_ROOT, find_obstacle
+from inference.hosting.triton import find_obstacle
+from inference.platforms import ADDRESS, IMPORT_ROOT
+from inference.serving.local_host import HostPlace
 from midtoken.installed import find_default_model, find_model_repository
+from midtoken.server import find_cache_dir
 
 TRITON, EMBEDDED = "--runtime=triton", "--runtime=embedded"  # arguments of `midtoken serve`
 needs_triton = pytest.mark.skipif(find_obstacle(None) is not None, reason="there is no Triton here")
 _PR_SET_PDEATHSIG = 1
 
 _SCRIPTED_COMPLETION = """
-from .adapter import TritonPythonModel as Adapter
+from inference.hosting.completion import TritonPythonModel as Adapter
 from .fakes import ScriptedEngine
 
 
@@ -39,7 +40,7 @@ class TritonPythonModel(Adapter):
 """
 
 _SCRIPTED_CHARACTERS = """
-from .adapter import TritonPythonModel as Adapter
+from inference.hosting.characters import TritonPythonModel as Adapter
 from .character_fakes import ScriptedCharacterModel, build_scripted_service
 
 
@@ -53,7 +54,7 @@ class TritonPythonModel(Adapter):
 """
 
 _SLOW_COMPLETION = """
-from .adapter import TritonPythonModel as Adapter
+from inference.hosting.completion import TritonPythonModel as Adapter
 from .slow_model import load_slow_engine
 
 
@@ -83,28 +84,21 @@ class Served:
             *(f"--model={self.model_dir}", f"--model-repository={self.repository}", *arguments),
         ]
 
-    def entry(self, state_dir: Path, runtime: str = TRITON) -> ServerEntry:
-        """The entry with which `command` registers, if it has this argument."""
-        return ServerEntry.create(state_dir, EngineConfig(self.model_dir.resolve()), runtime == EMBEDDED)
+    def find_place(self, state_dir: Path) -> HostPlace:
+        """Where the host of `command` listens, if it has no argument that changes the configuration."""
+        return HostPlace.find(state_dir, EngineConfig(self.model_dir.resolve(), graph_dir=find_cache_dir()))
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The ports of a server; one without Triton has only the last."""
+    """The ports of a server: of the HTTP application, and of gRPC."""
 
     http_port: int
     grpc_port: int
-    metrics_port: int
-
-    @property
-    def arguments(self) -> list[str]:
-        """With which `midtoken serve` listens on them."""
-        ports = {"http": self.http_port, "grpc": self.grpc_port, "metrics": self.metrics_port}
-        return [f"--{service}-port={port}" for service, port in ports.items()]
 
     @property
     def http_url(self) -> str:
-        """The base URL of the HTTP API."""
+        """The base URL of the HTTP application."""
         return f"http://{ADDRESS}:{self.http_port}"
 
     @property
@@ -112,27 +106,22 @@ class Endpoint:
         """The `url` argument of Client."""
         return f"{ADDRESS}:{self.grpc_port}"
 
-    @property
-    def metrics_url(self) -> str:
-        """The URL that Prometheus scrapes."""
-        return f"{self.operator_url}/metrics"
-
-    @property
-    def operator_url(self) -> str:
-        """The base URL of the operator's port."""
-        return f"http://{ADDRESS}:{self.metrics_port}"
-
 
 def pick_free_endpoint() -> Endpoint:
-    """Returns three different ports that nothing listens on now."""
+    """Returns ports that nothing listens on now."""
+    return Endpoint(*pick_free_ports(2))
+
+
+def pick_free_ports(number: int) -> list[int]:
+    """Returns so many different ports that nothing listens on now."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server((ADDRESS, 0))) for _ in range(3)]
-        return Endpoint(*(each.getsockname()[1] for each in sockets))
+        sockets = [stack.enter_context(socket.create_server((ADDRESS, 0))) for _ in range(number)]
+        return [each.getsockname()[1] for each in sockets]
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A running `midtoken serve` that answers requests."""
+    """A running `midtoken serve` that answers requests; in front of Triton, another one answers HTTP."""
 
     process: "subprocess.Popen[str]"
     endpoint: Endpoint
@@ -148,20 +137,12 @@ class RunningServer:
     @property
     def url(self) -> str:
         """The `url` argument of Client."""
-        if self.runtime == TRITON:
-            return self.endpoint.grpc_url
-        entry = self.served.entry(self.state_dir, self.runtime)
-        return f"unix:{self.state_dir / entry.folder.name}/{self.process.pid}-{GRPC}"
+        return self.endpoint.grpc_url
 
     @property
-    def front_url(self) -> str:
-        """The address of its port for editors, if it was started with `--openai`."""
-        return self.log.partition(" find it at ")[2].split()[0]
-
-    @property
-    def public_url(self) -> str:
-        """The address of its port for midtoken's clients elsewhere, if it was started with `--listen`."""
-        return self.log.partition(" reach it with --server ")[2].split()[0].removeprefix("grpcs://")
+    def http_url(self) -> str:
+        """The base URL of its HTTP application."""
+        return self.endpoint.http_url
 
     @property
     def log(self) -> str:
@@ -175,7 +156,7 @@ class RunningServer:
         return path.read_text().splitlines() if path.exists() else []
 
     def find_processes(self) -> dict[int, str]:
-        """Returns its command lines by process id: `midtoken serve`, process guard, tritonserver and stubs."""
+        """Returns its command lines by process id: `midtoken serve` or tritonserver, and what it has started."""
         return find_processes(self.state_dir)
 
     def find_stubs(self) -> list[int]:
@@ -183,14 +164,14 @@ class RunningServer:
         return [pid for pid, command in self.find_processes().items() if command.startswith(str(self.state_dir))]
 
     def find_regions(self) -> list[Path]:
-        """Returns its shared memory. The number after the namespace is the process id of its process guard."""
-        regions = Path("/dev/shm").glob("triton_python_backend_shm_region_midtoken_*")
-        owners = {str(pid) for pid in self.find_processes()}
-        return [path for path in regions if path.name.split("_")[7] in owners]
+        """Returns the shared memory of its models' processes."""
+        maps = [Path(f"/proc/{pid}/maps").read_text() for pid in self.find_stubs()]
+        paths = {word for text in maps for word in text.split() if "triton_python_backend_shm" in word}
+        return sorted(map(Path, paths))
 
     def read_metric(self, name: str, label: str = "") -> float:
         """Returns a metric, summed over its labels, or over those series that have one."""
-        with urllib.request.urlopen(self.endpoint.metrics_url) as response:
+        with urllib.request.urlopen(f"{self.http_url}/metrics") as response:
             lines = response.read().decode().splitlines()
         return sum(
             float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")) and label in line
@@ -228,7 +209,6 @@ def write_model_files(folder: Path) -> None:
 def _script(model_folder: Path, fakes: str, model: str) -> None:
     version_dir = model_folder / "1"
     shutil.copytree(find_model_repository() / model_folder.name, model_folder)
-    (version_dir / "model.py").rename(version_dir / "adapter.py")
     (version_dir / "model.py").write_text(model)
     shutil.copy(IMPORT_ROOT / "tests" / "support" / fakes, version_dir)
 
@@ -240,25 +220,41 @@ def find_real() -> Served:
 
 @contextlib.contextmanager
 def run_server(served: Served, state_dir: Path, *arguments: str, runtime: str = TRITON) -> Iterator[RunningServer]:
-    """Runs a server inside the block, Triton with free ports, and stops it afterwards if it has not ended yet."""
-    endpoint = pick_free_endpoint()
-    ports = [] if "--no-ports" in arguments else endpoint.arguments[0 if runtime == TRITON else 2 :]
-    command = served.command(state_dir, runtime, *ports, *arguments)
+    """Runs a server with free ports inside the block, and stops it afterwards if it has not ended yet."""
+    ports = pick_free_endpoint()
     state_dir.mkdir(exist_ok=True)
-    with (state_dir / "serve.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, text=True, preexec_fn=_end_with_parent)
-    server = RunningServer(process, endpoint, served, state_dir, runtime)
+    http = [f"--port={ports.http_port}"]
+    started = (runtime, f"--grpc-port={ports.grpc_port}", *(http if runtime == EMBEDDED else []), *arguments)
+    process = _start(served.command(state_dir, *started), state_dir / "serve.log")
+    server, front = RunningServer(process, ports, served, state_dir, runtime), None
     try:
-        entry = served.entry(state_dir, runtime)
-        wait_until(lambda: entry.find() is not None or process.poll() is not None)
-        assert entry.find() is not None, f"midtoken serve ended while starting: {server.log}"
+        if runtime == TRITON:
+            command = [sys.executable, "-m", "midtoken", "serve", f"--server={ports.grpc_url}", *http]
+            front = _start(command, state_dir / "http.log")
+        wait_until(lambda: is_ready(server) or process.poll() is not None)
+        assert process.poll() is None, f"midtoken serve ended while starting: {server.log}"
         yield server
     except BaseException:
         print(server.log)  # which pytest shows, and whose file it removes
         raise
     finally:
-        process.terminate()
-        process.wait(60)
+        for each in filter(None, (front, process)):
+            each.terminate()
+            each.wait(60)
+
+
+def is_ready(server: RunningServer) -> bool:
+    """Whether its HTTP application says so."""
+    try:
+        with urllib.request.urlopen(f"{server.http_url}/ready", timeout=20) as response:
+            return bool(response.status == 200)
+    except OSError:  # an error status is one
+        return False
+
+
+def _start(command: list[str], log_path: Path) -> "subprocess.Popen[str]":
+    with log_path.open("w") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, text=True, preexec_fn=_end_with_parent)
 
 
 def _end_with_parent() -> None:
@@ -296,6 +292,6 @@ def find_processes(folder: Path) -> dict[int, str]:
 def end_servers(state_dir: Path) -> None:
     """Ends the shared servers with this folder, which no editor uses any more."""
     for pid, command in find_processes(state_dir).items():
-        if "midtoken serve" in command:
+        if "midtoken serve" in command or "inference.hosting.host" in command:
             os.kill(pid, signal.SIGTERM)
     wait_until(lambda: not find_processes(state_dir))

@@ -1,4 +1,4 @@
-"""The program that is watched: sessions of an editor with both runtimes, each runner, and a model of a hub.
+"""The program that is watched: sessions of an editor with each runner, with Triton, and with a model of a hub.
 
 Each session starts a language server with a completion server of its own, which goes on until the end.
 """
@@ -14,9 +14,10 @@ from typing import Any
 
 from benchmarks.baselines.gguf_file import Precision, write_gguf
 from benchmarks.measures.lsp_client import LANGUAGE_SERVER, LspClient, find_place
-from inference.serving.triton_installation import find_obstacle
+from inference.hosting.triton import find_obstacle
 from midtoken.installed import find_default_model
 from tests.support.hub import Repository, run_hub
+from tests.support.servers import find_real, run_server
 from tests.support.watched_run import Seen, watch
 
 _NAME = "owner/python-6m"
@@ -42,21 +43,22 @@ async def _complete(*options: str | Path) -> None:
 
 async def _run(folder: Path) -> None:
     if find_obstacle(None) is None:
-        await _complete("--runtime=triton")
-    await _complete("--runtime=embedded")
+        with run_server(find_real(), folder / "triton") as server:
+            await _complete(f"--server={server.url}")
+    await _complete()
     if find_spec("torch") is not None:
-        await _complete("--runtime=embedded", "--dtype=bfloat16")
+        await _complete("--dtype=bfloat16")
     if find_spec("llama_cpp") is not None:
         write_gguf(find_default_model(), folder / "python-6m.gguf", Precision.Q8_0)
-        await _complete("--runtime=embedded", f"--model={folder / 'python-6m.gguf'}")
+        await _complete(f"--model={folder / 'python-6m.gguf'}")
     with run_hub() as hub:
         files = {path.name: path.read_bytes() for path in find_default_model().iterdir()}
         hub.repositories[_NAME] = Repository.of(files)
         os.environ["HF_ENDPOINT"] = hub.url
-        await _complete("--runtime=embedded", f"--model={_NAME}")
+        await _complete(f"--model={_NAME}")
     del os.environ["HF_ENDPOINT"]
     os.environ["HF_HUB_OFFLINE"] = "1"
-    await _complete("--runtime=embedded", f"--model={_NAME}")
+    await _complete(f"--model={_NAME}")
     download = await asyncio.create_subprocess_exec(*LANGUAGE_SERVER[:3], "models", "get", "owner/other")
     await download.wait()
     await asyncio.sleep(_LIBRARIES_S)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.baselines.contestants.midtoken MODEL_DIR --threads N [--server | --passes]
 
-With `--server`, the gRPC client asks a tritonserver. With `--passes`, single passes of the runner for the CPU are
+With `--server`, the gRPC client asks a host. With `--passes`, single passes of the runner for the CPU are
 timed: five rows are a tree, as healing makes one, and long texts are read in pieces, as the engine does.
 """
 
@@ -18,7 +18,7 @@ from benchmarks.baselines.contestants.line_protocol import (
     serve,
     serve_passes,
 )
-from benchmarks.measures.triton import run_triton
+from benchmarks.measures.host import run_host
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.sink import WaitingSink
@@ -80,7 +80,7 @@ def _serve_client(config: EngineConfig) -> None:
     with asyncio.Runner() as runner:
 
         async def connect() -> Client:
-            return await stack.enter_async_context(Client(await stack.enter_async_context(run_triton(config))))
+            return await stack.enter_async_context(Client(await stack.enter_async_context(run_host(config))))
 
         def load() -> Complete:
             client = runner.run(connect())

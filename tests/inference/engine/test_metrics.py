@@ -3,10 +3,9 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from inference.engine.metrics import EngineLoad, Metrics
+from inference.engine.metrics import EngineLoad, FinishedRequest, Metrics
 from inference.errors import InferenceServerUnreachableError, InvalidRequestError, MidtokenError, OverloadedError
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
-from inference.protocol.finished_request import FinishedRequest
 
 _STATS = CompletionStats(
     queue_ms=100, first_token_ms=200, first_line_ms=400, num_tokens=3, num_context_tokens=20, num_read_tokens=5,

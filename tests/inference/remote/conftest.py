@@ -18,24 +18,17 @@ def tokenizer() -> LoadedTokenizer:
 
 
 @pytest.fixture(scope="module")
-def running(tokenizer: LoadedTokenizer) -> Iterator[tuple[FakeLlamaServer, FakeLlamaServer]]:
-    model = tokenizer.encoder, tokenizer.vocabulary.num_rows
-    with run_fake_llama_server(*model) as server, run_fake_llama_server(*model) as other:
-        yield server, other
+def running(tokenizer: LoadedTokenizer) -> Iterator[FakeLlamaServer]:
+    with run_fake_llama_server(tokenizer.encoder, tokenizer.vocabulary.num_rows) as server:
+        yield server
 
 
 @pytest.fixture
-def server(running: tuple[FakeLlamaServer, FakeLlamaServer]) -> FakeLlamaServer:
-    running[0].reset()
-    return running[0]
+def server(running: FakeLlamaServer) -> FakeLlamaServer:
+    running.reset()
+    return running
 
 
-@pytest.fixture
-def other(running: tuple[FakeLlamaServer, FakeLlamaServer]) -> FakeLlamaServer:
-    running[1].reset()
-    return running[1]
-
-
-def load_in_front(*urls: str) -> Engine:
-    """An engine in front of the servers at these addresses, which have the default model."""
-    return load_remote_engine(EngineConfig(FOLDER, engine_url=", ".join(urls), fill_in_layout="none"))
+def load_in_front(url: str) -> Engine:
+    """An engine in front of the server at this address, which has the default model."""
+    return load_remote_engine(EngineConfig(FOLDER, engine_url=url, fill_in_layout="none"))

@@ -40,8 +40,8 @@ _NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 
 
 @pytest.fixture(scope="module")
-def engine(running: tuple[FakeLlamaServer, FakeLlamaServer]) -> Iterator[Engine]:
-    with closing(load_in_front(running[0].url)) as engine:
+def engine(running: FakeLlamaServer) -> Iterator[Engine]:
+    with closing(load_in_front(running.url)) as engine:
         yield engine
 
 

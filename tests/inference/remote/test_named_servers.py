@@ -19,7 +19,7 @@ from inference.protocol.completion import CompletionRequest, Extent, FinishReaso
 from inference.remote.discovery import detect_server
 from inference.remote.http_client import HttpClient
 from inference.remote.probed_server import ProbedServer
-from inference.remote.replicas import Replica
+from inference.remote.server_health import ServerHealth
 from tests.inference.remote.conftest import load_in_front
 from tests.support.fake_llama_server import run_fake_server
 from tests.support.fake_named_servers import FakeNamedServer, FakeSglangServer, FakeVllmServer
@@ -98,13 +98,13 @@ _FAULTS: list[dict[str, Any]] = [
 async def test_a_server_that_lacks_something_or_tells_what_is_allowed_only_is_refused_by_name(
     faults: dict[str, Any], server: FakeNamedServer, tokenizer: LoadedTokenizer
 ) -> None:
-    replica = Replica(HttpClient(server.url), [(_TEXT, encode_text(tokenizer.encoder, _TEXT))])
+    health = ServerHealth(HttpClient(server.url), [(_TEXT, encode_text(tokenizer.encoder, _TEXT))])
     server.change(**faults)
     with pytest.raises(MidtokenError, match=server.url):
-        await replica.check()
+        await health.check()
     server.reset()
-    await replica.check()
-    await replica.http.close()
+    await health.check()
+    await health.http.close()
 
 
 @pytest.mark.parametrize("is_incremental", [False, True])

@@ -59,25 +59,6 @@ def test_a_file_that_cannot_be_opened_is_named_in_the_error(tmp_path: Path) -> N
         FileLock(tmp_path)
 
 
-def test_a_shared_lock_is_on_a_file_that_can_be_read_and_an_exclusive_one_on_one_that_can_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As Linux asks for on NFS, where flock is emulated."""
-    modes = {fcntl.LOCK_SH: (os.O_RDONLY, os.O_RDWR), fcntl.LOCK_EX: (os.O_WRONLY, os.O_RDWR)}
-    lock_here = fcntl.flock
-
-    def lock_on_nfs(file: int, operation: int) -> None:
-        mode = fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE
-        if mode not in modes[operation & ~fcntl.LOCK_NB]:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        lock_here(file, operation)
-
-    monkeypatch.setattr(fcntl, "flock", lock_on_nfs)
-    for shared in (True, False):
-        with FileLock(tmp_path / "a") as lock:
-            assert lock.try_acquire(shared=shared)
-
-
 def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_file: object, _operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -86,4 +67,4 @@ def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: py
     with FileLock(path) as lock:
         monkeypatch.setattr(fcntl, "flock", refuse)
         with pytest.raises(LaunchError, match=f"cannot lock {path}: No locks available; choose a folder on a local"):
-            lock.try_acquire(shared=True)
+            lock.try_acquire()

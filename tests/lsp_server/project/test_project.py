@@ -3,10 +3,7 @@
 import asyncio
 import os
 import stat
-import sys
 from pathlib import Path
-
-import pytest
 
 from lsp_server.project.index import Index
 from lsp_server.project.project import Project
@@ -34,7 +31,6 @@ async def test_a_process_reads_the_folder_and_ends_with_the_project(tmp_path: Pa
     await wait_for(lambda: not Path(f"/proc/{project.process_id}").exists())
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no modes")
 async def test_only_its_owner_can_read_an_index(tmp_path: Path) -> None:
     changed = asyncio.Event()
     project = Project(tmp_path, tmp_path / "indexes", changed.set)

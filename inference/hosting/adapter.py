@@ -1,0 +1,278 @@
+"""A model behind a server: named arrays come in, and parts of an answer go out as named arrays.
+
+Each folder of the model repository has one such model. Triton calls `initialize`, `execute` and `finalize`, which
+convert between its objects and arrays; the host (`inference.hosting.host`) calls `load`, `take` and
+`close` itself.
+
+A request is passed on at once, and another thread sends its answer. Every request ends in exactly one last part or
+error; without it, its stream would never close. A heartbeat request is answered at once.
+
+A request is cancelled by another one, which names its id, and its answer ends. A client that has gone has closed its
+stream: nothing more is sent there once that is known, because tritonserver 2.51 crashes if it is at the wrong moment.
+"""
+
+import importlib
+import logging
+import os
+import re
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol  # Triton's objects have no types
+from weakref import WeakValueDictionary
+
+import inference
+from inference.config import EngineConfig
+from inference.errors import (
+    InvalidRequestError,
+    MidtokenError,
+    describe_failure,
+    silence_libraries,
+    to_public_error,
+)
+from inference.protocol.arrays import (
+    CANCEL,
+    COMMON_TYPES,
+    HEARTBEAT,
+    Array,
+    FieldTypes,
+    asks_for,
+    error_to_response,
+    heartbeat_to_arrays,
+    to_text,
+)
+from inference.protocol.completion import CompletionChunk
+
+_log = logging.getLogger(__name__)
+
+# Between two times that tritonserver is asked whether the client of one request has gone. This takes 0.05 ms of the
+# model's time: with sixty requests, a tenth of it. A request that was dropped meanwhile takes part in a step or two.
+_PAUSE_S = 0.03
+_REGION = re.compile(r"/dev/shm/triton_python_backend_shm_region_[\w-]+")
+_SWITCH_S = 0.0005  # for which a thread that reads messages may hold up the engine's, each time that a pass has ended
+
+
+class Reply(Protocol):
+    """Where the answer to one request goes. Its methods are thread-safe."""
+
+    def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
+        """Sends a part of the answer. A last one without arrays only ends it."""
+
+    def fail(self, error: MidtokenError) -> None:
+        """Sends the error that ends the answer."""
+
+    def is_closed(self) -> bool:
+        """Whether the client has closed the stream. With Triton, each call is a round trip to the server."""
+
+
+class Adapter:
+    """A model that a server has loaded."""
+
+    engine: Any  # with `submit`, `measure_heartbeat_ms` and `close`; `load` makes it
+
+    def __init__(
+        self,
+        name: str,
+        types: FieldTypes,
+        read: Callable[[Mapping[str, Array]], Any],
+        write: Callable[[Any], dict[str, Array]],
+        load_engine: Callable[[EngineConfig], Any],
+    ) -> None:
+        """`name`: in the log. `types`: of the inputs.
+
+        `read` makes a request of its arrays, `write` arrays of a part of the answer.
+        """
+        silence_libraries()  # of the process that the server runs it in
+        self.types = types | COMMON_TYPES
+        self._sinks = WeakValueDictionary[str, Sink]()  # of the requests that have an id, while they run
+        self._name, self._read, self._write, self._load_engine = name, read, write, load_engine
+        self.log_info: Callable[[str], object] = partial(print, file=sys.stderr, flush=True)
+        self.log_error = self.log_info
+
+    def load(self, config: EngineConfig) -> None:
+        """Makes the engine. Raises ModelError."""
+        self.log_info(f"{self._name}: inference is {inference.__file__}")
+        sys.setswitchinterval(_SWITCH_S)
+        self.engine = self._load_engine(config)
+
+    def take(self, arrays: Mapping[str, Array], reply: Reply, request_id: str = "") -> None:
+        """Answers a heartbeat request, cancels, and passes any other to the engine."""
+        sink = Sink(reply, self._write, self.note_end)
+        with sink.failing(self.log_error):
+            self._take(dict(arrays), sink, request_id)
+
+    def close(self) -> None:
+        """Fails the unfinished requests and stops the engine."""
+        self.engine.close()
+
+    def describe(self, _arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """The description that is sent with a heartbeat. The arrays are those of the request for that."""
+        return {}
+
+    def submit(self, request: Any, sink: "Sink") -> None:
+        """Passes a request to the engine. Raises MidtokenError."""
+        self.engine.submit(request, sink)
+
+    def note_end(self, request: Any, end: Any, duration_s: float) -> None:
+        """Gets each request that has ended, with the last part of its answer or the error.
+
+        `request`: None if it could not be read.
+        """
+
+    def initialize(self, _args: dict[str, str]) -> None:
+        """Triton loads the model. Raises ModelError if the environment has no valid configuration."""
+        self.triton = importlib.import_module("triton_python_backend_utils")  # which exists only inside its stubs
+        self.log_info, self.log_error = self.triton.Logger.log_info, self.triton.Logger.log_error
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        self.load(EngineConfig.from_environment(os.environ))
+
+    def execute(self, requests: Iterable[Any]) -> None:
+        """Triton has requests."""
+        for request in requests:
+            sink = Sink(_TritonReply(self.triton, request.get_response_sender()), self._write, self.note_end)
+            with sink.failing(self.log_error):
+                arrays = read_inputs(request, self.triton.get_input_tensor_by_name, self.types)
+                self._take(arrays, sink, request.request_id())
+
+    def finalize(self) -> None:
+        """Triton ends the model."""
+        self.close()
+
+    def _take(self, arrays: dict[str, Array], sink: "Sink", request_id: str) -> None:
+        if asks_for(HEARTBEAT, arrays):
+            sink.end(heartbeat_to_arrays(self.engine.measure_heartbeat_ms()) | self.describe(arrays))
+            return
+        if CANCEL in arrays:
+            self._cancel(arrays[CANCEL])
+            sink.end({})
+            return
+        arrays.pop(HEARTBEAT, None)
+        sink.request = self._read(arrays)
+        if request_id:
+            self._sinks[request_id] = sink
+        self.submit(sink.request, sink)
+
+    def _cancel(self, request_ids: Array) -> None:
+        """Cancels the requests that have not ended."""
+        for each in request_ids.reshape(-1).tolist():
+            sink = self._sinks.get(to_text(CANCEL, each))
+            if sink is not None:
+                sink.cancel()
+
+
+class _TritonReply:
+    """Sends the answer through Triton, whose objects have no types."""
+
+    def __init__(self, triton: Any, sender: Any) -> None:
+        self._triton, self._sender = triton, sender
+
+    def is_closed(self) -> bool:
+        try:
+            return bool(self._sender.is_cancelled())
+        except Exception as error:  # for example if the shared memory is full
+            _log.error("cannot tell whether a client has gone: %s", describe_failure(error))
+            return False
+
+    def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
+        flags = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL if is_last else 0
+        if arrays:
+            tensors = [self._triton.Tensor(*each) for each in arrays.items()]
+            self._sender.send(self._triton.InferenceResponse(tensors), flags=flags)
+        else:
+            self._sender.send(flags=flags)
+
+    def fail(self, error: MidtokenError) -> None:
+        text, code = error_to_response(error)
+        triton_error = self._triton.TritonError(text, getattr(self._triton.TritonError, code))
+        response = self._triton.InferenceResponse(error=triton_error)
+        self._sender.send(response, flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+
+class Sink:
+    """Sends the answer to one request. Calls after the end are ignored.
+
+    Once the engine has the request, only the engine's thread calls this, but for `cancel`.
+    """
+
+    def __init__(
+        self, reply: Reply, write: Callable[[Any], dict[str, Array]], note_end: Callable[[Any, Any, float], object]
+    ) -> None:
+        self.request: Any = None  # once it is read
+        self._reply, self._write, self._note_end = reply, write, note_end
+        self._is_ended, self._is_cancelled, self._is_closed = False, False, False
+        self._began_at = time.monotonic()
+        self._asks_at = self._began_at + _PAUSE_S
+
+    def send(self, part: Any) -> None:
+        """Sends a part of the answer: a chunk of a completion, or all of another answer."""
+        if not isinstance(part, CompletionChunk) or part.is_last:
+            self.end(self._write(part), part)
+        elif not self._is_ended and not self._is_closed:
+            self._reply.send(self._write(part), is_last=False)
+
+    def fail(self, error: MidtokenError) -> None:
+        """Sends the error that ends the answer."""
+        self._end(partial(self._reply.fail, error), error)
+
+    def end(self, arrays: Mapping[str, Array], part: Any = None) -> None:
+        """Sends the last arrays. `part`: what they are made of; None if nobody is to note it."""
+        self._end(partial(self._reply.send, arrays, is_last=True), part)
+
+    @contextmanager
+    def failing(self, log_error: Callable[[str], object]) -> Iterator[None]:
+        """A context in which an error ends the answer. An exception raised out of it would leave the stream open."""
+        try:
+            yield
+        except Exception as error:
+            self.fail(to_public_error(error, log_error))
+
+    def cancel(self) -> None:
+        """Has the engine end the answer. Thread-safe."""
+        self._is_cancelled = True
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has cancelled the request or gone. After the end, Triton must not be asked."""
+        if time.monotonic() >= self._asks_at and not self._is_ended:
+            self._is_closed = self._reply.is_closed()
+            self._asks_at = time.monotonic() + _PAUSE_S
+        return self._is_cancelled or self._is_closed
+
+    def _end(self, send: Callable[[], None], end: Any) -> None:
+        if not self._is_ended:
+            self._is_ended = True
+            if self._is_closed:
+                self._reply.send({}, is_last=True)
+            else:
+                send()
+            if end is not None:
+                self._note_end(self.request, end, time.monotonic() - self._began_at)
+
+
+def _end_with_parent() -> None:
+    """Ends this process and frees its shared memory when tritonserver, its parent, was killed.
+
+    Triton's own code in this process looks for that each 300 ms, and may then hang for ever with Python's lock. So this
+    must be faster.
+    """
+    assert sys.platform == "linux", "Triton runs there only"
+    regions = set(_REGION.findall(Path("/proc/self/maps").read_text()))
+    select.select([os.pidfd_open(os.getppid())], [], [])
+    for region in regions:
+        Path(region).unlink(missing_ok=True)
+    os._exit(1)
+
+
+def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: FieldTypes) -> dict[str, Array]:
+    """The arrays of a request that Triton passes to a model. `types`: the inputs that the model has.
+
+    `get_tensor` is Triton's `get_input_tensor_by_name`. Raises InvalidRequestError if the request has parameters.
+    """
+    if request.parameters() not in ("", "{}"):
+        raise InvalidRequestError("a request has no parameters, only inputs")
+    tensors = {name: get_tensor(request, name) for name in types}
+    return {name: tensor.as_numpy() for name, tensor in tensors.items() if tensor is not None}

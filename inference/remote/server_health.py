@@ -1,0 +1,159 @@
+"""The server of an engine: whether it answers, and whether it has the right model."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from inference.errors import InferenceServerUnreachableError, MidtokenError, ModelError, OverloadedError, quote
+from inference.protocol.completion import CompletionRequest, FinishReason
+from inference.remote.choice import GAP
+from inference.remote.discovery import Find, RemoteServer, detect_server
+from inference.remote.http_client import HttpClient, naming_malformed
+
+_log = logging.getLogger(__name__)
+_TRUST_S = 1.0  # since the last answer; in a shorter time none is started again
+_PATIENCE_S = 5.0  # with a server that does not say who it is
+_IDLE_S = 5.0  # since the last answer; then it is not known whether it still answers
+T = TypeVar("T")
+
+
+class ServerHealth:
+    """A server, and what is known of it."""
+
+    def __init__(
+        self, http: HttpClient, sample: Sequence[tuple[str, tuple[int, ...]]], find: Find = detect_server
+    ) -> None:
+        """`sample`: texts, with the tokens that they must have there. `find`: says which server it is."""
+        self.http, self._sample, self._find = http, sample, find
+        self.max_tokens = 0  # of its window; 0 if that is not known
+        self.problem = ""  # why it would not answer now; empty if nothing is known against it
+        self._server: RemoteServer | None = None  # until it has been measured, and again after any failure
+        self._identity: object = None
+        self._checking: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[object] | None = None
+        self._checked_at = -math.inf
+
+    @property
+    def name(self) -> str:
+        """Its address, in a sentence."""
+        return self.http.name
+
+    async def open(self) -> None:
+        """Checks it. A busy one will do, as llama.cpp's server is while it loads: requests are told so.
+
+        Raises as `check`.
+        """
+        with suppress(OverloadedError):
+            await self.check()
+
+    async def find(self) -> RemoteServer:
+        """Its server. Raises as `check` does."""
+        while not self._server:
+            await self.check(_PATIENCE_S)
+        return self._server
+
+    async def ask(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of the work, if the server has the right model. The work may fail because it has another one.
+
+        While no event comes, the server is asked again and again who it is. Raises as `check` and the work do.
+        """
+        working = asyncio.ensure_future(work())
+        try:
+            while not working.done():
+                await self.check(_PATIENCE_S)
+                await asyncio.wait({working}, timeout=_TRUST_S)
+            if working.exception():
+                await self.check(_PATIENCE_S)
+            return working.result()
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+    async def check(self, patience_s: float = math.inf) -> None:
+        """Finds out whether it is usable, unless that is known. A request that ends does not end this for the others.
+
+        Raises ModelError, ServerError or OverloadedError; InferenceServerUnreachableError if it is silent for longer
+        than `patience_s`.
+        """
+        now = time.monotonic()
+        if not self._checking or self._checking.done():
+            if self._server and now - self.http.heard_at < _TRUST_S:
+                return
+            self._checking, self._checked_at = asyncio.create_task(self._check()), now
+            self._checking.add_done_callback(self._note_failure)
+        checking = self._checking
+        while not checking.done():
+            left_s = max(self._checked_at, self.http.heard_at) + patience_s - time.monotonic()
+            if left_s <= 0:
+                checking.cancel()  # its connection may be dead
+            await asyncio.wait({checking}, timeout=left_s)
+        if checking.cancelled():
+            raise InferenceServerUnreachableError(f"{self.http.name} does not answer: it was silent for too long")
+        checking.result()
+
+    def _note_failure(self, checking: asyncio.Task[None]) -> None:
+        if checking.cancelled() or checking.exception():
+            self._server = None
+
+    def look(self) -> None:
+        """Finds out whether it is usable, if it was silent for a while. Nobody waits for that."""
+        if time.monotonic() > self.http.heard_at + _IDLE_S and (not self._looking or self._looking.done()):
+            self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        try:
+            await self.check(_PATIENCE_S)
+        except MidtokenError as error:
+            self.note(error)
+
+    async def _check(self) -> None:
+        with naming_malformed(self.http.name):
+            server, known = self._server, self._identity
+            if not server:
+                server, known = await self._find(self.http), None
+            identity = await server.identify()
+            if identity != known:
+                await self._compare_tokens(server)
+                await self._measure(server)
+        self.http.is_quoted = False
+        self._server, self._identity, self.max_tokens, self.problem = server, identity, server.max_tokens, ""
+        self.http.heard_at = time.monotonic()
+
+    async def _compare_tokens(self, server: RemoteServer) -> None:
+        for text, expected in self._sample:
+            if await server.tokenize(text) != expected:
+                raise ModelError(
+                    f"{server.name} makes other tokens of {quote(text)} than the tokenizer of --model: it has "
+                    "another model, or another version of it"
+                )
+
+    async def _measure(self, server: RemoteServer) -> None:
+        """Asks about one row in all ways, whose answers must agree. What stands before the server may drop fields."""
+        request, row = CompletionRequest("", max_tokens=1), self._sample[0][1]
+        (told,) = (await server.score(request, [row])).rows
+        best, second = sorted(told, key=told.__getitem__, reverse=True)[:2]
+        forced = await server.find_best_token(request, row, (second,))
+        written = [step async for step in server.generate(request, row) if not isinstance(step, FinishReason)]
+        if forced[0] != second or abs(forced[1] - told[second]) > GAP:
+            raise ModelError(f"{server.name} tells other log probabilities for a token alone than beside others")
+        if [told.get(each.token_id, -math.inf) >= told[best] - GAP for each in written] != [True]:
+            raise ModelError(f"{server.name} does not write one token, the most likely one, if it is asked for that")
+        (token,) = written
+        server.returns_logprobs = token.log_prob is not None and abs(token.log_prob - told[token.token_id]) <= GAP
+
+    def note(self, error: MidtokenError) -> None:
+        """Has it measured again before it is used, because of the error."""
+        if not self.problem:  # each key of a minute has the same
+            _log.warning("%s", error)
+        self._server, self.problem = None, str(error)
+
+    async def close(self) -> None:
+        """Ends all work."""
+        for task in filter(None, (self._looking, self._checking)):
+            task.cancel()
+            await asyncio.wait({task})
+        await self.http.close()
