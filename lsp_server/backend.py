@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from inference.errors import ModelError
 from inference.protocol.completion import CompletionChunk, CompletionRequest
@@ -13,14 +13,14 @@ from lsp_server.privacy.guard import Cleared
 from lsp_server.settings import Settings
 from lsp_server.status import Status
 
+if TYPE_CHECKING:  # it imports NumPy, and the language server does not
+    from inference.protocol.completion_arrays import Description
+
 
 class CompletionBackend(Protocol):
     """Answers completion requests. `midtoken.connection.Connection` implements it."""
 
-    languages: tuple[str, ...] | None  # those that the model knows, by their identifiers in LSP; None: any
-    reads_files: bool  # whether the model was trained on several files in one text
-    runs_as: str  # the type of numbers, the threads, and why
-    context_tokens: int | None  # of a prompt, at most; None: the server does not say
+    description: "Description"  # of the server, as it was when it was connected
 
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the answer. `aclose`, or cancelling the task that iterates, ends it in the model too.
@@ -140,7 +140,7 @@ class BackendStarter:
         try:
             self._backend = await self._connect(partial(self._status.downloading, self._cancel))
             self._failure = ""
-            self._status.ready(loop.time() - started_s, self._backend.runs_as)
+            self._status.ready(loop.time() - started_s, self._backend.description.runs_as)
         except asyncio.CancelledError:
             self._status.start_cancelled(self._failure if self._has_given_up else "")
             raise

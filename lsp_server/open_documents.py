@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pygls.lsp.server import LanguageServer
 
@@ -12,6 +13,9 @@ from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_docu
 from lsp_server.privacy.guard import Guard
 from lsp_server.settings import ReadSettings, Settings
 from lsp_server.status import Status
+
+if TYPE_CHECKING:  # it imports NumPy, and the language server does not
+    from inference.protocol.completion_arrays import Description
 
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
 _OWN_WAIT_S, _OTHERS_WAIT_S = 0.5, 0.025  # that a key waits for the rules of its document, and of others
@@ -36,12 +40,11 @@ class OpenDocuments:
         self.by_uri: dict[str, Document] = {}  # the one that was opened or edited last is last
         self.settings = self.chosen = Settings()  # `settings`: with a context that the connected server can take
         self.guard = guard
-        self.reads_files = False  # whether the model was trained on several files in one text
+        self.served: Description | None = None  # by the connected server
         self._server = server
         self._status = status
         self._starter = starter
-        self._languages = self._default_languages = languages
-        self._server_tokens: int | None = None  # of the connected server's context
+        self._default_languages = languages
         self.refusal: str | None = None  # why nothing may be sent, by the settings
         self._are_settings_known = False
         self._checks: dict[str, asyncio.Task[None]] = {}
@@ -68,22 +71,16 @@ class OpenDocuments:
         is_other = (read.settings.model, read.settings.context) != (self.chosen.model, self.chosen.context)
         self.chosen, self.refusal, self._are_settings_known = read.settings, read.refusal, are_known
         if is_other:
-            self._languages, self._server_tokens = self._find_default_languages(), None
+            self.served = None
             self._starter.restart()
         self._fit_context()
         self._status.configured(read.problems)
         self._configure_guard()
         self.check_all_soon()
 
-    def note_connected(
-        self, languages: tuple[str, ...] | None, reads_files: bool, context_tokens: int | None = None
-    ) -> None:
-        """Sets the languages and the context of the connected server's model; None: the server does not say.
-
-        `reads_files`: see there.
-        """
-        self.reads_files = reads_files
-        self._languages, self._server_tokens = languages or self._find_default_languages(), context_tokens
+    def note_connected(self, description: "Description") -> None:
+        """Sets the languages and the context of the connected server's model."""
+        self.served = description
         self._fit_context()
         for document in self.by_uri.values():
             self.check(document)
@@ -136,7 +133,7 @@ class OpenDocuments:
         if self.by_uri.get(document.uri) is not document:
             return SUPERSEDED
         exclusion = self.guard.exclusions.find_exclusion(document.file_uri)
-        found = find_document_reason(document, self.settings, self._languages, exclusion)
+        found = find_document_reason(document, self.settings, self._find_languages(), exclusion)
         if (
             found is not None
             and found.reason is Reason.EXCLUDED
@@ -151,11 +148,14 @@ class OpenDocuments:
             self._starter.start()
 
     def _fit_context(self) -> None:
-        known = [each for each in (self.chosen.context, self._server_tokens) if each is not None]
+        limits = (self.chosen.context, None if self.served is None else self.served.context_tokens)
+        known = [each for each in limits if each is not None]
         self.settings = replace(self.chosen, context=min(known, default=None))
 
-    def _find_default_languages(self) -> tuple[str, ...] | None:
-        return self._default_languages if self.chosen.model is None else None
+    def _find_languages(self) -> tuple[str, ...] | None:
+        """Returns those that the model knows; None: any, or it is not known."""
+        default = self._default_languages if self.chosen.model is None else None
+        return default if self.served is None else self.served.languages or default
 
     def _configure_guard(self) -> None:
         """Passes the settings on, each time before the guard is asked, because the workspace folders may change."""

@@ -67,7 +67,8 @@ class RequestBuilder:
             return to_no_suggestion(error)
 
     def _write(self, files: tuple[RelatedFile, ...], language_id: str) -> tuple[RelatedFile, ...]:
-        return files if self._documents.reads_files else write_comments(files, language_id)
+        served = self._documents.served
+        return files if served is not None and served.reads_files else write_comments(files, language_id)
 
     def forget(self, uri: str) -> None:
         """Forgets a document that was closed."""

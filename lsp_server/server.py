@@ -260,7 +260,7 @@ class MidtokenServer(TextServer):
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
         backend = await connect(self.documents.chosen, on_download)
-        self.documents.note_connected(backend.languages, backend.reads_files, backend.context_tokens)
+        self.documents.note_connected(backend.description)
         self.project.refresh_all()
         self._prefetcher.reschedule()
         return backend

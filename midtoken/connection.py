@@ -31,10 +31,7 @@ class Connection:
     def __init__(self, address: ServerAddress) -> None:
         """Use `open`."""
         self._client = Client(address.url, address.tls, key=address.key)
-        self.languages: tuple[str, ...] | None = None  # those that the model knows; None: any
-        self.reads_files = False  # whether the model was trained on several files in one text
-        self.runs_as = ""  # the type of numbers, the threads, and why
-        self.context_tokens: int | None = None  # of a prompt; None: the server does not say
+        self.description = Description()  # of the server, as it was when it was connected
 
     @classmethod
     async def open(
@@ -61,10 +58,7 @@ class Connection:
         try:
             if options.server is None:
                 connection._client.hold()
-            description = await connection.read_description()
-            connection.languages, connection.runs_as = description.languages or None, description.runs_as
-            connection.reads_files = description.repository_format != ""
-            connection.context_tokens = description.context_tokens
+            connection.description = await connection.read_description()
         except BaseException:
             await connection.close()
             raise
@@ -73,7 +67,7 @@ class Connection:
     @property
     def max_related_bytes(self) -> int:
         """How much a language server tells of other files here."""
-        return find_max_bytes(Settings(context=self.context_tokens).related_bytes)
+        return find_max_bytes(Settings(context=self.description.context_tokens).related_bytes)
 
     @property
     def url(self) -> str:

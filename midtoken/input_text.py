@@ -144,10 +144,10 @@ class ClearedText:
             self._paths[Path(name).absolute().as_uri()] = Path(name)
         return self._note_secrets(text, self._guard.redact(text)).encode()
 
-    def note_languages(self, known: tuple[str, ...] | None) -> None:
-        """Prints to stderr if the model, whose languages are `known`, does not know that of a file: see `doctor`."""
+    def note_languages(self, known: tuple[str, ...]) -> None:
+        """Prints to stderr if the model knows only other languages than that of a file; none: it knows any."""
         for path in self._paths.values():
-            if known is not None and find_language(path, known) not in known:
+            if known and find_language(path, known) not in known:
                 note = f"the model knows only {', '.join(known)}, so an editor shows nothing in {path}"
                 print(f"midtoken: {note}", file=sys.stderr)
 

@@ -39,7 +39,7 @@ class _Served:
 
         async def ask(connection: Connection) -> Completion:
             if self._text is not None:
-                self._text.note_languages(connection.languages)
+                self._text.note_languages(connection.description.languages)
             return await read_completion(connection.stream(cleared))
 
         return self._run(ask)

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from benchmarks.measures.lsp_client import IS_READ_COMMAND
 from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion_arrays import Description
 from inference.serving.client import Client
 from lsp_server.backend import CompletionBackend
 from lsp_server.features import build_server
@@ -52,13 +53,9 @@ class RequestRecord:
 class RecordingBackend:
     """Records what passes through a connection."""
 
-    runs_as = ""
-
     def __init__(self, client: Client, path: Path, context_tokens: int | None) -> None:
         self._client = client
-        self.context_tokens = context_tokens
-        self.languages: tuple[str, ...] | None = None
-        self.reads_files = False
+        self.description = Description(context_tokens=context_tokens)
         self._path = path
         self._records: list[RequestRecord] = []
 

@@ -75,6 +75,11 @@ class Description:
     repository_format: str = ""  # in which the model reads `related`; empty: as plain text, which it was not trained on
     context_tokens: int | None = None  # of a prompt, at most
 
+    @property
+    def reads_files(self) -> bool:
+        """True if the model was trained on several files in one text."""
+        return self.repository_format != ""
+
 
 # One array for each field. An empty one is left out.
 DESCRIPTION_TYPES: FieldTypes = {each.name: ("BYTES", np.object_) for each in dataclasses.fields(Description)}

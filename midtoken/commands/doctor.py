@@ -66,10 +66,11 @@ async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
         async with open_connection(options) as connection:
             for check in describe_model(options) if is_shared else ():
                 yield check
-            runs_as = f", model as {connection.runs_as}" if connection.runs_as else ""
+            served = connection.description
+            runs_as = f", model as {served.runs_as}" if served.runs_as else ""
             yield good(f"completion server at {connection.url}{runs_as}")
-            if connection.context_tokens is not None:
-                yield _describe_window(connection.context_tokens, connection.max_related_bytes)
+            if served.context_tokens is not None:
+                yield _describe_window(served.context_tokens, connection.max_related_bytes)
             yield await _check_completion(connection, is_default=is_shared and options.model is None)
     except MidtokenError as error:
         yield _describe_failure(error)

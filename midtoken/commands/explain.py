@@ -59,7 +59,7 @@ class Found:
 async def _ask_all(options: argparse.Namespace, text: ClearedText, cursor: Context) -> Found:
     """Raises MidtokenError if there is not even the completion that an editor gets."""
     async with open_connection(options) as connection:
-        text.note_languages(connection.languages)
+        text.note_languages(connection.description.languages)
         request = await asyncio.to_thread(_build_request, text, options.cursor, cursor, connection)
 
         async def ask(**changes: Any) -> Completion:
@@ -81,7 +81,7 @@ async def _ask_all(options: argparse.Namespace, text: ClearedText, cursor: Conte
 
 
 def _build_request(text: ClearedText, place: str, cursor: Context, connection: Connection) -> CompletionRequest:
-    related, path = text.read_related(place, cursor, connection.max_related_bytes, connection.reads_files)
+    related, path = text.read_related(place, cursor, connection.max_related_bytes, connection.description.reads_files)
     return CompletionRequest(cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE, related=related, path=path)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from lsprotocol import types
 
+from inference.protocol.completion_arrays import Description
 from lsp_server.backend import OnDownload
 from tests.support.lsp_editor import build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
@@ -14,7 +15,7 @@ _TEXT = "downloading owner/name, {} of 9 MB"
 
 async def test_the_settings_name_the_model_and_another_one_is_connected_anew() -> None:
     async with run_in_process(languages=("python",)) as both:
-        both.backend.languages = None
+        both.backend.description = Description()
         both.editor.language_id = "rust"  # what the default model knows does not hold for another
         both.editor.settings = {"model": "owner/name"}
         await both.start_with("a")

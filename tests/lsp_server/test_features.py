@@ -10,6 +10,7 @@ from lsprotocol.types import Position, Range
 from pygls.exceptions import JsonRpcInternalError, JsonRpcRequestCancelled
 
 from inference.protocol.completion import Chunks, CompletionRequest, Extent, Healing
+from inference.protocol.completion_arrays import Description
 from lsp_server import open_documents
 from lsp_server.backend import OnDownload
 from tests.support.lsp_editor import URI, LspEditor, build_capabilities, wait_for
@@ -229,7 +230,7 @@ async def test_settings_are_used_in_the_request(both: InProcess) -> None:
 
 
 async def test_what_is_sent_fits_the_server_and_the_setting(both: InProcess) -> None:
-    both.backend.context_tokens = 64
+    both.backend.description = Description(context_tokens=64)
     await both.start_with("x = 1\n" * 1000)
     assert (await both.ask_and_finish(1000, 0, "b")).items  # before it was connected
     assert (await both.ask_and_finish(999, 5, "b")).items

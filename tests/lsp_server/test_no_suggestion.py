@@ -7,6 +7,7 @@ from lsprotocol import types
 from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
 
 from inference.errors import ServerError
+from inference.protocol.completion_arrays import Description
 from lsp_server.context import cut_excerpt
 from lsp_server.documents import MAX_CHARS, Document
 from lsp_server.no_suggestion import Reason, find_disturbance, is_paste
@@ -42,7 +43,7 @@ async def test_a_language_is_known_by_each_of_its_names(language_id: str) -> Non
 
 async def test_a_server_that_is_connected_says_which_languages_its_model_knows() -> None:
     async with run_in_process() as both:
-        both.backend.languages = ("python",)
+        both.backend.description = Description(("python",))
         both.editor.language_id = "javascript"
         await both.start_with("const x = ")
         await wait_for(lambda: bool(both.editor.reports))

@@ -9,6 +9,7 @@ import pytest
 from lsprotocol import types
 
 from inference.protocol.completion import CompletionRequest, RelatedFile
+from inference.protocol.completion_arrays import Description
 from lsp_server import project_text
 from tests.support.lsp_editor import WITHIN_S, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
@@ -83,7 +84,7 @@ async def test_a_key_finds_told_what_an_import_names_as_comments_with_its_path(w
 
 
 async def test_a_model_that_was_trained_on_several_files_gets_them_without_comments(workspace: Workspace) -> None:
-    workspace.both.backend.reads_files = True
+    workspace.both.backend.description = Description(repository_format="qwen")
     workspace.write("shapes.py", _SHAPES)
     await workspace.open()
     request = await workspace.ask_until(bool)

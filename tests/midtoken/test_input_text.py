@@ -102,7 +102,7 @@ def test_a_language_that_the_model_does_not_know_is_noted_as_the_doctor_says_it(
     (tmp_path / name).write_text("x")
     text = ClearedText(parse_options(add_text_arguments))
     text.read_cursor(f"{tmp_path / name}:1")
-    text.note_languages(known)
+    text.note_languages(known or ())
     note = f"midtoken: the model knows only python, so an editor shows nothing in {tmp_path / name}\n"
     assert capsys.readouterr().err == note * is_noted
     assert (check_document(tmp_path / name, {}, known).mark is Mark.WRONG) == is_noted

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.protocol.completion_arrays import Description
 from lsp_server.privacy.guard import Cleared, _GuardOnly
 
 
@@ -60,10 +61,7 @@ class FedBackend:
     """
 
     def __init__(self, languages: tuple[str, ...] | None = None) -> None:
-        self.languages = languages  # that the model knows
-        self.reads_files = False
-        self.runs_as = ""
-        self.context_tokens: int | None = None
+        self.description = Description(languages or ())
         self.streams: list[FedStream] = []
         self.prefetches: list[FedStream] = []  # those of requests for which nobody waits
         self.is_closed = False
@@ -92,10 +90,7 @@ class ScriptedBackend:
     """
 
     def __init__(self, rules: Sequence[dict[str, Any]], log: Path) -> None:
-        self.languages: tuple[str, ...] | None = None
-        self.reads_files = False
-        self.runs_as = "int8, 2 threads (1,544 million weights)"
-        self.context_tokens: int | None = None
+        self.description = Description(runs_as="int8, 2 threads (1,544 million weights)")
         self._rules = rules
         self._log = log
 
