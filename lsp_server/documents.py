@@ -94,7 +94,6 @@ class Document:
         self.anchor_line = 0
         # The last one of a notification; None before the first edit, and after one of the whole text.
         self.last_edit: Edit | None = None
-        self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
         self._encoding = encoding
         self._line_ends = self._client_line_ends = line_ends
         self._lines: list[str] = [""]
@@ -118,7 +117,6 @@ class Document:
         """
         self.version = version
         self.last_edit = None
-        self.was_pasted = False
         self.num_edits += 1
         for change in changes:
             if isinstance(change, TextDocumentContentChangeWholeDocument):

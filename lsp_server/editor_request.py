@@ -1,5 +1,6 @@
 """A request of the editor for a completion at a place in a document."""
 
+import enum
 from dataclasses import dataclass, field
 
 from lsprotocol.types import Position
@@ -9,6 +10,14 @@ from lsp_server.documents import Document, Place
 from lsp_server.settings import Settings
 
 
+class Purpose(enum.Enum):
+    """What the answer of the completion server is for."""
+
+    BEST = enum.auto()  # the most likely text
+    ALTERNATIVES = enum.auto()  # some other texts, drawn at random
+    PREFETCH = enum.auto()  # no answer: the server caches the text before a key asks for it
+
+
 @dataclass(frozen=True, slots=True)
 class EditorRequest:
     """A request, with the text and the settings at the time of the request. A later edit makes it obsolete.
@@ -16,7 +25,6 @@ class EditorRequest:
     Two requests are equal if their texts and settings are equal.
     """
 
-    document: Document = field(compare=False)
     place: Place = field(compare=False)
     excerpt: Excerpt
     settings: Settings
@@ -38,4 +46,4 @@ def build_editor_request(
     """
     place = document.find_place(position)
     excerpt = cut_excerpt(document, place.position, settings)
-    return EditorRequest(document, place, excerpt, settings, 0.0 if is_invoked else settings.confidence)
+    return EditorRequest(place, excerpt, settings, 0.0 if is_invoked else settings.confidence)

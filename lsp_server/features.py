@@ -66,18 +66,18 @@ def _add_lifecycle(server: MidtokenServer) -> None:
 
 
 def _add_text_synchronization(server: MidtokenServer) -> None:
-    notebooks = Notebooks(server)
+    notebooks, assistant = Notebooks(server), server.assistant
     handlers: dict[str, Callable[[Any], None]] = {
         types.TEXT_DOCUMENT_DID_OPEN: lambda params: server.open(params.text_document),
         types.TEXT_DOCUMENT_DID_CHANGE: lambda params: server.change(params),
-        types.TEXT_DOCUMENT_DID_SAVE: lambda params: server.note_save(params.text_document.uri),
-        types.TEXT_DOCUMENT_DID_CLOSE: lambda params: server.close(params.text_document.uri),
+        types.TEXT_DOCUMENT_DID_SAVE: lambda params: assistant.note_save(params.text_document.uri),
+        types.TEXT_DOCUMENT_DID_CLOSE: lambda params: assistant.close(params.text_document.uri),
         types.NOTEBOOK_DOCUMENT_DID_OPEN: lambda params: notebooks.open(params),
         types.NOTEBOOK_DOCUMENT_DID_CHANGE: lambda params: notebooks.change(params),
-        types.NOTEBOOK_DOCUMENT_DID_SAVE: lambda params: server.note_save(params.notebook_document.uri),
+        types.NOTEBOOK_DOCUMENT_DID_SAVE: lambda params: assistant.note_save(params.notebook_document.uri),
         types.NOTEBOOK_DOCUMENT_DID_CLOSE: lambda params: notebooks.close(params),
-        types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda _: server.read_folders(),
-        types.WORKSPACE_DID_CHANGE_WATCHED_FILES: lambda params: server.project.note_changed(
+        types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda _: assistant.read_folders(),
+        types.WORKSPACE_DID_CHANGE_WATCHED_FILES: lambda params: assistant.project.note_changed(
             [each.uri for each in params.changes]
         ),
     }
@@ -153,4 +153,4 @@ def _add_cursor_moved(server: MidtokenServer) -> None:
     def _cursor_moved(params: Any) -> None:
         with contextlib.suppress(Exception):  # cattrs and its hooks raise many kinds
             place = build_strict_converter().structure(params, types.InlayHintParams)  # a document and a range
-            server.cursor_moved(place.text_document.uri, place.range)
+            server.assistant.note_cursor(place.text_document.uri, place.range)

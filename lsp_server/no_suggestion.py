@@ -123,13 +123,16 @@ def find_document_reason(
 _MAX_TYPED_CHARS = 40  # more in one edit are not typed
 
 
-def find_disturbance(document: Document, place: Place, context: Context) -> NoSuggestion | None:
-    """Returns why an automatic suggestion would disturb at `place`; None if it does not."""
+def find_disturbance(document: Document, was_pasted: bool, place: Place, context: Context) -> NoSuggestion | None:
+    """Returns why an automatic suggestion would disturb at `place`; None if it does not.
+
+    `was_pasted`: what the last edit inserted (see `is_paste`).
+    """
     is_edited = document.was_edited_at(place.position)
     around = context.line_before[-1:], context.line_after[:1]
     if all(char and is_word(char) for char in around) and not is_edited:
         return NoSuggestion(Reason.INSIDE_WORD)
-    if document.was_pasted and is_edited:
+    if was_pasted and is_edited:
         return NoSuggestion(Reason.PASTED)
     return None
 

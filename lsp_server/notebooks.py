@@ -28,7 +28,7 @@ class Notebooks:
             array = change.structure.array
             notebook.cells[array.start : array.start + array.delete_count] = array.cells or []
             for closed in change.structure.did_close or []:
-                self._server.close(closed.uri)
+                self._server.assistant.close(closed.uri)
             for item in change.structure.did_open or []:
                 self._server.open(item, notebook)
         changed = {cell.document: cell for cell in change.data or []}
@@ -40,4 +40,4 @@ class Notebooks:
         """notebookDocument/didClose. The notebook's cells are closed, whether the editor lists them or not."""
         notebook = self._open.pop(params.notebook_document.uri, Notebook("", []))
         for uri in [cell.uri for cell in params.cell_text_documents] + [*notebook.documents]:
-            self._server.close(uri)
+            self._server.assistant.close(uri)

@@ -1,15 +1,13 @@
 """The open documents, and which of them get suggestions by the rules of this moment."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pygls.lsp.server import LanguageServer
-
 from lsp_server.backend import BackendStarter
-from lsp_server.documents import Document
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_document_reason
+from lsp_server.open_document import OpenDocument
 from lsp_server.privacy.guard import Guard
 from lsp_server.settings import ReadSettings, Settings
 from lsp_server.status import Status
@@ -30,53 +28,53 @@ class OpenDocuments:
 
     def __init__(
         self,
-        server: LanguageServer,
+        list_folders: Callable[[], Iterable[str]],
         guard: Guard,
         status: Status,
         starter: BackendStarter,
         languages: tuple[str, ...] | None,
     ) -> None:
-        """`server`: it knows the workspace folders. `languages`: those of the default model; None: any."""
-        self.by_uri: dict[str, Document] = {}  # the one that was opened or edited last is last
+        """`list_folders`: the URIs of those of the workspace. `languages`: those of the default model; None: any."""
+        self.by_uri: dict[str, OpenDocument] = {}  # the one that was opened or edited last is last
         self.settings = self.chosen = Settings()  # `settings`: with a context that the connected server can take
-        self.guard = guard
         self.served: Description | None = None  # by the connected server
-        self._server = server
+        self._list_folders = list_folders
+        self._guard = guard
         self._status = status
         self._starter = starter
         self._default_languages = languages
         self.refusal: str | None = None  # why nothing may be sent, by the settings
-        self._are_settings_known = False
-        self._checks: dict[str, asyncio.Task[None]] = {}
+        self.are_settings_known = False
 
-    def open(self, document: Document) -> None:
+    def open(self, document: OpenDocument) -> None:
         """Adds a document. If the rules allow suggestions in it, the completion server is started."""
-        self.by_uri[document.uri] = document
+        self.by_uri[document.text.uri] = document
         self.check_soon(document)
 
-    def note_edit(self, document: Document) -> None:
+    def note_edit(self, document: OpenDocument) -> None:
         """Notes an edit, after which the text may be known, unknown or too large."""
-        self.by_uri[document.uri] = self.by_uri.pop(document.uri)
+        self.by_uri[document.text.uri] = self.by_uri.pop(document.text.uri)
         self.check(document)
 
-    def close(self, document: Document) -> None:
-        """Forgets a document."""
-        del self.by_uri[document.uri]
-        self._checks.pop(document.uri).cancel()
-        self.guard.exclusions.forget(document.file_uri)
-        self._status.forget(document.uri)
+    def close(self, document: OpenDocument) -> None:
+        """Forgets a document. It may be opened again in another language, so the editor is told if it was off."""
+        del self.by_uri[document.text.uri]
+        document.close()
+        self._guard.exclusions.forget(document.text.file_uri)
+        self._note(document, None)
 
     def configure(self, read: ReadSettings, are_known: bool) -> None:
         """Sets the settings. `are_known`: the editor has answered the request for them. Until then nothing is sent."""
         is_other = (read.settings.model, read.settings.context) != (self.chosen.model, self.chosen.context)
-        self.chosen, self.refusal, self._are_settings_known = read.settings, read.refusal, are_known
+        self.chosen, self.refusal, self.are_settings_known = read.settings, read.refusal, are_known
         if is_other:
             self.served = None
             self._starter.restart()
         self._fit_context()
         self._status.configured(read.problems)
         self._configure_guard()
-        self.check_all_soon()
+        for document in self.by_uri.values():
+            self.check_soon(document)
 
     def note_connected(self, description: "Description") -> None:
         """Sets the languages and the context of the connected server's model."""
@@ -85,64 +83,61 @@ class OpenDocuments:
         for document in self.by_uri.values():
             self.check(document)
 
-    def check_all_soon(self) -> None:
-        """Checks all documents in the background."""
-        for document in self.by_uri.values():
-            self.check_soon(document)
-
-    def check_soon(self, document: Document) -> None:
+    def check_soon(self, document: OpenDocument) -> None:
         """Checks a document in the background, as soon as the rules for it are known."""
-        check = self._checks.get(document.uri)
-        if check is None or check.done():
-            self._checks[document.uri] = asyncio.create_task(self._check_when_known(document))
+        if document.check is None or document.check.done():
+            document.check = asyncio.create_task(self._check_when_known(document))
 
-    def check(self, document: Document) -> NoSuggestion | None:
+    def check(self, document: OpenDocument) -> NoSuggestion | None:
         """Returns why a document gets no suggestions; None if it gets them. Tells the user if that has changed."""
-        found = self.find_reason(document)
+        found = self._find_reason(document)
         if found is None or found.reason not in _UNDECIDED:
-            self._status.checked(document.uri, found)
+            self._note(document, found)
         return found
 
-    async def check_by_new_rules(self, document: Document) -> NoSuggestion | None:
+    async def check_by_new_rules(self, document: OpenDocument) -> NoSuggestion | None:
         """Does the same as `check`, but first reads rules again that are older than a second, if that is quick."""
         self._configure_guard()
-        await self.guard.exclusions.ask(_list_languages([document]), is_own=True, wait_s=_OWN_WAIT_S)
+        await self._guard.exclusions.ask(_list_languages([document]), is_own=True, wait_s=_OWN_WAIT_S)
         found = self.check(document)
         if found is not None and found.reason is Reason.UNKNOWN_RULES:
-            self._status.checked(document.uri, found)
+            self._note(document, found)
             self.check_soon(document)
         return found
 
-    async def wait_for_rules(self, document: Document) -> None:
+    async def wait_for_rules(self, document: OpenDocument) -> None:
         """Waits until the rules say whether text of a document may be sent."""
         self._configure_guard()
-        await self.guard.exclusions.ask(_list_languages([document]))
+        await self._guard.exclusions.ask(_list_languages([document]))
 
-    async def find_others(self, document: Document, told_uris: Iterable[str] = ()) -> list[Document]:
+    async def find_others(self, document: OpenDocument) -> list[OpenDocument]:
         """Returns the other documents whose declarations may be sent with a text of this one, the newest first.
 
-        `told_uris`: of other files whose declarations are sent, so that an exclusion of one is noticed.
+        The rules for the files of its project context are read again, too, so that an exclusion of one is noticed.
         """
-        others = [each for each in reversed(self.by_uri.values()) if each.language == document.language]
-        languages = _list_languages(others[:_MAX_OTHERS]) | dict.fromkeys(told_uris, document.language_id)
-        await self.guard.exclusions.ask(languages, wait_s=_OTHERS_WAIT_S)
-        return [each for each in others[:_MAX_OTHERS] if self.find_reason(each) is None]
+        text, exclusions = document.text, self._guard.exclusions
+        others = [each for each in reversed(self.by_uri.values()) if each.text.language == text.language][:_MAX_OTHERS]
+        related = [uri for uri in document.project.uris if not exclusions.is_excluded(uri)]
+        await exclusions.ask(_list_languages(others) | dict.fromkeys(related, text.language_id), wait_s=_OTHERS_WAIT_S)
+        return [each for each in others if self._find_reason(each) is None]
 
-    def find_reason(self, document: Document) -> NoSuggestion | None:
-        """Returns why a document gets no suggestions; None if it gets them."""
-        if self.by_uri.get(document.uri) is not document:
+    def _find_reason(self, document: OpenDocument) -> NoSuggestion | None:
+        uri, exclusions = document.text.file_uri, self._guard.exclusions
+        if self.by_uri.get(document.text.uri) is not document:
             return SUPERSEDED
-        exclusion = self.guard.exclusions.find_exclusion(document.file_uri)
-        found = find_document_reason(document, self.settings, self._find_languages(), exclusion)
-        if (
-            found is not None
-            and found.reason is Reason.EXCLUDED
-            and not self.guard.exclusions.is_known(document.file_uri)
-        ):
+        exclusion = exclusions.find_exclusion(uri)
+        found = find_document_reason(document.text, self.settings, self._find_languages(), exclusion)
+        if found is not None and found.reason is Reason.EXCLUDED and not exclusions.is_known(uri):
             return NoSuggestion(Reason.UNKNOWN_RULES, found.message)
         return found
 
-    async def _check_when_known(self, document: Document) -> None:
+    def _note(self, document: OpenDocument, found: NoSuggestion | None) -> None:
+        """Tells the user whether a document gets suggestions, if that has changed."""
+        if found != document.off:
+            document.off = found
+            self._status.checked(document.text.uri, found)
+
+    async def _check_when_known(self, document: OpenDocument) -> None:
         await self.wait_for_rules(document)
         if self.check(document) is None:
             self._starter.start()
@@ -159,9 +154,9 @@ class OpenDocuments:
 
     def _configure_guard(self) -> None:
         """Passes the settings on, each time before the guard is asked, because the workspace folders may change."""
-        if self._are_settings_known:
-            self.guard.configure(self.settings, list(self._server.workspace.folders), self.refusal)
+        if self.are_settings_known:
+            self._guard.configure(self.settings, list(self._list_folders()), self.refusal)
 
 
-def _list_languages(documents: list[Document]) -> dict[str, str]:
-    return {document.file_uri: document.language_id for document in documents}
+def _list_languages(documents: list[OpenDocument]) -> dict[str, str]:
+    return {document.text.file_uri: document.text.language_id for document in documents}

@@ -10,11 +10,11 @@ from lsprotocol.types import Range
 from inference.errors import MidtokenError
 from lsp_server.backend import BackendStarter
 from lsp_server.context import cut_excerpt
-from lsp_server.documents import Document
-from lsp_server.editor_request import EditorRequest, build_editor_request
+from lsp_server.editor_request import EditorRequest, Purpose, build_editor_request
 from lsp_server.no_suggestion import NoSuggestion
+from lsp_server.open_document import OpenDocument
 from lsp_server.open_documents import OpenDocuments
-from lsp_server.request_builder import Purpose, RequestBuilder
+from lsp_server.request_builder import RequestBuilder
 
 _PAUSE_S = 0.15  # keys that follow each other are mostly closer
 CURSOR_REST_S = 0.05  # the cursor is moved on much sooner while a key is held
@@ -24,7 +24,7 @@ CURSOR_REST_S = 0.05  # the cursor is moved on much sooner while a key is held
 class Expectation:
     """What the next key will probably find: a document in which `text` has replaced `span`, and the cursor after it."""
 
-    document: Document
+    document: OpenDocument
     span: Range
     text: str = ""
 
@@ -50,7 +50,7 @@ class Prefetcher:
         """Prefetches the place again that was expected last."""
         self.schedule(self._expected)
 
-    def forget(self, document: Document) -> None:
+    def forget(self, document: OpenDocument) -> None:
         """Cancels what runs for a document that was closed."""
         if self._expected is not None and self._expected.document is document:
             self.schedule(None)
@@ -64,7 +64,7 @@ class Prefetcher:
     async def _prefetch(self, expected: Expectation) -> None:
         """Sends what the next key will send. The same rules apply as for a key."""
         await self._documents.wait_for_rules(expected.document)
-        cleared = await self._builder.build(self._build_request(expected), Purpose.PREFETCH)
+        cleared = await self._builder.build(expected.document, self._build_request(expected), Purpose.PREFETCH)
         if isinstance(cleared, NoSuggestion):
             return
         backend = await self._starter.get()
@@ -74,9 +74,9 @@ class Prefetcher:
                     pass
 
     def _build_request(self, expected: Expectation) -> EditorRequest:
-        document, settings = expected.document, self._documents.settings
+        document, settings = expected.document.text, self._documents.settings
         cut_excerpt(document, expected.span.start, settings, is_waited_for=False)  # the window moves
         edited, position = document.with_edit(expected.span, expected.text)
         request = build_editor_request(edited, position, settings)
         is_expected = expected.text != "" or expected.span.start != expected.span.end
-        return replace(request, document=document, is_expected=is_expected)
+        return replace(request, is_expected=is_expected)

@@ -9,17 +9,17 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from pygls.uris import to_fs_path
 
 from inference.protocol.completion import RelatedFile
-from lsp_server.documents import Document
+from lsp_server.open_document import OpenDocument, ProjectContext
 from lsp_server.open_documents import OpenDocuments
+from lsp_server.privacy.guard import Exclusions
 from lsp_server.project.choice import choose_declarations, find_max_bytes
-from lsp_server.project.declarations import Declaration, Summary, summarize
+from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_LANGUAGE_ID, load_grammar
 from lsp_server.project.index import Index
 from lsp_server.project.project import Project
@@ -28,30 +28,22 @@ REST_S = 2.0
 _MAX_CHARS = 300_000  # of a document; a longer one is not read
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectContext:
-    """What was read for a document."""
-
-    summary: Summary = field(default_factory=Summary)  # of the document itself
-    path: str = ""  # from the workspace folder on; empty: it is in none
-    related: tuple[RelatedFile, ...] = ()
-    uris: tuple[str, ...] = ()  # of the files in `related`
-    num_edits: int | None = None  # of the document, when it was summarized
-
-
 class ProjectText:
     """Reads open documents, and the indexes of the workspace folders, in a thread."""
 
-    def __init__(self, documents: OpenDocuments, index_dir: Path | None, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        documents: OpenDocuments,
+        exclusions: Exclusions,
+        index_dir: Path | None,
+        on_change: Callable[[], None],
+    ) -> None:
         """`index_dir`: where the indexes are kept; None: no folder is read. `on_change`: called if more is told."""
         self.projects: dict[str, Project] = {}  # by the URI of the folder
         self._documents = documents
+        self._exclusions = exclusions
         self._index_dir = index_dir
         self._on_change = on_change
-        self._told: dict[str, ProjectContext] = {}  # by the URI of the document
-        self._refreshing: dict[str, asyncio.Task[None]] = {}
-        self._due: set[str] = set()  # URIs of documents that are to be read, or to be read again
-        self._resting: dict[str, asyncio.TimerHandle] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._thread = ThreadPoolExecutor(1, "midtoken-project")
 
@@ -74,38 +66,27 @@ class ProjectText:
             if own:
                 project.read(self._documents.settings.exclude, own)
 
-    def list_declarations(self, document: Document) -> Sequence[Declaration]:
-        """Returns what a document declares, as far as it was read."""
-        return self._told.get(document.uri, ProjectContext()).summary.declarations
+    def find_related(self, document: OpenDocument) -> tuple[RelatedFile, ...]:
+        """Returns what to send of other files with a document. A file that has been excluded since is left out."""
+        files = zip(document.project.related, document.project.uris, strict=True)
+        return tuple(file for file, uri in files if not self._exclusions.is_excluded(uri))
 
-    def find_project_context(self, document: Document) -> ProjectContext:
-        """Returns what to tell in a document. A file that has been excluded since is left out."""
-        told, exclusions = self._told.get(document.uri, ProjectContext()), self._documents.guard.exclusions
-        kept = [each for each in zip(told.related, told.uris, strict=True) if not exclusions.is_excluded(each[1])]
-        return ProjectContext(told.summary, told.path, tuple(file for file, _ in kept), tuple(uri for _, uri in kept))
-
-    def refresh(self, document: Document) -> None:
+    def refresh(self, document: OpenDocument) -> None:
         """Reads a document, and chooses what to tell in it.
 
         If it is being read already, that is finished, and then it is read once more: an editor that saves with each key
         would otherwise never let it be finished.
         """
-        if document.language in BY_LANGUAGE_ID and document.num_chars <= _MAX_CHARS:
-            self._cancel_rest(document.uri)
-            self._due.add(document.uri)
-            running = self._refreshing.get(document.uri)
-            if running is None or running.done():
-                self._refreshing[document.uri] = asyncio.create_task(self._refresh_while_due(document))
+        if document.text.language in BY_LANGUAGE_ID and document.text.num_chars <= _MAX_CHARS:
+            document.cancel_rest()
+            document.is_due = True
+            if document.reading is None or document.reading.done():
+                document.reading = asyncio.create_task(self._refresh_while_due(document))
 
-    def refresh_at_rest(self, document: Document) -> None:
+    def refresh_at_rest(self, document: OpenDocument) -> None:
         """Does the same once this has not been called for some seconds. Until then, what runs goes on."""
-        self._cancel_rest(document.uri)
-        self._resting[document.uri] = asyncio.get_running_loop().call_later(REST_S, self.refresh, document)
-
-    def forget(self, uri: str) -> None:
-        """Forgets a document that was closed."""
-        self._cancel(uri)
-        self._told.pop(uri, None)
+        document.cancel_rest()
+        document.rest = asyncio.get_running_loop().call_later(REST_S, self.refresh, document)
 
     async def close(self) -> None:
         """Ends all processes."""
@@ -113,48 +94,36 @@ class ProjectText:
         await asyncio.gather(*self._closing)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _cancel_rest(self, uri: str) -> None:
-        timer = self._resting.pop(uri, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _cancel(self, uri: str) -> None:
-        self._cancel_rest(uri)
-        self._due.discard(uri)
-        task = self._refreshing.pop(uri, None)
-        if task is not None:
-            task.cancel()
-
     def refresh_all(self, folder: Path | None = None) -> None:
         """Reads all documents, or those in a folder, and chooses what to tell in them."""
         for document in self._documents.by_uri.values():
-            if folder is None or Path(to_fs_path(document.file_uri) or "").is_relative_to(folder):
+            if folder is None or Path(to_fs_path(document.text.file_uri) or "").is_relative_to(folder):
                 self.refresh(document)
 
-    async def _refresh_while_due(self, document: Document) -> None:
-        while document.uri in self._due:
-            self._due.remove(document.uri)
+    async def _refresh_while_due(self, document: OpenDocument) -> None:
+        while document.is_due:
+            document.is_due = False
             await self._refresh(document)
 
-    async def _refresh(self, document: Document) -> None:
-        if document.problem is not None:
+    async def _refresh(self, document: OpenDocument) -> None:
+        text = document.text
+        if text.problem is not None:
             return
-        end = document.find_edit_end()
-        before = document.lines if end is None else document.lines[: end.line]
-        read = partial(self._read, document, document.num_edits, "".join(document.lines), "".join(before))
-        told = await asyncio.get_running_loop().run_in_executor(self._thread, read)
-        await self._documents.guard.exclusions.ask(dict.fromkeys(told.uris, document.language_id))
-        known = self.find_project_context(document)
-        self._told[document.uri] = told
-        if self.find_project_context(document).related != known.related:
+        end = text.find_edit_end()
+        before = text.lines if end is None else text.lines[: end.line]
+        read = partial(self._read, document, text.num_edits, "".join(text.lines), "".join(before))
+        found = await asyncio.get_running_loop().run_in_executor(self._thread, read)
+        await self._exclusions.ask(dict.fromkeys(found.uris, text.language_id))
+        known = self.find_related(document)
+        document.project = found
+        if self.find_related(document) != known:
             self._on_change()
 
-    def _read(self, document: Document, num_edits: int, text: str, before: str) -> ProjectContext:
+    def _read(self, document: OpenDocument, num_edits: int, text: str, before: str) -> ProjectContext:
         """Runs in the thread. `before`: the text before the last edit."""
-        language, path = BY_LANGUAGE_ID[document.language], to_fs_path(document.file_uri)
-        known = self._told.get(document.uri, ProjectContext())
-        summary = known.summary
-        if known.num_edits != num_edits:
+        language, path = BY_LANGUAGE_ID[document.text.language], to_fs_path(document.text.file_uri)
+        summary = document.project.summary
+        if document.project.num_edits != num_edits:
             summary = summarize(text.encode("utf-8", "replace"), load_grammar(language))
         for project in [*self.projects.values()]:
             if path is not None and Path(path).is_relative_to(project.folder) and project.database.exists():

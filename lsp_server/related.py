@@ -1,8 +1,7 @@
 """Declarations of other open files that the cursor's line uses, or is about to use, as comments above that line."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import regex
 
@@ -10,9 +9,6 @@ from inference.protocol.completion import RelatedFile
 from lsp_server.context import Context
 from lsp_server.languages import find_language
 from lsp_server.project.declarations import Declaration
-
-if TYPE_CHECKING:  # commands have no documents
-    from lsp_server.documents import Document
 
 _MAX_LINE_CHARS = 400  # of the line that are read; it may be one of megabytes
 _WORD_AT_END = regex.compile(r"[^\W\d]\w*\Z")
@@ -61,9 +57,15 @@ _MIN_TYPED_CHARS = 2
 _MAX_LINES_KNOWN = 16  # whose comments are remembered
 
 
-@dataclass(slots=True)
-class RelatedText:
-    """Writes declarations as comments right above the cursor's line.
+def insert_declarations(
+    context: Context,
+    language: str,
+    others: Sequence[Sequence[Declaration]],
+    known: dict[int, list[Declaration]],
+    max_bytes: int = 300,
+    is_expected: bool = False,
+) -> str:
+    """Returns the prefix of `context` with declarations as comments right above the cursor's line.
 
     There the model uses them more than at the start of the prompt, and it costs least: the text above the line is the
     same with and without it, so the server has read it before. `benchmarks/editors.py` measures what it gains.
@@ -71,42 +73,32 @@ class RelatedText:
     A line gets its comments once: with each change, the line below them would be read again. Where the text around the
     cursor has a longer name that begins with the typed word, that one is meant more often: the others would hide it, so
     there are none.
+
+    `others`: what each of the documents declares whose text may be used, those that matter most first. `known`: of this
+    document, by a hash of the text above the line; this function adds to it. `is_expected`: nobody has typed this text,
+    so its line may still get other comments.
     """
+    marker = COMMENT_MARKERS.get(language)
+    above = context.prefix[: len(context.prefix) - len(context.line_before)]
+    if marker is None or max_bytes == 0:
+        return context.prefix
+    key = hash(above)
+    chosen = [each for each in known.get(key, ()) if any(each in index for index in others)]
+    chosen = chosen or _choose(context, others, max_bytes)
+    if chosen and key not in known and not is_expected:
+        known[key] = chosen
+        for old in list(known)[:-_MAX_LINES_KNOWN]:
+            del known[old]
+    indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
+    return above + _write(chosen, f"{indentation}{marker} ") + context.line_before
 
-    max_bytes: int = 300
-    _lines: dict[tuple[str, str], list[Declaration]] = field(default_factory=dict)  # by URI and the text above
 
-    def insert_declarations(
-        self, context: Context, document: "Document", others: Sequence[Sequence[Declaration]], is_expected: bool = False
-    ) -> str:
-        """Returns the prefix of `context` with the comments in it.
-
-        `others`: what each of the documents declares whose text may be used, those that matter most first.
-        `is_expected`: nobody has typed this text, so its line may still get other comments.
-        """
-        marker = COMMENT_MARKERS.get(document.language)
-        start = len(context.prefix) - len(context.line_before)
-        above = context.prefix[:start]
-        if marker is None or self.max_bytes == 0:
-            return context.prefix
-        key = document.uri, above
-        chosen = [each for each in self._lines.get(key, ()) if any(each in index for index in others)]
-        chosen = chosen or self._choose(context, others)
-        if chosen and key not in self._lines and not is_expected:
-            self._lines = dict([*self._lines.items(), (key, chosen)][-_MAX_LINES_KNOWN:])
-        indentation = context.line_before[: len(context.line_before) - len(context.line_before.lstrip())]
-        return above + _write(chosen, f"{indentation}{marker} ") + context.line_before
-
-    def forget(self, uri: str) -> None:
-        """A document was closed."""
-        self._lines = {key: chosen for key, chosen in self._lines.items() if key[0] != uri}
-
-    def _choose(self, context: Context, indexes: Sequence[Iterable[Declaration]]) -> list[Declaration]:
-        """The declarations for which there is room. The most urgent one comes last, next to the line."""
-        words = read_words(context.line_before)
-        if _continues_in(context, words.typed):
-            words = Words("", words.called)
-        return _take(_find(words, indexes), self.max_bytes)[::-1]
+def _choose(context: Context, indexes: Sequence[Iterable[Declaration]], max_bytes: int) -> list[Declaration]:
+    """Returns the declarations for which there is room. The most urgent one comes last, next to the line."""
+    words = read_words(context.line_before)
+    if _continues_in(context, words.typed):
+        words = Words("", words.called)
+    return _take(_find(words, indexes), max_bytes)[::-1]
 
 
 def write_comments(files: Sequence[RelatedFile], language_id: str) -> tuple[RelatedFile, ...]:

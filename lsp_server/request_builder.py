@@ -1,27 +1,18 @@
 """Builds what is sent to the completion server for a request of the editor."""
 
-import enum
 import uuid
 from dataclasses import replace
 
 from inference.protocol.completion import Chunks, CompletionRequest, Priority, RelatedFile
-from lsp_server.editor_request import EditorRequest
+from lsp_server.editor_request import EditorRequest, Purpose
 from lsp_server.errors import NotSentError
 from lsp_server.indentation import write_blanks
 from lsp_server.no_suggestion import NoSuggestion, to_no_suggestion
+from lsp_server.open_document import OpenDocument
 from lsp_server.open_documents import OpenDocuments
-from lsp_server.privacy.guard import Cleared
+from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.project_text import ProjectText
-from lsp_server.related import RelatedText, write_comments
-
-
-class Purpose(enum.Enum):
-    """What the answer is for."""
-
-    BEST = enum.auto()  # the most likely text
-    ALTERNATIVES = enum.auto()  # some other texts, drawn at random
-    PREFETCH = enum.auto()  # no answer: the server caches the text before a key asks for it
-
+from lsp_server.related import insert_declarations, write_comments
 
 _MAX_WORD_BYTES = 300  # of declarations of the typed word, which stand above the line
 
@@ -29,51 +20,49 @@ _MAX_WORD_BYTES = 300  # of declarations of the typed word, which stand above th
 class RequestBuilder:
     """Builds requests by the current rules. Clearing a request is the last step: nothing is added after it."""
 
-    def __init__(self, documents: OpenDocuments, project: ProjectText) -> None:
+    def __init__(self, documents: OpenDocuments, project: ProjectText, guard: Guard) -> None:
         self._documents = documents
         self._project = project
-        self._related = RelatedText()
+        self._guard = guard
         self._tenant = uuid.uuid4().hex  # the server shares nothing that it has cached with other editors
 
-    async def build(self, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest] | NoSuggestion:
-        """Returns what to send, or why nothing may be sent."""
-        document, guard = request.document, self._documents.guard
-        others = await self._documents.find_others(document, self._project.find_project_context(document).uris)
+    async def build(
+        self, document: OpenDocument, request: EditorRequest, purpose: Purpose
+    ) -> Cleared[CompletionRequest] | NoSuggestion:
+        """Returns what to send for a request in a document, or why nothing may be sent."""
+        text, settings = document.text, request.settings
+        others = await self._documents.find_others(document)
         found = self._documents.check(document)
         if found is not None:
             return found
         try:
-            own_text = write_blanks(guard.redact_excerpt(request.excerpt), document.language)
-            self._related.max_bytes = min(_MAX_WORD_BYTES, request.settings.related_bytes)
-            declared = [self._project.list_declarations(each) for each in others if each.file_uri != document.file_uri]
-            prefix = self._related.insert_declarations(own_text, document, declared, request.is_expected)
-            told = self._project.find_project_context(document)
+            own_text = write_blanks(self._guard.redact_excerpt(request.excerpt), text.language)
+            declared = [each.project.summary.declarations for each in others if each.text.file_uri != text.file_uri]
+            max_bytes = min(_MAX_WORD_BYTES, settings.related_bytes)
+            prefix = insert_declarations(
+                own_text, text.language, declared, document.comments, max_bytes, request.is_expected
+            )
             complete = CompletionRequest(
                 prefix=prefix,
                 suffix=own_text.suffix,
-                max_tokens=request.settings.max_tokens,
-                healing=request.settings.healing,
-                extent=request.settings.extent,
-                deadline_ms=request.settings.deadline_ms,
+                max_tokens=settings.max_tokens,
+                healing=settings.healing,
+                extent=settings.extent,
+                deadline_ms=settings.deadline_ms,
                 chunks=Chunks.LINES,
                 tenant=self._tenant,
-                document=document.random_id,
-                related=self._write(told.related, document.language_id),
-                path=told.path,
+                document=text.random_id,
+                related=self._find_related(document),
+                path=document.project.path,
             )
-            uris = [each.file_uri for each in (document, *others)]
-            return guard.clear(adapt(complete, purpose, request.confidence), uris)
+            uris = [each.text.file_uri for each in (document, *others)]
+            return self._guard.clear(adapt(complete, purpose, request.confidence), uris)
         except NotSentError as error:
             return to_no_suggestion(error)
 
-    def _write(self, files: tuple[RelatedFile, ...], language_id: str) -> tuple[RelatedFile, ...]:
-        served = self._documents.served
-        return files if served is not None and served.reads_files else write_comments(files, language_id)
-
-    def forget(self, uri: str) -> None:
-        """Forgets a document that was closed."""
-        self._related.forget(uri)
-        self._project.forget(uri)
+    def _find_related(self, document: OpenDocument) -> tuple[RelatedFile, ...]:
+        served, files = self._documents.served, self._project.find_related(document)
+        return files if served and served.reads_files else write_comments(files, document.text.language_id)
 
 
 _NUM_DRAWN = 4  # of which some are equal

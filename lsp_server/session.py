@@ -3,7 +3,7 @@
 import asyncio
 import enum
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +13,10 @@ from inference.errors import MidtokenError, ServerUnreachableError
 from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from lsp_server.backend import BackendStarter, CompletionBackend
-from lsp_server.documents import Change, Document
-from lsp_server.editor_request import EditorRequest
+from lsp_server.editor_request import EditorRequest, Purpose
 from lsp_server.errors import to_midtoken_error
-from lsp_server.filters import Insertion
-from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_reason, is_paste
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_reason
 from lsp_server.privacy.guard import Cleared
-from lsp_server.request_builder import Purpose, RequestBuilder
 from lsp_server.status import Status
 
 _CUTS = (FinishReason.DEADLINE, FinishReason.CANCELLED, FinishReason.SUPERSEDED)
@@ -103,6 +100,9 @@ def _differ_by_closers(suffix: str, other: str) -> bool:
     return longer.endswith(shorter) and all(char in {*CLOSERS, *QUOTES} for char in longer.removesuffix(shorter))
 
 
+# Returns what to send for a request, or why nothing may be sent.
+Build = Callable[[EditorRequest, Purpose], Awaitable[Cleared[CompletionRequest] | NoSuggestion]]
+
 _MAX_REMEMBERED = 16
 _SOON_S = 2.0
 
@@ -128,10 +128,8 @@ class Session:
     for it then has no suggestion, and the next request starts a new generation.
     """
 
-    def __init__(self, document: Document, builder: RequestBuilder, starter: BackendStarter, status: Status) -> None:
-        self.document = document
-        self._offered: frozenset[str] = frozenset()  # what was suggested last, from the start of the cursor's line on
-        self._builder = builder
+    def __init__(self, build: Build, starter: BackendStarter, status: Status) -> None:
+        self._build = build
         self._starter = starter
         self._status = status
         self._generation: Generation | None = None
@@ -142,20 +140,12 @@ class Session:
         self._was_known = False  # whether the last answer was, so that the editor may show it already
         self._num_requests = 0  # so far; an edit counts, too
 
-    def edit(self, version: int, changes: Sequence[Change]) -> None:
-        """Applies the edits of one notification, and supersedes the waiting request. Raises EditorError."""
-        self._note_edit()
-        self.document.apply(version, changes)
-        self.document.was_pasted = is_paste(self.document.last_edit, self._offered)
-
-    def note_offered(self, line_before: str, insertions: Sequence[Insertion]) -> None:
-        """Notes what the editor is given to show. `line_before`: the cursor's line up to the cursor."""
-        self._offered = frozenset(line_before + each.text for each in insertions)
-
-    def mark_out_of_sync(self) -> None:
-        """Marks the text as unknown, and supersedes the waiting request. Raises OutOfSyncError if it was known."""
-        self._note_edit()
-        self.document.mark_out_of_sync("the editor sent an edit that cannot be read")
+    def note_edit(self) -> None:
+        """Supersedes the waiting request, and draws no more texts for it."""
+        self.supersede()
+        if self._drawing is not None:
+            self._drawing.task.cancel()
+            self._drawing = None
 
     async def complete(self, request: EditorRequest) -> str | NoSuggestion:
         """Returns the text to suggest, which may be empty, or why there is no suggestion.
@@ -187,7 +177,7 @@ class Session:
         """
         number = self._num_requests
         if self._drawing is None or self._drawing.request != request:
-            backend, cleared = await self._starter.get(), await self._builder.build(request, Purpose.ALTERNATIVES)
+            backend, cleared = await self._starter.get(), await self._build(request, Purpose.ALTERNATIVES)
             if not self.is_newest(number):
                 return SUPERSEDED
             if backend is None or isinstance(cleared, NoSuggestion):
@@ -230,15 +220,8 @@ class Session:
 
     def close(self) -> None:
         """Cancels the generation, and ends the waiting request without a suggestion."""
-        self._note_edit()
+        self.note_edit()
         self._stop()
-
-    def _note_edit(self) -> None:
-        """Supersedes the request, and draws no more texts for it."""
-        self.supersede()
-        if self._drawing is not None:
-            self._drawing.task.cancel()
-            self._drawing = None
 
     def _find_text(self, request: EditorRequest) -> str | NoText:
         """Returns the text to insert from the current generation; if that does not agree, from a finished one."""
@@ -275,7 +258,7 @@ class Session:
             return SUPERSEDED
         if backend is None:
             return self._starter.reason
-        cleared = await self._builder.build(request, Purpose.BEST)
+        cleared = await self._build(request, Purpose.BEST)
         if not self.is_newest(number):
             return SUPERSEDED
         if isinstance(cleared, NoSuggestion):

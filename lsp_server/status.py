@@ -104,7 +104,6 @@ class Status:
         self._shown_errors: set[str] = set()
         self._is_failing = False
         self._is_downloading = False
-        self._off: dict[str, NoSuggestion] = {}  # the documents without suggestions, by URI
         self._shown_infos: set[str] = set()
 
     def starting(self) -> None:
@@ -167,14 +166,10 @@ class Status:
         self._window.log(text, types.MessageType.Warning)
 
     def checked(self, uri: str, found: NoSuggestion | None) -> None:
-        """It was found whether a document gets suggestions; None: it does. Nothing is told if that was so before."""
-        if found == self._off.get(uri):
-            return
+        """A document gets suggestions no longer, or again (None)."""
         if found is None:
-            del self._off[uri]
             self._window.report(StatusReport(uri, State.READY, "ready", ""))
             return
-        self._off[uri] = found
         name = unquote(uri.rpartition("/")[2]) if "/" in uri else "a document"  # what is no URI may be anything
         self._window.log(f"{found.reason}: {name} gets no suggestions: {found.message}")
         state = State.STARTING if found.reason is Reason.UNKNOWN_RULES else State.OFF
@@ -182,10 +177,6 @@ class Status:
         if found.reason in _SHOWN and found.message not in self._shown_infos:
             self._shown_infos.add(found.message)
             self._window.show(found.message)
-
-    def forget(self, uri: str) -> None:
-        """A document was closed. It may be opened again in another language, so the editor is told if it was off."""
-        self.checked(uri, None)
 
     def not_suggested(self, found: NoSuggestion, is_invoked: bool) -> None:
         """A request has no suggestion. A person who asked for one, and could do something about it, is told why."""

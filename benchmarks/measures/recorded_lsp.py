@@ -98,7 +98,7 @@ def main() -> NoReturn:
 
     @server.command(IS_READ_COMMAND)
     def _is_read(*_: Any) -> bool:
-        return all(each.report is not None for each in server.project.projects.values())
+        return all(each.report is not None for each in server.assistant.project.projects.values())
 
     serve_stdio(server)
 

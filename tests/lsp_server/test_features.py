@@ -106,7 +106,7 @@ async def test_a_carriage_return_is_a_character_where_the_editor_has_it_as_one(b
     both.editor.edit(1, 3, "al")
     (item,) = (await both.ask_and_finish(1, 5, "ly")).items
     assert (item.insert_text, item.range) == ("totally", Range(Position(1, 0), Position(1, 5)))
-    assert "".join(both.server.sessions[URI].document.lines) == 'a = "l\rr"\ntotal\n'
+    assert "".join(both.server.assistant.documents.by_uri[URI].text.lines) == 'a = "l\rr"\ntotal\n'
 
 
 async def test_nothing_is_suggested_where_it_is_not_known_what_ends_a_line(both: InProcess) -> None:

@@ -134,8 +134,9 @@ def test_nothing_is_offered_inside_words_that_are_not_edited_and_after_pasting(
     for line, character, *texts in edits:
         at = Range(Position(line, character), Position(line, character))
         document.apply(document.version + 1, [TextDocumentContentChangePartial(range=at, text=text) for text in texts])
-    document.was_pasted = is_paste(document.last_edit, frozenset({_OFFERED}))
+    was_pasted = is_paste(document.last_edit, frozenset({_OFFERED}))
     for asked, reason in expected.items():
         place = document.find_place(Position(*asked))
-        found = find_disturbance(document, place, cut_excerpt(document, place.position, Settings()).context)
+        context = cut_excerpt(document, place.position, Settings()).context
+        found = find_disturbance(document, was_pasted, place, context)
         assert (found and found.reason) == reason, asked

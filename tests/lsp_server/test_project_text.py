@@ -109,11 +109,11 @@ async def test_what_is_told_stays_while_somebody_types_and_changes_when_a_file_d
 async def test_a_document_that_is_saved_while_it_is_read_is_read_to_the_end(workspace: Workspace) -> None:
     workspace.write("shapes.py", _SHAPES)
     await workspace.open(_MAIN + ")\n" + "later = 1\n" * 4_000)  # takes longer to read than from one save to the next
-    server, uri = workspace.both.server, workspace.both.editor.uri
+    by_uri, uri = workspace.both.server.assistant.documents.by_uri, workspace.both.editor.uri
 
     def is_told_after_a_save() -> bool:
         workspace.both.editor.save()
-        return uri in server.sessions and bool(server.project.find_project_context(server.sessions[uri].document).uris)
+        return uri in by_uri and bool(by_uri[uri].project.uris)
 
     await wait_for(is_told_after_a_save, 60)
 
@@ -164,22 +164,22 @@ async def test_a_language_without_a_grammar_is_told_nothing(workspace: Workspace
     workspace.write("shapes.py", _SHAPES)
     workspace.both.editor.language_id = "lua"
     await workspace.open(name="main.lua")
-    await wait_for(lambda: any(each.report for each in workspace.both.server.project.projects.values()))
+    await wait_for(lambda: any(each.report for each in workspace.both.server.assistant.project.projects.values()))
     assert (await workspace.ask()).related == ()
 
 
 async def test_a_document_is_read_though_the_index_cannot_be(workspace: Workspace) -> None:
     await workspace.open()
-    projects = workspace.both.server.project.projects
+    projects = workspace.both.server.assistant.project.projects
     await wait_for(lambda: any(each.report for each in projects.values()))
     (project,) = projects.values()
     for each in project.database.parent.iterdir():
         each.unlink()
     project.database.mkdir()
     workspace.both.editor.edit(0, 0, "def later(): ...\n")
-    workspace.both.server.project.refresh_all()
-    document = workspace.both.server.documents.by_uri[workspace.both.editor.uri]
-    await wait_for(lambda: workspace.both.server.project.list_declarations(document) != ())
+    workspace.both.server.assistant.project.refresh_all()
+    document = workspace.both.server.assistant.documents.by_uri[workspace.both.editor.uri]
+    await wait_for(lambda: document.project.summary.declarations != ())
 
 
 async def test_another_open_document_is_read_as_it_is_in_the_editor(workspace: Workspace) -> None:

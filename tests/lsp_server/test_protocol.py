@@ -14,8 +14,8 @@ async def wait_for_text(both: InProcess, text: str) -> None:
 
 
 def _find_text(both: InProcess) -> str | None:
-    session = both.server.sessions.get(URI)
-    return None if session is None or session.document.problem else "".join(session.document.lines)
+    document = both.server.assistant.documents.by_uri.get(URI)
+    return None if document is None or document.text.problem else "".join(document.text.lines)
 
 
 async def test_edits_leave_no_copy_of_the_text_and_no_future_in_pygls(both: InProcess) -> None:
@@ -94,7 +94,7 @@ async def test_a_second_initialize_is_refused_and_changes_nothing(both: InProces
     assert (await both.exchange("initialize", params))["error"]["code"] == -32600
     assert _find_text(both) == "text"
     assert both.server.encoding == "utf-8"
-    assert both.server.documents.settings.max_tokens == 64
+    assert both.server.assistant.documents.settings.max_tokens == 64
 
 
 async def test_after_shutdown_requests_are_refused_and_notifications_dropped(both: InProcess) -> None:

@@ -1,32 +1,30 @@
 """Declarations of other files are written above the cursor's line."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
-from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 
 from inference.protocol.completion import CompletionRequest
 from lsp_server.context import Context
-from lsp_server.documents import Document
 from lsp_server.privacy.guard import Guard
 from lsp_server.project.declarations import Declaration, summarize
 from lsp_server.project.grammar import load_grammar
-from lsp_server.related import RelatedText, read_words
+from lsp_server.related import insert_declarations, read_words
 from tests.support.secret_forms import SECRETS, count_secret_bytes
 
 _NODE = "class Node(Base):\n    def children(self):\n        pass\n\nclass NodeList:\n    pass\n"
-
-
-def _document(language: str = "python") -> Document:
-    return Document(TextDocumentItem("file:///a", language, 1, ""), PositionEncodingKind.Utf16)
 
 
 def _declare(text: str) -> Sequence[Declaration]:
     return summarize(text.encode(), load_grammar("python")).declarations
 
 
-def _add(related: RelatedText, prefix: str, *others: Sequence[Declaration], language: str = "python") -> str:
-    return related.insert_declarations(Context(prefix, ""), _document(language), others)
+_Known = dict[int, list[Declaration]]
+
+
+def _add(known: _Known, prefix: str, *others: Sequence[Declaration], language: str = "python", **more: Any) -> str:
+    return insert_declarations(Context(prefix, ""), language, others, known, **more)
 
 
 @pytest.mark.parametrize(
@@ -49,51 +47,51 @@ def _add(related: RelatedText, prefix: str, *others: Sequence[Declaration], lang
 def test_declarations_whose_names_begin_with_the_typed_word_and_of_what_is_called_are_added(
     prefix: str, added: str
 ) -> None:
-    assert _add(RelatedText(), prefix, _declare(_NODE)) == added
+    assert _add({}, prefix, _declare(_NODE)) == added
 
 
 def test_a_language_without_known_comments_gets_none() -> None:
-    assert _add(RelatedText(), "Nod", _declare(_NODE), language="brainfuck") == "Nod"
+    assert _add({}, "Nod", _declare(_NODE), language="brainfuck") == "Nod"
 
 
 def test_the_budget_is_kept_and_can_be_zero() -> None:
     names = "".join(f"name_{number} = {number}\n" for number in range(100))
-    added = _add(RelatedText(max_bytes=100), "name", _declare(names))
+    added = _add({}, "name", _declare(names), max_bytes=100)
     assert 0 < len(added) - len("name") <= 100
-    assert _add(RelatedText(max_bytes=0), "name", _declare(names)) == "name"
+    assert _add({}, "name", _declare(names), max_bytes=0) == "name"
 
 
 @pytest.mark.parametrize("typed", ["last(fir", "last(first_", "last(first_two, la", "last(fi"])
 def test_a_line_gets_its_comments_once_and_loses_those_of_files_that_may_not_be_used_any_more(typed: str) -> None:
-    related, other = RelatedText(), _declare("first = 1\nfirst_two = 2\nlast = 3\n")
-    assert _add(related, "x", other) == "x"
-    assert _add(related, "last(fi", other) == "# last\n# first_two\n# first\nlast(fi"
-    assert _add(related, typed, other) == f"# last\n# first_two\n# first\n{typed}"
-    assert _add(related, typed) == typed
+    known, other = _Known(), _declare("first = 1\nfirst_two = 2\nlast = 3\n")
+    assert _add(known, "x", other) == "x"
+    assert _add(known, "last(fi", other) == "# last\n# first_two\n# first\nlast(fi"
+    assert _add(known, typed, other) == f"# last\n# first_two\n# first\n{typed}"
+    assert _add(known, typed) == typed
 
 
 def test_text_that_nobody_has_typed_leaves_a_line_its_choice() -> None:
-    related, other = RelatedText(), _declare(_NODE)
-    assert related.insert_declarations(Context("children", ""), _document(), [other], is_expected=True).count("#") == 1
-    assert _add(related, "Node", other) == "# class NodeList\n# class Node(Base)\nNode"
+    known, other = _Known(), _declare(_NODE)
+    assert _add(known, "children", other, is_expected=True).count("#") == 1
+    assert _add(known, "Node", other) == "# class NodeList\n# class Node(Base)\nNode"
 
 
 def test_where_the_budget_ends_the_most_urgent_remain() -> None:
-    related, other = RelatedText(max_bytes=24), _declare("first = 1\nfirst_two = 2\nlast = 3\n")
-    assert _add(related, "last(fi", other) == "# first_two\n# first\nlast(fi"
+    other = _declare("first = 1\nfirst_two = 2\nlast = 3\n")
+    assert _add({}, "last(fi", other, max_bytes=24) == "# first_two\n# first\nlast(fi"
 
 
 def test_another_line_has_its_own_comments() -> None:
-    related, other = RelatedText(), _declare(_NODE)
-    _add(related, "children", other)
-    assert _add(related, "children\nx = ", other) == "children\nx = "
+    known, other = _Known(), _declare(_NODE)
+    _add(known, "children", other)
+    assert _add(known, "children\nx = ", other) == "children\nx = "
 
 
 def test_no_part_of_a_secret_in_another_file_is_added_even_where_a_declaration_is_cut() -> None:
     for secret in SECRETS:
         for num_before in (0, 100, 140, 155):
             text = f"value_{'x' * num_before} = 1; {secret.text}"
-            added = _add(RelatedText(max_bytes=1000), "value_", _declare(text))
+            added = _add({}, "value_", _declare(text), max_bytes=1000)
             assert count_secret_bytes([added], [secret.secret], min_chars=5) == 0, secret.form
 
 
@@ -111,7 +109,7 @@ _DECLARATIONS = (
 @pytest.mark.parametrize("form", _DECLARATIONS)
 def test_no_part_of_a_secret_in_a_declaration_is_sent(form: str) -> None:
     added = [
-        (each, _add(RelatedText(), "value_", _declare(form.replace("•", each.text.rstrip("\n")))))
+        (each, _add({}, "value_", _declare(form.replace("•", each.text.rstrip("\n")))))
         for each in SECRETS
         if len(each.secret) >= 8 and not each.template.endswith("•\n")  # such a value ends with its line
     ]
@@ -126,7 +124,7 @@ def test_a_line_of_a_private_key_is_no_declaration() -> None:
     text = key.text.replace("==", "=")
     last = text.split("\n")[-4]
     assert last.endswith("=")
-    assert _add(RelatedText(), last[:4], _declare(text)) == last[:4]
+    assert _add({}, last[:4], _declare(text)) == last[:4]
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,9 @@ async def test_a_request_sees_the_text_before_edits_that_came_after_it(opened: I
 async def test_the_document_that_was_opened_or_edited_last_is_the_last(opened: InProcess) -> None:
     other = "file:///other.py"
     opened.server.open(TextDocumentItem(other, "python", 0, ""))
-    assert list(opened.server.documents.by_uri) == [URI, other]
+    assert list(opened.server.assistant.documents.by_uri) == [URI, other]
     opened.editor.edit(0, 0, "x")
-    await wait_for(lambda: list(opened.server.documents.by_uri) == [other, URI])
+    await wait_for(lambda: list(opened.server.assistant.documents.by_uri) == [other, URI])
 
 
 async def test_reconnecting_waits_for_the_retry_interval(opened: InProcess) -> None:
@@ -59,12 +59,12 @@ async def test_reconnecting_waits_for_the_retry_interval(opened: InProcess) -> N
 
 
 async def test_a_document_that_was_closed_meanwhile_is_neither_checked_nor_reported(opened: InProcess) -> None:
-    documents = opened.server.documents
+    documents = opened.server.assistant.documents
     document = documents.by_uri[URI]
     opened.editor.close()
     await wait_for(lambda: documents.by_uri == {})
     reports = [*opened.editor.reports]
-    document.language_id = ""
+    document.text.language_id = ""
     found = [documents.check(document), await documents.check_by_new_rules(document)]
     assert found == [SUPERSEDED, SUPERSEDED]
     assert opened.editor.reports == reports

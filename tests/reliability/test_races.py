@@ -73,7 +73,7 @@ class _Play:
                 self._end(stream)
             await asyncio.sleep(0.5)
         self.problems += [f"{each}: {more:+} answers" for each, more in self.lsp.wrongly_answered.items()]
-        if "".join(self.lsp.server.sessions[self.uri].document.lines) != self.text:
+        if "".join(self.lsp.server.assistant.documents.by_uri[self.uri].text.lines) != self.text:
             self.problems.append(f"{self.uri}: the server has another text")
         self._send("textDocument/didClose", {"textDocument": {"uri": self.uri}})
         await asyncio.sleep(0.1)
@@ -222,7 +222,7 @@ async def _play_races(num: int, seed: int, kind: type[BareLsp]) -> _Races:
         return backends[-1]
 
     lsp = kind(connect, lambda answer: plays[-1].check(answer) if plays else None)
-    lsp.server._starter._retry_s = 0
+    lsp.server.assistant.starter._retry_s = 0
     await lsp.initialize()
     num_shown = 0
     for number in range(num):

@@ -17,13 +17,13 @@ from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocument
 from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.backend import BackendStarter
 from lsp_server.documents import Document, num_units
-from lsp_server.editor_request import EditorRequest, build_editor_request
+from lsp_server.editor_request import EditorRequest, Purpose, build_editor_request
 from lsp_server.filters import fit_all
 from lsp_server.items import inline_item
 from lsp_server.no_suggestion import NoSuggestion
+from lsp_server.open_document import OpenDocument
 from lsp_server.privacy.guard import Cleared
-from lsp_server.request_builder import Purpose, RequestBuilder, adapt
-from lsp_server.session import Session
+from lsp_server.request_builder import adapt
 from lsp_server.settings import Settings
 from lsp_server.status import Status, Window
 from tests.support.dictated import DictatedService, run_dictated
@@ -85,16 +85,6 @@ def _cut(text: str, stops: tuple[str, ...]) -> str:
     return re.split("|".join(map(re.escape, stops)), text)[0].rstrip() if stops else text.rstrip()
 
 
-class _Builder(RequestBuilder):
-    def __init__(self, case: _Case) -> None:
-        self._stops = case.stops
-
-    async def build(self, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
-        context = request.context
-        asked = CompletionRequest(context.prefix, context.suffix, _MAX_TOKENS, stop=self._stops, chunks=Chunks.LINES)
-        return clear(adapt(asked, purpose, request.confidence))
-
-
 class _Editor:
     """A document, into which a text is typed as it is suggested."""
 
@@ -107,27 +97,32 @@ class _Editor:
         item = TextDocumentItem("file:///a.py", "python", 0, self._write(case.prefix + case.suffix))
         status = Status(create_autospec(Window, instance=True))
         self._starter = BackendStarter(lambda _: _connect(service), status)
-        self._session = Session(Document(item, self._encoding), _Builder(case), self._starter, status)
+        self._document = OpenDocument(Document(item, self._encoding), self._build, self._starter, status)
 
     async def run(self) -> None:
         """Asks, and compares, until all is typed."""
         await self._compare(may_be_shorter=True)
-        if (generation := self._session._generation) is not None and generation.task is not None:
+        if (generation := self._document.session._generation) is not None and generation.task is not None:
             await generation.task
         while self._rest.strip() and not self.problems:
             await self._compare()
             typed = self._rest[: len(self._rest) - len(self._rest[1:].lstrip())]
             at = self._find_position()
             change = TextDocumentContentChangePartial(range=Range(at, at), text=self._write(typed))
-            self._session.edit(1, [change])
+            self._document.edit(1, [change])
             self._text, self._rest = self._text + typed, self._rest[len(typed) :]
-        self._session.close()
+        self._document.close()
         await self._starter.close()
+
+    async def _build(self, _: OpenDocument, asked: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
+        text, stops = asked.context, self._case.stops
+        request = CompletionRequest(text.prefix, text.suffix, _MAX_TOKENS, stop=stops, chunks=Chunks.LINES)
+        return clear(adapt(request, purpose, asked.confidence))
 
     async def _compare(self, may_be_shorter: bool = False) -> None:
         position = self._find_position()
-        request = build_editor_request(self._session.document, position, Settings())
-        best = await self._session.complete(request)
+        request = build_editor_request(self._document.text, position, Settings())
+        best = await self._document.session.complete(request)
         insertions = () if isinstance(best, NoSuggestion) else fit_all([best], request.context)
         self.num_suggestions += 1
         wanted, suffix = self._text + self._rest, self._case.suffix

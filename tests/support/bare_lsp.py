@@ -25,7 +25,7 @@ class BareLsp:
         self.server = build_server(connect)
         self.asked, self.answered = Counter[str](), Counter[str]()  # how often, by the id as JSON
         self._on_answer = on_answer
-        exclusions = self.server.documents.guard.exclusions
+        exclusions = self.server.assistant.guard.exclusions
         exclusions._now_s = lambda: 0.0
         exclusions._threads = dict.fromkeys((True, False), _AtOnce())  # type: ignore[arg-type]
         self.server.protocol.set_writer(self)

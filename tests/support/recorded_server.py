@@ -29,9 +29,8 @@ def _record(server: MidtokenServer, path: Path) -> None:
     def receive_recorded(body: bytes) -> None:
         nonlocal last
         receive(body)
-        for session in server.sessions.values():
-            document = session.document
-            line = json.dumps("".join(document.lines) if document.problem is None else None)
+        for document in server.assistant.documents.by_uri.values():
+            line = json.dumps("".join(document.text.lines) if document.text.problem is None else None)
             if line != last:
                 last = line
                 record.write(line + "\n")

@@ -5,32 +5,25 @@ import math
 from itertools import accumulate
 from unittest.mock import create_autospec
 
-from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
+from lsprotocol.types import Position
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from lsp_server.backend import BackendStarter, OnDownload
 from lsp_server.context import Context, Excerpt
-from lsp_server.documents import Document, Place
-from lsp_server.editor_request import EditorRequest
+from lsp_server.documents import Place
+from lsp_server.editor_request import EditorRequest, Purpose
 from lsp_server.no_suggestion import NoSuggestion, Reason
 from lsp_server.privacy.guard import Cleared
-from lsp_server.request_builder import Purpose, RequestBuilder, adapt
+from lsp_server.request_builder import adapt
 from lsp_server.session import Session
 from lsp_server.settings import Settings
 from lsp_server.status import Status, Window
 from tests.support.lsp_fakes import FedBackend, FedStream, clear
 
 
-class _Builder(RequestBuilder):
+async def _build(request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
     """Sends the text as it is."""
-
-    def __init__(self) -> None:
-        pass
-
-    async def build(self, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
-        return clear(
-            adapt(CompletionRequest(request.context.prefix, request.context.suffix), purpose, request.confidence)
-        )
+    return clear(adapt(CompletionRequest(request.context.prefix, request.context.suffix), purpose, request.confidence))
 
 
 class Bench:
@@ -41,8 +34,7 @@ class Bench:
         self.backends: list[FedBackend] = []
         status = Status(self.window)
         self.starter = BackendStarter(self._connect, status, retry_s=0)
-        document = Document(TextDocumentItem("file:///a.py", "python", 0, ""), PositionEncodingKind.Utf16)
-        self.session, self.other_session = (Session(document, _Builder(), self.starter, status) for _ in range(2))
+        self.session, self.other_session = (Session(_build, self.starter, status) for _ in range(2))
 
     def ask(self, prefix: str, suffix: str = "", session: Session | None = None) -> "asyncio.Task[str | Reason]":
         return asyncio.create_task(complete(session or self.session, prefix, suffix))
@@ -85,14 +77,14 @@ class Bench:
         return self.backend
 
 
-def build_request(session: Session, prefix: str, suffix: str = "", confidence: float = 0.5) -> EditorRequest:
+def build_request(prefix: str, suffix: str = "", confidence: float = 0.5) -> EditorRequest:
     excerpt = Excerpt(Context(prefix, suffix))
-    return EditorRequest(session.document, Place(Position(0, 0)), excerpt, Settings(), confidence)
+    return EditorRequest(Place(Position(0, 0)), excerpt, Settings(), confidence)
 
 
 async def complete(session: Session, prefix: str, suffix: str = "", confidence: float = 0.5) -> str | Reason:
     """Returns the text to suggest, or the code of why there is none."""
-    answer = await session.complete(build_request(session, prefix, suffix, confidence))
+    answer = await session.complete(build_request(prefix, suffix, confidence))
     return answer.reason if isinstance(answer, NoSuggestion) else answer
 
 

@@ -138,7 +138,7 @@ async def test_the_editor_speaks_to_a_language_server_which_ends_with_it(tmp_pat
             await editor.send_json({"jsonrpc": "2.0", "method": method, "params": params})
         while not browser.server.prefetches:  # it is connected, and has the text
             await _yield_to_the_server(browser)
-        assert "".join(browser.language_servers[0].sessions["untitled:a.py"].document.lines) == text
+        assert "".join(browser.language_servers[0].assistant.documents.by_uri["untitled:a.py"].text.lines) == text
         if end == "page":
             await editor.close()
             while not browser.server.is_closed:
