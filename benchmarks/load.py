@@ -35,8 +35,8 @@ from benchmarks.measures.lsp_client import find_place
 from benchmarks.measures.report import Figures, Measured, Target, find_percentile, run_parts, track
 from inference.config import EngineConfig
 from inference.protocol.completion import Chunks, CompletionRequest
-from lsp_server.context import cut_excerpt
 from lsp_server.documents import Document
+from lsp_server.session import build_editor_request
 from lsp_server.settings import Settings
 from midtoken.installed import find_default_model
 
@@ -75,7 +75,7 @@ def record_typing(editor: int, num_keys: int = _NUM_KEYS) -> Iterator[TimedReque
         span = Range(Position(*find_place(before, key.start)), Position(*find_place(before, key.end)))
         document.apply(document.version + 1, [TextDocumentContentChangePartial(range=span, text=key.text)])
         texts[key.document] = moment.text
-        context = cut_excerpt(document, Position(*find_place(moment.text, key.cursor)), settings).context
+        context = build_editor_request(document, Position(*find_place(moment.text, key.cursor)), settings).context
         request = CompletionRequest(
             context.prefix,
             context.suffix,

@@ -9,7 +9,6 @@ from lsprotocol.types import Position, Range
 
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
 from lsp_server.documents import Change, Document, num_units
-from lsp_server.editor_request import EditorRequest, build_editor_request
 from lsp_server.errors import EditorError, OutOfSyncError, to_midtoken_error
 from lsp_server.filters import Insertion, fit_all
 from lsp_server.items import Suggestion
@@ -20,7 +19,7 @@ from lsp_server.prefetch import CURSOR_REST_S, Expectation, Prefetcher
 from lsp_server.privacy.guard import Guard
 from lsp_server.project_indentation import find_project_unit
 from lsp_server.project_text import ProjectText
-from lsp_server.request_builder import RequestBuilder
+from lsp_server.session import EditorRequest, build_editor_request
 from lsp_server.settings import ReadSettings
 from lsp_server.status import Status
 
@@ -47,8 +46,7 @@ class Assistant:
         self.starter = BackendStarter(partial(self._connect, connect), status)
         self.documents = OpenDocuments(list_folders, guard, status, self.starter, languages)
         self.project = ProjectText(self.documents, guard.exclusions, index_dir, lambda: self._prefetcher.reschedule())
-        self._builder = RequestBuilder(self.documents, self.project, guard)
-        self._prefetcher = Prefetcher(self.documents, self._builder, self.starter)
+        self._prefetcher = Prefetcher(self.documents, self.starter)
 
     def configure(self, read: ReadSettings, are_known: bool) -> None:
         """Sets the settings. `are_known`: the editor has answered the request for them. Until then nothing is sent."""
@@ -64,7 +62,7 @@ class Assistant:
     def open(self, text: Document) -> None:
         """Adds a document, and starts to connect to the completion server."""
         self.close(text.uri)
-        document = OpenDocument(text, self._builder.build, self.starter, self.status)
+        document = OpenDocument(text, self.documents.build, self.starter, self.status)
         self.documents.open(document)
         self.project.refresh(document)
         self._prefetcher.schedule(Expectation(document, _START))

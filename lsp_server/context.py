@@ -19,6 +19,8 @@ class Context:
 
     prefix: str
     suffix: str
+    head: str = ""  # text before the prefix that may be the beginning of a secret; it is not sent
+    tail: str = ""  # text after the suffix that may be the end of one; it is not sent
 
     @property
     def line_before(self) -> str:
@@ -36,53 +38,45 @@ _MARGIN_LINES = 4
 _MARGIN_CHARS = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """Text of one document around the cursor, in its order. Only the context is sent."""
+def move_window(document: "Document", position: "Position", settings: Settings, is_waited_for: bool = True) -> None:
+    """Moves the line at which the prefix of a completion at `position` starts, if it must be moved.
 
-    context: Context
-    head: str = ""  # text before the context that may be the beginning of a secret
-    tail: str = ""  # text after it that may be the end of one
-
-
-def cut_excerpt(document: "Document", position: "Position", settings: Settings, is_waited_for: bool = True) -> Excerpt:
-    """Returns the text to send for a completion at `position`, within the size limits of the settings.
-
-    The position must be that of a Place: within the text, and not inside a code point.
-
-    The prefix starts at `document.anchor_line`. The anchor moves only when the prefix no longer fits, or is less than
-    half full, and then by at least a quarter of the limit. If it moved with each typed line, the model could reuse
-    nothing that it has computed for the prefix. While nobody waits, it moves before the prefix is full, so that no
-    key has to move it. Raises EditorError.
+    That is where the prefix no longer fits, or is less than half full, and then by at least a quarter of the limit. If
+    it moved with each typed line, the model could reuse nothing that it has computed for the prefix. While nobody
+    waits, it moves before the prefix is full, so that no key has to move it. Raises EditorError.
     """
-    lines, line, before, after = document.split_with_above(position)
-    first, start = _find_prefix(document, lines, line, before, settings.prefix_bytes, is_waited_for)
-    end, size = _find_suffix(lines, line, after, settings.suffix_bytes)
-    above, below = lines[max(0, first - _MARGIN_LINES) : first], lines[end : end + _MARGIN_LINES]
-    before, after = "".join(lines[first:line]) + before, after + "".join(lines[line + 1 : end])
-    head = "".join(above) + before[max(0, start - _MARGIN_CHARS) : start]
-    tail = after[size : size + _MARGIN_CHARS] + "".join(below)
-    context = Context(clean(before[start:]), clean(after[:size]))
-    return Excerpt(context, clean(head[-_MARGIN_CHARS:]), clean(tail[:_MARGIN_CHARS]))
-
-
-_AHEAD_FRACTION = 1 / 8  # of the prefix; more is seldom typed without a pause
-
-
-def _find_prefix(
-    document: "Document", lines: Sequence[str], line: int, before: str, max_bytes: int, is_waited_for: bool
-) -> tuple[int, int]:
-    """Returns the line in which the prefix starts, and the place in that line."""
+    lines, line, before, _ = document.split_with_above(position)
+    max_bytes = settings.prefix_bytes
     if _exceeds(before, max_bytes):
         document.anchor_line = line
-        return line, _find_start_in_line(before, max_bytes)
+        return
     remaining_bytes = max_bytes - _num_bytes(before)
     full_start = _find_start(lines, line, remaining_bytes - (0 if is_waited_for else int(max_bytes * _AHEAD_FRACTION)))
     half_start = _find_start(lines, line, remaining_bytes - max_bytes // 2)
     # From full_start the window is full, from half_start half full.
     if not full_start <= document.anchor_line <= half_start:
         document.anchor_line = _find_start(lines, line, remaining_bytes - max_bytes // 4)
-    return document.anchor_line, 0
+
+
+def cut_context(document: "Document", position: "Position", settings: Settings) -> Context:
+    """Returns the text to send for a completion at `position`, within the size limits of the settings.
+
+    The window must have been moved there, and the position be that of a Place: within the text, and not inside a code
+    point. Raises EditorError.
+    """
+    lines, line, before, after = document.split_with_above(position)
+    first, max_bytes = document.anchor_line, settings.prefix_bytes
+    start = _find_start_in_line(before, max_bytes) if _exceeds(before, max_bytes) else 0
+    end, size = _find_suffix(lines, line, after, settings.suffix_bytes)
+    above, below = lines[max(0, first - _MARGIN_LINES) : first], lines[end : end + _MARGIN_LINES]
+    before, after = "".join(lines[first:line]) + before, after + "".join(lines[line + 1 : end])
+    head = "".join(above) + before[max(0, start - _MARGIN_CHARS) : start]
+    tail = after[size : size + _MARGIN_CHARS] + "".join(below)
+    prefix, suffix = clean(before[start:]), clean(after[:size])
+    return Context(prefix, suffix, clean(head[-_MARGIN_CHARS:]), clean(tail[:_MARGIN_CHARS]))
+
+
+_AHEAD_FRACTION = 1 / 8  # of the prefix; more is seldom typed without a pause
 
 
 def _find_start(lines: Sequence[str], line: int, max_bytes: int) -> int:

@@ -8,12 +8,11 @@ from functools import partial
 from inference.protocol.completion import CompletionRequest, RelatedFile
 from lsp_server.backend import BackendStarter
 from lsp_server.documents import Change, Document
-from lsp_server.editor_request import EditorRequest, Purpose
 from lsp_server.filters import Insertion
 from lsp_server.no_suggestion import NoSuggestion, is_paste
 from lsp_server.privacy.guard import Cleared
 from lsp_server.project.declarations import Declaration, Summary
-from lsp_server.session import Session
+from lsp_server.session import EditorRequest, Purpose, Session
 from lsp_server.status import Status
 
 

@@ -1,14 +1,20 @@
-"""The open documents, and which of them get suggestions by the rules of this moment."""
+"""The open documents: which of them get suggestions by the rules of this moment, and what is sent for a request."""
 
 import asyncio
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from inference.protocol.completion import Chunks, CompletionRequest, Priority, RelatedFile
 from lsp_server.backend import BackendStarter
-from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_document_reason
+from lsp_server.errors import NotSentError
+from lsp_server.indentation import write_blanks
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_document_reason, to_no_suggestion
 from lsp_server.open_document import OpenDocument
-from lsp_server.privacy.guard import Guard
+from lsp_server.privacy.guard import Cleared, Guard
+from lsp_server.related import insert_declarations, write_comments
+from lsp_server.session import EditorRequest, Purpose
 from lsp_server.settings import ReadSettings, Settings
 from lsp_server.status import Status
 
@@ -16,12 +22,13 @@ if TYPE_CHECKING:  # it imports NumPy, and the language server does not
     from inference.protocol.completion_arrays import Description
 
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
+_MAX_WORD_BYTES = 300  # of declarations of the typed word, which stand above the line
 _OWN_WAIT_S, _OTHERS_WAIT_S = 0.5, 0.025  # that a key waits for the rules of its document, and of others
 _UNDECIDED = (Reason.UNKNOWN_RULES, Reason.SUPERSEDED)
 
 
 class OpenDocuments:
-    """Applies the settings, the rules on what may be sent and the model's languages to the documents.
+    """Applies the settings, the rules on what may be sent and the model's languages to documents and their requests.
 
     The user is told when a document begins or ceases to get suggestions.
     """
@@ -38,6 +45,7 @@ class OpenDocuments:
         self.by_uri: dict[str, OpenDocument] = {}  # the one that was opened or edited last is last
         self.settings = self.chosen = Settings()  # `settings`: with a context that the connected server can take
         self.served: Description | None = None  # by the connected server
+        self._tenant = uuid.uuid4().hex  # the server shares nothing that it has cached with other editors
         self._list_folders = list_folders
         self._guard = guard
         self._status = status
@@ -110,15 +118,62 @@ class OpenDocuments:
         self._configure_guard()
         await self._guard.exclusions.ask(_list_languages([document]))
 
-    async def find_others(self, document: OpenDocument) -> list[OpenDocument]:
+    async def build(
+        self, document: OpenDocument, request: EditorRequest, purpose: Purpose
+    ) -> Cleared[CompletionRequest] | NoSuggestion:
+        """Returns what to send for a request in a document, or why nothing may be sent.
+
+        Clearing the request is the last step: nothing is added after it.
+        """
+        text, settings = document.text, request.settings
+        others = await self._find_others(document)
+        found = self.check(document)
+        if found is not None:
+            return found
+        try:
+            own_text = write_blanks(self._guard.redact_context(request.context), text.language)
+            declared = [each.project.summary.declarations for each in others if each.text.file_uri != text.file_uri]
+            max_bytes = min(_MAX_WORD_BYTES, settings.related_bytes)
+            prefix = insert_declarations(
+                own_text, text.language, declared, document.comments, max_bytes, request.is_expected
+            )
+            complete = CompletionRequest(
+                prefix=prefix,
+                suffix=own_text.suffix,
+                max_tokens=settings.max_tokens,
+                healing=settings.healing,
+                extent=settings.extent,
+                deadline_ms=settings.deadline_ms,
+                chunks=Chunks.LINES,
+                tenant=self._tenant,
+                document=text.random_id,
+                related=self._write_related(document),
+                path=document.project.path,
+            )
+            uris = [each.text.file_uri for each in (document, *others)]
+            return self._guard.clear(adapt(complete, purpose, request.confidence), uris)
+        except NotSentError as error:
+            return to_no_suggestion(error)
+
+    def list_related(self, document: OpenDocument) -> list[tuple[RelatedFile, str]]:
+        """Returns what to send of other files with a document, and their URIs, without those that are excluded now."""
+        files = zip(document.project.related, document.project.uris, strict=True)
+        return [(file, uri) for file, uri in files if not self._guard.exclusions.is_excluded(uri)]
+
+    def _write_related(self, document: OpenDocument) -> tuple[RelatedFile, ...]:
+        files = tuple(file for file, _ in self.list_related(document))
+        return files if self.served and self.served.reads_files else write_comments(files, document.text.language_id)
+
+    async def _find_others(self, document: OpenDocument) -> list[OpenDocument]:
         """Returns the other documents whose declarations may be sent with a text of this one, the newest first.
 
         The rules for the files of its project context are read again, too, so that an exclusion of one is noticed.
         """
-        text, exclusions = document.text, self._guard.exclusions
+        text = document.text
         others = [each for each in reversed(self.by_uri.values()) if each.text.language == text.language][:_MAX_OTHERS]
-        related = [uri for uri in document.project.uris if not exclusions.is_excluded(uri)]
-        await exclusions.ask(_list_languages(others) | dict.fromkeys(related, text.language_id), wait_s=_OTHERS_WAIT_S)
+        related = [uri for _, uri in self.list_related(document)]
+        languages = _list_languages(others) | dict.fromkeys(related, text.language_id)
+        await self._guard.exclusions.ask(languages, wait_s=_OTHERS_WAIT_S)
         return [each for each in others if self._find_reason(each) is None]
 
     def _find_reason(self, document: OpenDocument) -> NoSuggestion | None:
@@ -160,3 +215,25 @@ class OpenDocuments:
 
 def _list_languages(documents: list[OpenDocument]) -> dict[str, str]:
     return {document.text.file_uri: document.text.language_id for document in documents}
+
+
+_NUM_DRAWN = 4  # of which some are equal
+_TEMPERATURE = 0.8
+_SEED = 7  # the same cursor has the same alternatives
+_DEADLINE_MS = 1500
+
+
+def adapt(request: CompletionRequest, purpose: Purpose, confidence: float) -> CompletionRequest:
+    """Returns a request with the fields for its purpose. One for alternatives names no document: it supersedes none."""
+    if purpose is Purpose.PREFETCH:
+        return replace(request, priority=Priority.PREFETCH)
+    if purpose is Purpose.BEST:
+        return replace(request, min_probability=confidence)
+    return replace(
+        request,
+        num_candidates=_NUM_DRAWN,
+        temperature=_TEMPERATURE,
+        seed=_SEED,
+        deadline_ms=min(request.deadline_ms or _DEADLINE_MS, _DEADLINE_MS),
+        document="",
+    )

@@ -9,12 +9,11 @@ from lsprotocol.types import Range
 
 from inference.errors import MidtokenError
 from lsp_server.backend import BackendStarter
-from lsp_server.context import cut_excerpt
-from lsp_server.editor_request import EditorRequest, Purpose, build_editor_request
+from lsp_server.context import move_window
 from lsp_server.no_suggestion import NoSuggestion
 from lsp_server.open_document import OpenDocument
 from lsp_server.open_documents import OpenDocuments
-from lsp_server.request_builder import RequestBuilder
+from lsp_server.session import EditorRequest, Purpose, build_editor_request
 
 _PAUSE_S = 0.15  # keys that follow each other are mostly closer
 CURSOR_REST_S = 0.05  # the cursor is moved on much sooner while a key is held
@@ -32,9 +31,8 @@ class Expectation:
 class Prefetcher:
     """Prefetches one place at a time: the one that was expected last, after a short time without any event."""
 
-    def __init__(self, documents: OpenDocuments, builder: RequestBuilder, starter: BackendStarter) -> None:
+    def __init__(self, documents: OpenDocuments, starter: BackendStarter) -> None:
         self._documents = documents
-        self._builder = builder
         self._starter = starter
         self._expected: Expectation | None = None
         self._task: asyncio.Task[None] | None = None
@@ -64,7 +62,7 @@ class Prefetcher:
     async def _prefetch(self, expected: Expectation) -> None:
         """Sends what the next key will send. The same rules apply as for a key."""
         await self._documents.wait_for_rules(expected.document)
-        cleared = await self._builder.build(expected.document, self._build_request(expected), Purpose.PREFETCH)
+        cleared = await self._documents.build(expected.document, self._build_request(expected), Purpose.PREFETCH)
         if isinstance(cleared, NoSuggestion):
             return
         backend = await self._starter.get()
@@ -75,7 +73,7 @@ class Prefetcher:
 
     def _build_request(self, expected: Expectation) -> EditorRequest:
         document, settings = expected.document.text, self._documents.settings
-        cut_excerpt(document, expected.span.start, settings, is_waited_for=False)  # the window moves
+        move_window(document, expected.span.start, settings, is_waited_for=False)
         edited, position = document.with_edit(expected.span, expected.text)
         request = build_editor_request(edited, position, settings)
         is_expected = expected.text != "" or expected.span.start != expected.span.end

@@ -66,11 +66,6 @@ class ProjectText:
             if own:
                 project.read(self._documents.settings.exclude, own)
 
-    def find_related(self, document: OpenDocument) -> tuple[RelatedFile, ...]:
-        """Returns what to send of other files with a document. A file that has been excluded since is left out."""
-        files = zip(document.project.related, document.project.uris, strict=True)
-        return tuple(file for file, uri in files if not self._exclusions.is_excluded(uri))
-
     def refresh(self, document: OpenDocument) -> None:
         """Reads a document, and chooses what to tell in it.
 
@@ -114,9 +109,9 @@ class ProjectText:
         read = partial(self._read, document, text.num_edits, "".join(text.lines), "".join(before))
         found = await asyncio.get_running_loop().run_in_executor(self._thread, read)
         await self._exclusions.ask(dict.fromkeys(found.uris, text.language_id))
-        known = self.find_related(document)
+        known = self._documents.list_related(document)
         document.project = found
-        if self.find_related(document) != known:
+        if self._documents.list_related(document) != known:
             self._on_change()
 
     def _read(self, document: OpenDocument, num_edits: int, text: str, before: str) -> ProjectContext:

@@ -8,18 +8,57 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+from lsprotocol.types import Position
+
 from inference.brackets import CLOSERS, QUOTES
 from inference.errors import MidtokenError, ServerUnreachableError
 from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from lsp_server.backend import BackendStarter, CompletionBackend
-from lsp_server.editor_request import EditorRequest, Purpose
+from lsp_server.context import Context, cut_context, move_window
+from lsp_server.documents import Document, Place
 from lsp_server.errors import to_midtoken_error
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_reason
 from lsp_server.privacy.guard import Cleared
+from lsp_server.settings import Settings
 from lsp_server.status import Status
 
 _CUTS = (FinishReason.DEADLINE, FinishReason.CANCELLED, FinishReason.SUPERSEDED)
+
+
+class Purpose(enum.Enum):
+    """What the answer of the completion server is for."""
+
+    BEST = enum.auto()  # the most likely text
+    ALTERNATIVES = enum.auto()  # some other texts, drawn at random
+    PREFETCH = enum.auto()  # no answer: the server caches the text before a key asks for it
+
+
+@dataclass(frozen=True, slots=True)
+class EditorRequest:
+    """A request, with the text and the settings at the time of the request. A later edit makes it obsolete.
+
+    Two requests are equal if their texts and settings are equal.
+    """
+
+    place: Place = field(compare=False)
+    context: Context  # the text around the cursor; what is sent may differ
+    settings: Settings
+    confidence: float  # the least probability of the text that is shown
+    is_expected: bool = False  # the text is not that of the document now, but what is expected
+
+
+def build_editor_request(
+    document: Document, position: Position, settings: Settings, is_invoked: bool = False
+) -> EditorRequest:
+    """Returns the request at a position. `is_invoked`: the user asked, and also gets an unlikely text.
+
+    Raises EditorError.
+    """
+    place = document.find_place(position)
+    move_window(document, place.position, settings)
+    context = cut_context(document, place.position, settings)
+    return EditorRequest(place, context, settings, 0.0 if is_invoked else settings.confidence)
 
 
 class NoText(enum.Enum):

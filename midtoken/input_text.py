@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest, RelatedFile
-from lsp_server.context import Context, Excerpt, clean
+from lsp_server.context import Context, clean
 from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.languages import list_endings
 from lsp_server.line_ends import LineEnds, split_lines
@@ -199,7 +199,7 @@ class ClearedText:
 
     def _redact(self, context: Context) -> Context:
         try:
-            return self._note_secrets(context, self._guard.redact_excerpt(Excerpt(context)))
+            return self._note_secrets(context, self._guard.redact_context(context))
         except InSecretError as error:
             raise UsageError(f"{error}; --send-secrets sends it anyway") from None
 

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 from inference.protocol.completion import CompletionRequest, RelatedFile
-from lsp_server.context import Context, Excerpt
+from lsp_server.context import Context
 from lsp_server.errors import ExcludedError
 from lsp_server.privacy import secrets
 from lsp_server.privacy.exclusion import Policy
@@ -159,9 +159,9 @@ class Guard:
         """Returns a whole text as a request may have it. `clear` looks for secrets again, last."""
         return secrets.redact(text) if self._redacts else text
 
-    def redact_excerpt(self, excerpt: Excerpt) -> Context:
-        """Returns the context of an excerpt as a request may have it. Raises InSecretError if its cursor is in one."""
-        return secrets.redact_excerpt(excerpt) if self._redacts else excerpt.context
+    def redact_context(self, context: Context) -> Context:
+        """Returns the text around a cursor as a request may have it. Raises InSecretError if the cursor is in one."""
+        return secrets.redact_context(context) if self._redacts else context
 
     def clear(self, request: _Request, uris: Iterable[str]) -> Cleared[_Request]:
         """Returns the request as it may be sent: without secrets, and with random names in place of its own.

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 
 import re2
 
-from lsp_server.context import Context, Excerpt
+from lsp_server.context import Context
 from lsp_server.errors import InSecretError
 
 PLACEHOLDER = "REDACTED"  # the same for all secrets: it says nothing of their length or content
@@ -117,9 +117,9 @@ def redact_parts(parts: Sequence[str], cursor: int | None = None) -> list[str]:
     return [_replace(text, spans, start, end) for start, end in pairwise(edges)]
 
 
-def redact_excerpt(excerpt: Excerpt) -> Context:
-    """Returns the context of an excerpt without secrets. Raises InSecretError."""
-    parts = excerpt.head, excerpt.context.prefix, excerpt.context.suffix, excerpt.tail
+def redact_context(context: Context) -> Context:
+    """Returns the text around a cursor without secrets. Raises InSecretError."""
+    parts = context.head, context.prefix, context.suffix, context.tail
     _, prefix, suffix, _ = redact_parts(parts, cursor=2)
     return Context(prefix, suffix)
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from lsp_server.backend import CompletionBackend
-from lsp_server.context import Context, Excerpt
+from lsp_server.context import Context
 from lsp_server.errors import to_midtoken_error
 from lsp_server.privacy.guard import Guard
 from midtoken.api import Completion, read_completion
@@ -54,7 +54,7 @@ class Asker:
 
     def _redact(self, asked: Question) -> Question:
         """What is shown is what is sent."""
-        context = self._guard.redact_excerpt(Excerpt(Context(asked.prefix, asked.suffix)))
+        context = self._guard.redact_context(Context(asked.prefix, asked.suffix))
         return Question(asked.number, context.prefix, context.suffix)
 
     async def _complete(self, question: Question, healing: Healing) -> Completion:

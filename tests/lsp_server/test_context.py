@@ -6,9 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
-from lsp_server.context import Context, cut_excerpt
+from lsp_server.context import Context
 from lsp_server.documents import Document, num_units
 from lsp_server.line_ends import split_lines
+from lsp_server.session import build_editor_request
 from lsp_server.settings import Settings
 
 _SMALL = Settings(context=32)
@@ -47,12 +48,11 @@ def test_context_is_the_text_around_the_cursor_within_its_limits_and_half_full_i
     document, lines = open_document(before + after), split_lines(before)
     document.anchor_line = min(anchor, len(document.lines) - 1)
     position = Position(len(lines) - 1, num_units(lines[-1], PositionEncodingKind.Utf16))
-    excerpt = cut_excerpt(document, position, _SMALL)
-    context = excerpt.context
-    assert clean(before).endswith(excerpt.head + context.prefix)
-    assert clean(after).replace("\n", "").startswith((context.suffix + excerpt.tail).replace("\n", ""))
-    assert (excerpt.head != "") >= (context.prefix != clean(before))
-    assert (excerpt.tail != "") >= (context.suffix != clean(after))
+    context = build_editor_request(document, position, _SMALL).context
+    assert clean(before).endswith(context.head + context.prefix)
+    assert clean(after).replace("\n", "").startswith((context.suffix + context.tail).replace("\n", ""))
+    assert (context.head != "") >= (context.prefix != clean(before))
+    assert (context.tail != "") >= (context.suffix != clean(after))
     assert num_bytes(context.prefix) <= _SMALL.prefix_bytes
     assert num_bytes(context.suffix) <= _SMALL.suffix_bytes
     assert clean(before).endswith(context.prefix)
@@ -64,12 +64,12 @@ def test_context_is_the_text_around_the_cursor_within_its_limits_and_half_full_i
 
 
 def test_a_small_document_is_sent_completely() -> None:
-    assert cut_excerpt(open_document("a\r\nbc\rd"), Position(1, 1), _SMALL).context == Context("a\nb", "c\nd")
+    assert build_editor_request(open_document("a\r\nbc\rd"), Position(1, 1), _SMALL).context == Context("a\nb", "c\nd")
 
 
 def test_context_starts_and_ends_at_line_ends() -> None:
     line = "0123456789\n"
-    context = cut_excerpt(open_document(line * 100), Position(50, 5), _SMALL).context
+    context = build_editor_request(open_document(line * 100), Position(50, 5), _SMALL).context
     assert context.prefix.removesuffix("01234") == line * (len(context.prefix) // len(line))
     assert context.suffix.removeprefix("56789\n") == line * (len(context.suffix) // len(line))
     assert min(len(context.prefix), len(context.suffix)) > 2 * len(line)
@@ -80,7 +80,7 @@ def test_prefix_start_moves_in_large_blocks_while_lines_are_typed() -> None:
     document = open_document("0123456789\n" * num_lines)
     starts = []
     for line in range(100, num_lines):
-        cut_excerpt(document, Position(line, 0), _SMALL)
+        build_editor_request(document, Position(line, 0), _SMALL)
         starts.append(document.anchor_line)
     num_moves = sum(start != after for start, after in itertools.pairwise(starts))
     assert num_moves <= len(starts) / (256 // 4 // len("0123456789\n"))
@@ -90,6 +90,6 @@ def test_a_very_long_line_is_cut_at_the_same_place_for_many_keystrokes() -> None
     text = "".join(chr(ord("a") + number % 26) for number in range(3000))
     starts = set()
     for character in range(2000, 2064):
-        prefix = cut_excerpt(open_document(text), Position(0, character), _SMALL).context.prefix
+        prefix = build_editor_request(open_document(text), Position(0, character), _SMALL).context.prefix
         starts.add(character - len(prefix))
     assert len(starts) <= 2

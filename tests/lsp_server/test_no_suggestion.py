@@ -8,9 +8,9 @@ from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocument
 
 from inference.errors import ServerError
 from inference.protocol.completion_arrays import Description
-from lsp_server.context import cut_excerpt
 from lsp_server.documents import MAX_CHARS, Document
 from lsp_server.no_suggestion import Reason, find_disturbance, is_paste
+from lsp_server.session import build_editor_request
 from lsp_server.settings import Settings
 from tests.support.lsp_editor import URI, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
@@ -136,7 +136,6 @@ def test_nothing_is_offered_inside_words_that_are_not_edited_and_after_pasting(
         document.apply(document.version + 1, [TextDocumentContentChangePartial(range=at, text=text) for text in texts])
     was_pasted = is_paste(document.last_edit, frozenset({_OFFERED}))
     for asked, reason in expected.items():
-        place = document.find_place(Position(*asked))
-        context = cut_excerpt(document, place.position, Settings()).context
-        found = find_disturbance(document, was_pasted, place, context)
+        request = build_editor_request(document, Position(*asked), Settings())
+        found = find_disturbance(document, was_pasted, request.place, request.context)
         assert (found and found.reason) == reason, asked

@@ -17,13 +17,13 @@ from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocument
 from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.backend import BackendStarter
 from lsp_server.documents import Document, num_units
-from lsp_server.editor_request import EditorRequest, Purpose, build_editor_request
 from lsp_server.filters import fit_all
 from lsp_server.items import inline_item
 from lsp_server.no_suggestion import NoSuggestion
 from lsp_server.open_document import OpenDocument
+from lsp_server.open_documents import adapt
 from lsp_server.privacy.guard import Cleared
-from lsp_server.request_builder import adapt
+from lsp_server.session import EditorRequest, Purpose, build_editor_request
 from lsp_server.settings import Settings
 from lsp_server.status import Status, Window
 from tests.support.dictated import DictatedService, run_dictated

@@ -9,13 +9,12 @@ from lsprotocol.types import Position
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from lsp_server.backend import BackendStarter, OnDownload
-from lsp_server.context import Context, Excerpt
+from lsp_server.context import Context
 from lsp_server.documents import Place
-from lsp_server.editor_request import EditorRequest, Purpose
 from lsp_server.no_suggestion import NoSuggestion, Reason
+from lsp_server.open_documents import adapt
 from lsp_server.privacy.guard import Cleared
-from lsp_server.request_builder import adapt
-from lsp_server.session import Session
+from lsp_server.session import EditorRequest, Purpose, Session
 from lsp_server.settings import Settings
 from lsp_server.status import Status, Window
 from tests.support.lsp_fakes import FedBackend, FedStream, clear
@@ -78,8 +77,7 @@ class Bench:
 
 
 def build_request(prefix: str, suffix: str = "", confidence: float = 0.5) -> EditorRequest:
-    excerpt = Excerpt(Context(prefix, suffix))
-    return EditorRequest(Place(Position(0, 0)), excerpt, Settings(), confidence)
+    return EditorRequest(Place(Position(0, 0)), Context(prefix, suffix), Settings(), confidence)
 
 
 async def complete(session: Session, prefix: str, suffix: str = "", confidence: float = 0.5) -> str | Reason:

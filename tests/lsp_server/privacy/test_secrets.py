@@ -9,10 +9,11 @@ from functools import partial
 import pytest
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
-from lsp_server.context import Context, cut_excerpt
+from lsp_server.context import Context
 from lsp_server.documents import Document
 from lsp_server.errors import InSecretError
-from lsp_server.privacy.secrets import PLACEHOLDER, find_secrets, redact, redact_excerpt, redact_parts
+from lsp_server.privacy.secrets import PLACEHOLDER, find_secrets, redact, redact_context, redact_parts
+from lsp_server.session import build_editor_request
 from lsp_server.settings import Settings
 from models.training.corpus import iter_held_out
 from tests.support.secret_forms import HARMLESS, SECRETS, Secret, count_secret_bytes
@@ -92,7 +93,7 @@ def _redact(text: str, at: int, context_tokens: int = 1024) -> Context | None:
     number = len(text[:line_start].replace("\r\n", "\n").replace("\r", "\n").split("\n")) - 1
     position = Position(number, at - line_start)
     with contextlib.suppress(InSecretError):
-        return redact_excerpt(cut_excerpt(document, position, Settings(context=context_tokens)))
+        return redact_context(build_editor_request(document, position, Settings(context=context_tokens)).context)
     return None
 
 
