@@ -2,12 +2,13 @@
 
 stdio, protocol         read the editor's messages, and refuse those that are not LSP
 features                maps LSP messages to calls of the server, and its answers to LSP results
-server                  hands each edit and each request to the session of its document
-open_documents          says whether the document gets suggestions (the reasons are in no_suggestion)
-editor_request          the request: a place in the text of the document (documents), and the text around it (context)
-session                 answers it from text that was generated before, or has a new request built and sent
-request_builder         what is sent: without secrets (privacy), with declarations of other open files (related);
-                        clearing it is the last step
+server                  translates between LSP and the assistant
+assistant               hands each edit and each request to its open_document, which has the text (documents)
+session                 the requests of one document: a place and the text around it (context). It answers a request
+                        from text that was generated before, or has a new one built and sent
+open_documents          says whether a document gets suggestions (the reasons are in no_suggestion), and what is sent:
+                        without secrets (privacy), with declarations of other open files (related); clearing it is the
+                        last step
 backend                 the connection to the completion server
 filters, indentation    make the model's text fit into the document
 items                   LSP items

@@ -23,7 +23,7 @@ from lsp_server.privacy.guard import Guard
 from lsp_server.project.grammar import BY_EXTENSION
 from lsp_server.protocol import MidtokenProtocol, TextServer, build_strict_converter
 from lsp_server.settings import SECTION, SettingsSources
-from lsp_server.status import Status, Window
+from lsp_server.status import Status
 
 _NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")], save=True)
 
@@ -57,7 +57,7 @@ class MidtokenServer(TextServer):
         self.line_ends = LineEnds.UNKNOWN
         self.configuration_wait_s = 5.0  # for an answer to workspace/configuration
         self._writes_lf = False
-        self._status = Status(Window(self))
+        self._status = Status(self)
         guard = Guard(policy, is_remote=is_remote)
         self.assistant = Assistant(connect, languages, guard, index_dir, lambda: self.workspace.folders, self._status)
         self._closing = asyncio.Lock()

@@ -1,9 +1,7 @@
 """What the user is told: the state of the completion server, why a document has no suggestions, and each error once."""
 
-import dataclasses
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote
 
@@ -24,26 +22,121 @@ class State(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class StatusReport:
-    """A change of state. The editor gets it as the notification `$/midtoken/status`."""
-
-    uri: str | None  # of the document; None: all documents
-    state: State
-    code: str  # a Reason, `ready` or `downloading`
-    message: str
-
-
 # An implementation-dependent notification (LSP, "$ Notifications"): editors that do not know it ignore it.
 STATUS_NOTIFICATION = "$/midtoken/status"
 
 
-class Window:
-    """Shows messages to the user of the editor. Each text is one line."""
+_SHOWN = (Reason.TOO_LARGE, Reason.UNKNOWN_LINE_ENDS, Reason.OTHER_LANGUAGE)  # the others are only logged
+
+
+class Status:
+    """Tells the user about changes of state, each text in one line. An error of every keystroke is shown once.
+
+    After a successful completion, the same error can be shown again. Why a document has no suggestions is told once
+    for the document, or once for the language if the language is the reason.
+    """
 
     def __init__(self, server: LanguageServer) -> None:
         self._server = server
         self._progress_token: str | None = None
+        self._shown_errors: set[str] = set()
+        self._is_failing = False
+        self._is_downloading = False
+        self._shown_infos: set[str] = set()
+
+    def starting(self) -> None:
+        """The completion server is being started, and it is taking long enough to show that."""
+        text = "starting the completion server; the first start takes about ten seconds"
+        self.begin_progress(text)
+        self.report(State.STARTING, Reason.STARTING, text)
+
+    def downloading(self, on_cancel: Callable[[], None], text: str, percentage: int) -> None:
+        """The model is being downloaded. `on_cancel`: what to do when the user cancels that."""
+        if percentage == 100:
+            self._is_downloading = False
+            return self.starting()
+        if not self._is_downloading:
+            self._is_downloading = True
+            self.begin_progress(text, on_cancel)
+        self.report_progress(text, percentage)
+        self.report(State.STARTING, "downloading", f"{text} ({percentage} %)")
+
+    def ready(self, start_s: float, runs_as: str = "") -> None:
+        """The connection to the completion server works. `runs_as`: the model's numbers and threads, and why."""
+        text = f"completion server ready after {start_s:.1f} s" + (f"; model as {runs_as}" if runs_as else "")
+        self.end_progress(text)
+        self.report(State.READY, "ready", text)
+
+    def start_cancelled(self, why: str = "") -> None:
+        """The start was cancelled. This is not an error. `why`: why there will be no other."""
+        self._is_downloading = False
+        self.end_progress(why or "start of the completion server cancelled")
+        if why:
+            self.report(State.OFF, Reason.UNREACHABLE, why)
+
+    def not_started(self, error: MidtokenError) -> None:
+        """The completion server could not be started or reached."""
+        self._is_downloading = False
+        self.end_progress("completion server not started")
+        self._fail(error, Reason.UNREACHABLE)
+
+    def working(self) -> None:
+        """A completion has arrived."""
+        self._shown_errors.clear()
+        if self._is_failing:
+            self._is_failing = False
+            self.report(State.READY, "ready", "completions arrive again")
+
+    def failed(self, error: MidtokenError) -> None:
+        """A completion failed."""
+        self._fail(error, find_reason(error))
+
+    def configured(self, problems: Sequence[str]) -> None:
+        """The settings were read."""
+        for problem in problems:
+            self._show_error(problem)
+
+    def not_configured(self, waited_s: float) -> None:
+        """The editor has not answered the request for its settings."""
+        text = (
+            f"the editor has not answered workspace/configuration for {waited_s:g} s; until then, other settings hold"
+        )
+        self.log(text, types.MessageType.Warning)
+
+    def checked(self, uri: str, found: NoSuggestion | None) -> None:
+        """A document gets suggestions no longer, or again (None)."""
+        if found is None:
+            self.report(State.READY, "ready", "", uri)
+            return
+        name = unquote(uri.rpartition("/")[2]) if "/" in uri else "a document"  # what is no URI may be anything
+        self.log(f"{found.reason}: {name} gets no suggestions: {found.message}")
+        state = State.STARTING if found.reason is Reason.UNKNOWN_RULES else State.OFF
+        self.report(state, found.reason, found.message, uri)
+        if found.reason in _SHOWN and found.message not in self._shown_infos:
+            self._shown_infos.add(found.message)
+            self.show(found.message)
+
+    def not_suggested(self, found: NoSuggestion, is_invoked: bool) -> None:
+        """A request has no suggestion. A person who asked for one, and could do something about it, is told why."""
+        detail = f": {found.message}" if found.message else ""
+        self.log(f"no suggestion ({found.reason}){detail}", types.MessageType.Log)
+        if is_invoked and found.reason in OF_DOCUMENT:
+            self.show(f"no suggestion: {found.message}")
+
+    def _fail(self, error: MidtokenError, reason: Reason) -> None:
+        text = " ".join(str(error).split()) or type(error).__name__
+        is_general = not isinstance(error, EditorError)  # otherwise only one document has no suggestions
+        self._is_failing = self._is_failing or is_general
+        if self._show_error(text) and is_general:
+            self.report(State.ERROR, reason, text)
+
+    def _show_error(self, text: str) -> bool:
+        """Returns whether it was shown now, and not before."""
+        is_new = text not in self._shown_errors
+        if is_new:
+            self._shown_errors.add(text)
+            self.show(text, types.MessageType.Error)
+        return is_new
 
     def log(self, text: str, kind: types.MessageType = types.MessageType.Info) -> None:
         """LSP window/logMessage."""
@@ -53,9 +146,10 @@ class Window:
         """LSP window/showMessage."""
         self._server.window_show_message(types.ShowMessageParams(kind, f"midtoken: {text}"))
 
-    def report(self, report: StatusReport) -> None:
-        """The notification `$/midtoken/status`."""
-        self._server.protocol.notify(STATUS_NOTIFICATION, dataclasses.asdict(report))
+    def report(self, state: State, code: str, message: str, uri: str | None = None) -> None:
+        """The notification `$/midtoken/status`. `code`: a Reason, `ready` or `downloading`. `uri`: None for all."""
+        report = {"uri": uri, "state": state, "code": code, "message": message}
+        self._server.protocol.notify(STATUS_NOTIFICATION, report)
 
     def begin_progress(self, text: str, on_cancel: Callable[[], None] | None = None) -> None:
         """LSP $/progress, if the editor supports it, and the log. Ends what was begun before.
@@ -87,115 +181,3 @@ class Window:
         if self._progress_token is not None:
             self._server.work_done_progress.end(self._progress_token, types.WorkDoneProgressEnd(message=text))
             self._progress_token = None
-
-
-_SHOWN = (Reason.TOO_LARGE, Reason.UNKNOWN_LINE_ENDS, Reason.OTHER_LANGUAGE)  # the others are only logged
-
-
-class Status:
-    """Reports changes of state. An error that occurs at every keystroke is shown once.
-
-    After a successful completion, the same error can be shown again. Why a document has no suggestions is told once
-    for the document, or once for the language if the language is the reason.
-    """
-
-    def __init__(self, window: Window) -> None:
-        self._window = window
-        self._shown_errors: set[str] = set()
-        self._is_failing = False
-        self._is_downloading = False
-        self._shown_infos: set[str] = set()
-
-    def starting(self) -> None:
-        """The completion server is being started, and it is taking long enough to show that."""
-        text = "starting the completion server; the first start takes about ten seconds"
-        self._window.begin_progress(text)
-        self._window.report(StatusReport(None, State.STARTING, Reason.STARTING, text))
-
-    def downloading(self, on_cancel: Callable[[], None], text: str, percentage: int) -> None:
-        """The model is being downloaded. `on_cancel`: what to do when the user cancels that."""
-        if percentage == 100:
-            self._is_downloading = False
-            return self.starting()
-        if not self._is_downloading:
-            self._is_downloading = True
-            self._window.begin_progress(text, on_cancel)
-        self._window.report_progress(text, percentage)
-        self._window.report(StatusReport(None, State.STARTING, "downloading", f"{text} ({percentage} %)"))
-
-    def ready(self, start_s: float, runs_as: str = "") -> None:
-        """The connection to the completion server works. `runs_as`: the model's numbers and threads, and why."""
-        text = f"completion server ready after {start_s:.1f} s" + (f"; model as {runs_as}" if runs_as else "")
-        self._window.end_progress(text)
-        self._window.report(StatusReport(None, State.READY, "ready", text))
-
-    def start_cancelled(self, why: str = "") -> None:
-        """The start was cancelled. This is not an error. `why`: why there will be no other."""
-        self._is_downloading = False
-        self._window.end_progress(why or "start of the completion server cancelled")
-        if why:
-            self._window.report(StatusReport(None, State.OFF, Reason.UNREACHABLE, why))
-
-    def not_started(self, error: MidtokenError) -> None:
-        """The completion server could not be started or reached."""
-        self._is_downloading = False
-        self._window.end_progress("completion server not started")
-        self._fail(error, Reason.UNREACHABLE)
-
-    def working(self) -> None:
-        """A completion has arrived."""
-        self._shown_errors.clear()
-        if self._is_failing:
-            self._is_failing = False
-            self._window.report(StatusReport(None, State.READY, "ready", "completions arrive again"))
-
-    def failed(self, error: MidtokenError) -> None:
-        """A completion failed."""
-        self._fail(error, find_reason(error))
-
-    def configured(self, problems: Sequence[str]) -> None:
-        """The settings were read."""
-        for problem in problems:
-            self._show_error(problem)
-
-    def not_configured(self, waited_s: float) -> None:
-        """The editor has not answered the request for its settings."""
-        text = (
-            f"the editor has not answered workspace/configuration for {waited_s:g} s; until then, other settings hold"
-        )
-        self._window.log(text, types.MessageType.Warning)
-
-    def checked(self, uri: str, found: NoSuggestion | None) -> None:
-        """A document gets suggestions no longer, or again (None)."""
-        if found is None:
-            self._window.report(StatusReport(uri, State.READY, "ready", ""))
-            return
-        name = unquote(uri.rpartition("/")[2]) if "/" in uri else "a document"  # what is no URI may be anything
-        self._window.log(f"{found.reason}: {name} gets no suggestions: {found.message}")
-        state = State.STARTING if found.reason is Reason.UNKNOWN_RULES else State.OFF
-        self._window.report(StatusReport(uri, state, found.reason, found.message))
-        if found.reason in _SHOWN and found.message not in self._shown_infos:
-            self._shown_infos.add(found.message)
-            self._window.show(found.message)
-
-    def not_suggested(self, found: NoSuggestion, is_invoked: bool) -> None:
-        """A request has no suggestion. A person who asked for one, and could do something about it, is told why."""
-        detail = f": {found.message}" if found.message else ""
-        self._window.log(f"no suggestion ({found.reason}){detail}", types.MessageType.Log)
-        if is_invoked and found.reason in OF_DOCUMENT:
-            self._window.show(f"no suggestion: {found.message}")
-
-    def _fail(self, error: MidtokenError, reason: Reason) -> None:
-        text = " ".join(str(error).split()) or type(error).__name__
-        is_general = not isinstance(error, EditorError)  # otherwise only one document has no suggestions
-        self._is_failing = self._is_failing or is_general
-        if self._show_error(text) and is_general:
-            self._window.report(StatusReport(None, State.ERROR, reason, text))
-
-    def _show_error(self, text: str) -> bool:
-        """Returns whether it was shown now, and not before."""
-        is_new = text not in self._shown_errors
-        if is_new:
-            self._shown_errors.add(text)
-            self._window.show(text, types.MessageType.Error)
-        return is_new

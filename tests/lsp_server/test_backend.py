@@ -3,16 +3,14 @@
 import asyncio
 import errno
 import os
-from unittest.mock import call, create_autospec
 
 import pytest
 
 from inference.errors import LaunchError, ModelError
 from lsp_server.backend import BackendStarter, OnDownload
-from lsp_server.status import Status, Window
-from tests.support.lsp_fakes import FedBackend
+from tests.support.lsp_fakes import FedBackend, Said
 
-_STARTING = call("starting the completion server; the first start takes about ten seconds")
+_STARTING = "starting the completion server; the first start takes about ten seconds"
 
 
 class Server:
@@ -20,7 +18,7 @@ class Server:
 
     def __init__(self) -> None:
         self.backend = FedBackend()
-        self.window = create_autospec(Window, instance=True)
+        self.status = Said()
         self.num_starts = 0
         self.is_up = asyncio.Event()
         self.error: BaseException | None = None
@@ -28,7 +26,7 @@ class Server:
     def build_starter(self, is_up: bool = True, **times_s: float) -> BackendStarter:
         if is_up:
             self.is_up.set()
-        return BackendStarter(self.connect, Status(self.window), **times_s)
+        return BackendStarter(self.connect, self.status, **times_s)
 
     async def connect(self, _: OnDownload) -> FedBackend:
         self.num_starts += 1
@@ -36,11 +34,6 @@ class Server:
         if self.error is not None:
             raise self.error.with_traceback(None)  # as if it were raised for the first time
         return self.backend
-
-    @property
-    def errors(self) -> list[str]:
-        """What the user was told."""
-        return [shown.args[0] for shown in self.window.show.call_args_list]
 
 
 @pytest.fixture
@@ -51,16 +44,16 @@ def server() -> Server:
 async def test_requests_do_not_wait_for_a_start_and_the_user_is_told(server: Server) -> None:
     starter = server.build_starter(is_up=False, grace_s=0.01)
     assert [await starter.get(), await starter.get()] == [None, None]
-    assert server.window.begin_progress.call_args_list == [_STARTING]
+    assert server.status.begun == [_STARTING]
     server.is_up.set()
     assert await starter.get() is server.backend
     assert server.num_starts == 1
-    assert server.window.end_progress.call_args.args[0].startswith("completion server ready after")
+    assert server.status.ended[-1].startswith("completion server ready after")
 
 
 async def test_a_running_server_answers_the_first_request_without_a_notice(server: Server) -> None:
     assert await server.build_starter(grace_s=60).get() is server.backend
-    assert not server.window.begin_progress.called
+    assert not server.status.begun
 
 
 _FAILED = "cannot connect to the completion server: "
@@ -83,15 +76,15 @@ async def test_an_error_while_connecting_is_told_once_and_only_what_a_hub_refuse
     server.error = error
     starter = server.build_starter(is_up=False, grace_s=0.01, retry_s=0)
     await starter.get()
-    while not server.window.begin_progress.called:  # the notice and the end of the wait are due at the same time
+    while not server.status.begun:  # the notice and the end of the wait are due at the same time
         await asyncio.sleep(0)
     server.is_up.set()
     assert [await starter.get() for _ in range(5)] == [None] * 5
     ended = "completion server not started" if told else "start of the completion server cancelled"
     num_tries = 1 if isinstance(error, ModelError) else 5
-    assert server.window.end_progress.call_args_list == [call(ended)] * num_tries
-    assert [text[: len(told or "")] for text in server.errors] == ([told] if told else [])
-    assert "secret" not in "".join(server.errors)
+    assert server.status.ended == [ended] * num_tries
+    assert [text[: len(told or "")] for text in server.status.shown] == ([told] if told else [])
+    assert "secret" not in "".join(server.status.shown)
     server.error = None
     if num_tries == 1:
         starter.restart()
@@ -115,7 +108,7 @@ async def test_closing_cancels_a_running_start(server: Server) -> None:
     await starter.get()
     await starter.close()
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert server.window.end_progress.call_args_list == [call("start of the completion server cancelled")]
+    assert server.status.ended == ["start of the completion server cancelled"]
 
 
 async def test_closing_does_not_wait_for_ever(server: Server) -> None:

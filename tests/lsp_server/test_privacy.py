@@ -94,7 +94,7 @@ async def test_a_key_that_follows_the_suggestion_asks_about_no_other_file_and_re
     finally:
         sys.setprofile(None)
     assert ("session", "find_text") in called
-    assert ("request_builder", "build") not in called
+    assert ("open_documents", "build") not in called
     assert not {"secrets", "exclusion", "related"} & {module for module, _ in called}
 
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
-from unittest.mock import create_autospec
 
 import pytest
 from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
@@ -25,9 +24,8 @@ from lsp_server.open_documents import adapt
 from lsp_server.privacy.guard import Cleared
 from lsp_server.session import EditorRequest, Purpose, build_editor_request
 from lsp_server.settings import Settings
-from lsp_server.status import Status, Window
 from tests.support.dictated import DictatedService, run_dictated
-from tests.support.lsp_fakes import clear
+from tests.support.lsp_fakes import Said, clear
 from tests.support.reliability import Reliability, describe, run_parts
 
 _NUM_SHORT, _NUM_FULL = 48, 20_000  # completions; for each, some 50 suggestions are compared
@@ -95,7 +93,7 @@ class _Editor:
         self._encoding = random.choice(_ENCODINGS)
         self._text, self._rest = case.prefix, case.expected
         item = TextDocumentItem("file:///a.py", "python", 0, self._write(case.prefix + case.suffix))
-        status = Status(create_autospec(Window, instance=True))
+        status = Said()
         self._starter = BackendStarter(lambda _: _connect(service), status)
         self._document = OpenDocument(Document(item, self._encoding), self._build, self._starter, status)
 

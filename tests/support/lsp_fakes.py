@@ -5,15 +5,38 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
+
+from pygls.lsp.server import LanguageServer
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import Description
 from lsp_server.privacy.guard import Cleared, _GuardOnly
+from lsp_server.status import Status
 
 
 def clear(request: CompletionRequest) -> Cleared[CompletionRequest]:
     """Returns what the guard has cleared."""
     return Cleared(request, _GuardOnly())
+
+
+class Said(Status):
+    """Keeps what the user is told."""
+
+    def __init__(self) -> None:
+        super().__init__(create_autospec(LanguageServer, instance=True))
+        self.shown: list[str] = []
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+
+    def show(self, text: str, *_: Any) -> None:
+        self.shown.append(text)
+
+    def begin_progress(self, text: str, *_: Any) -> None:
+        self.begun.append(text)
+
+    def end_progress(self, text: str) -> None:
+        self.ended.append(text)
 
 
 class FedStream:

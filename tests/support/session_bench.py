@@ -3,7 +3,6 @@
 import asyncio
 import math
 from itertools import accumulate
-from unittest.mock import create_autospec
 
 from lsprotocol.types import Position
 
@@ -16,8 +15,7 @@ from lsp_server.open_documents import adapt
 from lsp_server.privacy.guard import Cleared
 from lsp_server.session import EditorRequest, Purpose, Session
 from lsp_server.settings import Settings
-from lsp_server.status import Status, Window
-from tests.support.lsp_fakes import FedBackend, FedStream, clear
+from tests.support.lsp_fakes import FedBackend, FedStream, Said, clear
 
 
 async def _build(request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
@@ -29,11 +27,10 @@ class Bench:
     """The sessions of two documents that share a backend, which the test feeds."""
 
     def __init__(self) -> None:
-        self.window = create_autospec(Window, instance=True)
+        self.status = Said()
         self.backends: list[FedBackend] = []
-        status = Status(self.window)
-        self.starter = BackendStarter(self._connect, status, retry_s=0)
-        self.session, self.other_session = (Session(_build, self.starter, status) for _ in range(2))
+        self.starter = BackendStarter(self._connect, self.status, retry_s=0)
+        self.session, self.other_session = (Session(_build, self.starter, self.status) for _ in range(2))
 
     def ask(self, prefix: str, suffix: str = "", session: Session | None = None) -> "asyncio.Task[str | Reason]":
         return asyncio.create_task(complete(session or self.session, prefix, suffix))
@@ -69,7 +66,7 @@ class Bench:
     @property
     def errors(self) -> list[str]:
         """What the user was told."""
-        return [call.args[0] for call in self.window.show.call_args_list]
+        return self.status.shown
 
     async def _connect(self, _: OnDownload) -> FedBackend:
         self.backends.append(FedBackend())
