@@ -1,8 +1,7 @@
 """From an editor to a completion request and back. A request passes through these modules, in this order:
 
 stdio, protocol         read the editor's messages, and refuse those that are not LSP
-features                maps LSP messages to calls of the server, and its answers to LSP results
-server                  translates between LSP and the assistant
+server                  maps LSP messages to calls of the assistant, and its answers to LSP results
 assistant               hands each edit and each request to its open_document, which has the text (documents)
 session                 the requests of one document: a place and the text around it (context). It answers a request
                         from text that was generated before, or has a new one built and sent

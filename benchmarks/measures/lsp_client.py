@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from lsp_server.features import CURSOR_NOTIFICATION
+from lsp_server.server import CURSOR_NOTIFICATION
 
 LANGUAGE_SERVER = (sys.executable, "-m", "midtoken", "lsp")
 RECORDED_LANGUAGE_SERVER = (sys.executable, "-m", "benchmarks.measures.recorded_lsp")

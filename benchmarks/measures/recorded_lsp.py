@@ -22,9 +22,9 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import Description
 from inference.serving.client import Client
 from lsp_server.backend import CompletionBackend
-from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared
+from lsp_server.server import MidtokenServer
 from lsp_server.stdio import serve_stdio
 
 NUM_KNOWN_CHARS = 64
@@ -94,7 +94,7 @@ def main() -> NoReturn:
         client = Client(options.server)
         return RecordingBackend(client, options.record, (await client.read_description()).context_tokens)
 
-    server = build_server(connect, policy=Policy(os.environ), index_dir=options.index)
+    server = MidtokenServer(connect, policy=Policy(os.environ), index_dir=options.index)
 
     @server.command(IS_READ_COMMAND)
     def _is_read(*_: Any) -> bool:

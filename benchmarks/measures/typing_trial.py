@@ -22,7 +22,6 @@ from pygls.io_ import StdoutWriter
 from inference.errors import ServerError
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.documents import num_units
-from lsp_server.features import build_server
 from lsp_server.items import Suggestion
 from lsp_server.no_suggestion import Reason
 from lsp_server.server import MidtokenServer
@@ -187,7 +186,7 @@ class Trial:
             return backend
 
         settings = {"prefetch": False, "languages": ["*"]} | settings
-        by_tab, by_word, asked = (TypedFile(build_server(connect), settings, language) for _ in range(3))
+        by_tab, by_word, asked = (TypedFile(MidtokenServer(connect), settings, language) for _ in range(3))
         return cls(Typist(by_tab), Typist(by_word, True), Cursors(asked))
 
     def list_figures(self) -> dict[str, float | None]:

@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import NoReturn
 
 from lsp_server.backend import CompletionBackend, OnDownload
-from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.server import MidtokenServer
 from lsp_server.settings import Settings
@@ -37,7 +36,7 @@ def build_language_server(options: argparse.Namespace) -> MidtokenServer:
     """Returns one that uses the completion server of the parsed arguments of `add_connection_arguments`."""
     connect, languages = partial(_connect, options), find_languages(options)
     is_remote = may_be_remote(options)
-    return build_server(connect, languages, Policy(os.environ), is_remote, find_index_dir(options))
+    return MidtokenServer(connect, languages, Policy(os.environ), is_remote, find_index_dir(options))
 
 
 async def _connect(options: argparse.Namespace, settings: Settings, on_download: OnDownload) -> CompletionBackend:

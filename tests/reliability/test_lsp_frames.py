@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from lsp_server.features import CURSOR_NOTIFICATION
 from lsp_server.privacy.guard import Cleared
+from lsp_server.server import CURSOR_NOTIFICATION
 from lsp_server.stdio import serve_messages
 from tests.support.bare_lsp import INITIALIZE, AnswersSeldom, AnswersTwice, BareLsp, count_request
 from tests.support.lsp_editor import make_script

@@ -9,7 +9,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 from lsp_server.backend import BackendFactory
-from lsp_server.features import build_server
+from lsp_server.server import MidtokenServer
 
 _Result = TypeVar("_Result")
 
@@ -22,7 +22,7 @@ class BareLsp:
 
     def __init__(self, connect: BackendFactory, on_answer: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
         """`on_answer`: gets each answer in the moment in which it is written."""
-        self.server = build_server(connect)
+        self.server = MidtokenServer(connect)
         self.asked, self.answered = Counter[str](), Counter[str]()  # how often, by the id as JSON
         self._on_answer = on_answer
         exclusions = self.server.assistant.guard.exclusions

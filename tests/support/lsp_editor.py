@@ -12,7 +12,7 @@ from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
 from inference.platforms import IMPORT_ROOT
-from lsp_server.features import CURSOR_NOTIFICATION
+from lsp_server.server import CURSOR_NOTIFICATION
 from lsp_server.status import STATUS_NOTIFICATION
 
 URI = "file:///project/file.py"

@@ -19,7 +19,6 @@ from pygls.protocol import default_converter
 
 from lsp_server import open_documents
 from lsp_server.backend import CompletionBackend, OnDownload
-from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.server import MidtokenServer
 from lsp_server.settings import Settings
@@ -40,7 +39,7 @@ class InProcess:
         self.models: list[str | None] = []  # with which it was connected, one for each attempt
         self.contexts: list[int | None] = []  # as models
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
-        self.server: MidtokenServer = build_server(
+        self.server = MidtokenServer(
             self._connect, languages, policy=Policy(os.environ), is_remote=is_remote, index_dir=index_dir
         )
         self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))

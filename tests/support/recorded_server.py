@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from lsp_server.features import build_server
 from lsp_server.server import MidtokenServer
 from lsp_server.stdio import serve_stdio
 from tests.support.scripted_server import build_connect
@@ -17,7 +16,7 @@ from tests.support.scripted_server import build_connect
 
 def main() -> NoReturn:
     script = json.loads(Path(sys.argv[1]).read_text())
-    server = build_server(build_connect(script))
+    server = MidtokenServer(build_connect(script))
     _record(server, Path(script["record"]))
     serve_stdio(server)
 

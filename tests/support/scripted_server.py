@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 from inference.errors import LaunchError, silence_libraries
 from lsp_server.backend import BackendFactory, CompletionBackend, OnDownload
-from lsp_server.features import build_server
 from lsp_server.privacy.exclusion import Policy
+from lsp_server.server import MidtokenServer
 from lsp_server.settings import Settings
 from lsp_server.stdio import serve_stdio
 from tests.support.lsp_fakes import ScriptedBackend
@@ -22,7 +22,7 @@ from tests.support.lsp_fakes import ScriptedBackend
 def main() -> NoReturn:
     silence_libraries()
     script = json.loads(Path(sys.argv[1]).read_text())
-    serve_stdio(build_server(build_connect(script), policy=Policy(os.environ)))
+    serve_stdio(MidtokenServer(build_connect(script), policy=Policy(os.environ)))
 
 
 def build_connect(script: dict[str, Any]) -> BackendFactory:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
-from lsp_server.features import build_server
 from lsp_server.server import MidtokenServer
 from midtoken.playground.app import Gate, start_app
 from tests.support.lsp_fakes import FedBackend
@@ -55,7 +54,7 @@ async def _run(tmp_path: Path) -> AsyncIterator[_Browser]:
             return browser.server
 
         def build() -> MidtokenServer:
-            browser.language_servers.append(build_server(connect))
+            browser.language_servers.append(MidtokenServer(connect))
             return browser.language_servers[-1]
 
         runner = await start_app(gate, folder, browser.server, build, listener)
