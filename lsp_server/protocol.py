@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import json
 import logging
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -35,14 +36,6 @@ _OURS = (
 _log = logging.getLogger(__name__)
 
 
-class TextServer(LanguageServer):
-    """A server that keeps the text of documents itself."""
-
-    def mark_out_of_sync(self, uri: str | None) -> None:
-        """Is called for an edit that cannot be read. Without a URI it may concern any document."""
-        raise NotImplementedError
-
-
 class MidtokenProtocol(LanguageServerProtocol):
     """pygls's protocol, which replies to each request, and has no copy of the documents' text.
 
@@ -50,10 +43,10 @@ class MidtokenProtocol(LanguageServerProtocol):
     notification that cannot be handled is logged.
     """
 
-    _server: TextServer
-
-    def __init__(self, server: TextServer, converter: Converter) -> None:
+    def __init__(self, server: LanguageServer, converter: Converter) -> None:
         super().__init__(server, converter)
+        # Called for an edit that cannot be read. Without a URI it may concern any document.
+        self.mark_out_of_sync: Callable[[str | None], None] = lambda _: None
         self.exit_status: int | None = None  # after `exit`, and when the editor reads no more
         self._is_initialized = False
         self._is_shut_down = False
@@ -86,7 +79,7 @@ class MidtokenProtocol(LanguageServerProtocol):
             message = None
         if not isinstance(message, dict):
             _log.warning("midtoken: received a message that is not a JSON object")
-            self._server.mark_out_of_sync(None)
+            self.mark_out_of_sync(None)
         elif "method" not in message:
             self._receive_response(message)
         elif message["method"] == types.EXIT and "id" not in message:
@@ -121,7 +114,7 @@ class MidtokenProtocol(LanguageServerProtocol):
         elif "id" in message:
             self._send_response(message["id"], error=error.to_response_error())
         elif method in _SYNCHRONIZATION and isinstance(error, JsonRpcInvalidParams):
-            self._server.mark_out_of_sync(_find_uri(message))
+            self.mark_out_of_sync(_find_uri(message))
 
     def _receive_response(self, message: dict[str, Any]) -> None:
         """Hands on the result as JSON: only workspace/configuration has one, and LSP defines no form for it."""

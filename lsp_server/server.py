@@ -12,6 +12,7 @@ from typing import Any
 from lsprotocol import types
 from pygls.capabilities import get_capability
 from pygls.exceptions import FeatureRequestError, JsonRpcException
+from pygls.lsp.server import LanguageServer
 
 from lsp_server.assistant import Assistant
 from lsp_server.backend import BackendFactory
@@ -24,7 +25,7 @@ from lsp_server.notebooks import Notebooks
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Guard
 from lsp_server.project.grammar import BY_EXTENSION
-from lsp_server.protocol import MidtokenProtocol, TextServer, build_strict_converter
+from lsp_server.protocol import MidtokenProtocol, build_strict_converter
 from lsp_server.settings import SECTION, SettingsSources
 from lsp_server.status import Status
 
@@ -37,7 +38,7 @@ _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
 CURSOR_NOTIFICATION = "$/midtoken/cursor"
 
 
-class MidtokenServer(TextServer):
+class MidtokenServer(LanguageServer):
     """The language server. It offers each editor one of its two features: ghost text or completion menu."""
 
     protocol: MidtokenProtocol
@@ -72,6 +73,7 @@ class MidtokenServer(TextServer):
         self._status = Status(self)
         guard = Guard(policy, is_remote=is_remote)
         self.assistant = Assistant(connect, languages, guard, index_dir, lambda: self.workspace.folders, self._status)
+        self.protocol.mark_out_of_sync = self.assistant.mark_out_of_sync
         self._closing = asyncio.Lock()
         self._settings_sources = SettingsSources()
         self._are_settings_known = False
@@ -123,10 +125,6 @@ class MidtokenServer(TextServer):
     def change(self, params: types.DidChangeTextDocumentParams) -> None:
         """Applies the edits of one notification."""
         self.assistant.edit(params.text_document.uri, params.text_document.version, params.content_changes)
-
-    def mark_out_of_sync(self, uri: str | None) -> None:
-        """See `Assistant.mark_out_of_sync`."""
-        self.assistant.mark_out_of_sync(uri)
 
     async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | NoSuggestion:
         """See `Assistant.suggest`. The line ends are those that the editor inserts."""
