@@ -43,7 +43,7 @@ class OpenDocuments:
     ) -> None:
         """`list_folders`: the URIs of those of the workspace. `languages`: those of the default model; None: any."""
         self.by_uri: dict[str, OpenDocument] = {}  # the one that was opened or edited last is last
-        self.settings = self.chosen = Settings()  # `settings`: with a context that the connected server can take
+        self.chosen = Settings()
         self.served: Description | None = None  # by the connected server
         self._tenant = uuid.uuid4().hex  # the server shares nothing that it has cached with other editors
         self._list_folders = list_folders
@@ -53,6 +53,12 @@ class OpenDocuments:
         self._default_languages = languages
         self.refusal: str | None = None  # why nothing may be sent, by the settings
         self.are_settings_known = False
+
+    @property
+    def settings(self) -> Settings:
+        """Those that were chosen, with a context that the connected server can take."""
+        limits = (self.chosen.context, None if self.served is None else self.served.context_tokens)
+        return replace(self.chosen, context=min((each for each in limits if each is not None), default=None))
 
     def open(self, document: OpenDocument) -> None:
         """Adds a document. If the rules allow suggestions in it, the completion server is started."""
@@ -78,7 +84,6 @@ class OpenDocuments:
         if is_other:
             self.served = None
             self._starter.restart()
-        self._fit_context()
         self._status.configured(read.problems)
         self._configure_guard()
         for document in self.by_uri.values():
@@ -87,7 +92,6 @@ class OpenDocuments:
     def note_connected(self, description: "Description") -> None:
         """Sets the languages and the context of the connected server's model."""
         self.served = description
-        self._fit_context()
         for document in self.by_uri.values():
             self.check(document)
 
@@ -196,11 +200,6 @@ class OpenDocuments:
         await self.wait_for_rules(document)
         if self.check(document) is None:
             self._starter.start()
-
-    def _fit_context(self) -> None:
-        limits = (self.chosen.context, None if self.served is None else self.served.context_tokens)
-        known = [each for each in limits if each is not None]
-        self.settings = replace(self.chosen, context=min(known, default=None))
 
     def _find_languages(self) -> tuple[str, ...] | None:
         """Returns those that the model knows; None: any, or it is not known."""

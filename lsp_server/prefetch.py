@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from lsprotocol.types import Range
@@ -13,7 +12,7 @@ from lsp_server.context import move_window
 from lsp_server.no_suggestion import NoSuggestion
 from lsp_server.open_document import OpenDocument
 from lsp_server.open_documents import OpenDocuments
-from lsp_server.session import EditorRequest, Purpose, build_editor_request
+from lsp_server.session import EditorRequest, Purpose, build_editor_request, read_texts
 
 _PAUSE_S = 0.15  # keys that follow each other are mostly closer
 CURSOR_REST_S = 0.05  # the cursor is moved on much sooner while a key is held
@@ -67,9 +66,7 @@ class Prefetcher:
             return
         backend = await self._starter.get()
         if backend is not None:
-            async with aclosing(backend.stream(cleared)) as chunks:
-                async for _ in chunks:
-                    pass
+            await read_texts(backend, cleared)
 
     def _build_request(self, expected: Expectation) -> EditorRequest:
         document, settings = expected.document.text, self._documents.settings

@@ -1,7 +1,6 @@
 """Declarations of other open files that the cursor's line uses, or is about to use, as comments above that line."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import regex
 
@@ -15,16 +14,11 @@ _WORD_AT_END = regex.compile(r"[^\W\d]\w*\Z")
 _BRACKET = regex.compile(r"(?:([^\W\d]\w*)[ \t]*)?\(|\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """The names on the cursor's line."""
+def read_words(line_before: str) -> tuple[str, str]:
+    """Returns the name that ends at the cursor, and the one whose arguments are being written; empty if there is none.
 
-    typed: str  # the one that ends at the cursor; empty if none does
-    called: str  # the function or class whose arguments are being written; empty if none is known
-
-
-def read_words(line_before: str) -> Words:
-    """Returns the names in the text of the line before the cursor. A bracket in a string counts, too."""
+    A bracket in a string counts, too.
+    """
     line_before = line_before[-_MAX_LINE_CHARS:]
     typed = _WORD_AT_END.search(line_before)
     open_calls: list[str] = []
@@ -33,7 +27,7 @@ def read_words(line_before: str) -> Words:
             del open_calls[-1:]
         else:
             open_calls.append(match[1] or "")
-    return Words("" if typed is None else typed[0], open_calls[-1] if open_calls else "")
+    return "" if typed is None else typed[0], open_calls[-1] if open_calls else ""
 
 
 _BY_MARKER = {  # by what begins a line of comment, the identifiers of languages in LSP
@@ -62,7 +56,7 @@ def insert_declarations(
     language: str,
     others: Sequence[Sequence[Declaration]],
     known: dict[int, list[Declaration]],
-    max_bytes: int = 300,
+    max_bytes: int,
     is_expected: bool = False,
 ) -> str:
     """Returns the prefix of `context` with declarations as comments right above the cursor's line.
@@ -95,10 +89,10 @@ def insert_declarations(
 
 def _choose(context: Context, indexes: Sequence[Iterable[Declaration]], max_bytes: int) -> list[Declaration]:
     """Returns the declarations for which there is room. The most urgent one comes last, next to the line."""
-    words = read_words(context.line_before)
-    if _continues_in(context, words.typed):
-        words = Words("", words.called)
-    return _take(_find(words, indexes), max_bytes)[::-1]
+    typed, called = read_words(context.line_before)
+    if _continues_in(context, typed):
+        typed = ""
+    return _take(_find(typed, called, indexes), max_bytes)[::-1]
 
 
 def write_comments(files: Sequence[RelatedFile], language_id: str) -> tuple[RelatedFile, ...]:
@@ -109,16 +103,16 @@ def write_comments(files: Sequence[RelatedFile], language_id: str) -> tuple[Rela
     return tuple(RelatedFile(each.path, text) for each, text in zip(files, comments, strict=True))
 
 
-def _find(words: Words, indexes: Sequence[Iterable[Declaration]]) -> Iterator[Declaration]:
+def _find(typed: str, called: str, indexes: Sequence[Iterable[Declaration]]) -> Iterator[Declaration]:
     """Yields declarations, the most urgent first: of names that begin with the typed word, the shortest first.
 
     One letter begins too many names.
     """
-    if len(words.typed) >= _MIN_TYPED_CHARS:
-        found = [each for index in indexes for each in index if each.name.startswith(words.typed)]
+    if len(typed) >= _MIN_TYPED_CHARS:
+        found = [each for index in indexes for each in index if each.name.startswith(typed)]
         yield from sorted(found, key=lambda declaration: len(declaration.name))
-    if words.called:
-        yield from (each for index in indexes for each in index if each.name == words.called)
+    if called:
+        yield from (each for index in indexes for each in index if each.name == called)
 
 
 def _write(declarations: Iterable[Declaration], beginning: str) -> str:

@@ -221,7 +221,7 @@ class Session:
                 return SUPERSEDED
             if backend is None or isinstance(cleared, NoSuggestion):
                 return []
-            self._drawing = _Drawing(request, asyncio.create_task(_read_texts(backend, cleared)))
+            self._drawing = _Drawing(request, asyncio.create_task(read_texts(backend, cleared)))
         task = self._drawing.task
         try:
             await asyncio.wait({task}, timeout=None if self._was_known else _MOMENT_S)
@@ -352,8 +352,8 @@ class _Drawing:
 _MOMENT_S = 0.1  # a delay that users do not notice
 
 
-async def _read_texts(backend: CompletionBackend, cleared: Cleared[CompletionRequest]) -> list[str]:
-    """Returns texts that are sampled by their probability; none if the server is busy."""
+async def read_texts(backend: CompletionBackend, cleared: Cleared[CompletionRequest]) -> list[str]:
+    """Returns the texts of an answer in full; none if there is an error."""
     texts = [""] * cleared.value.num_candidates
     try:
         async with aclosing(backend.stream(cleared)) as chunks:

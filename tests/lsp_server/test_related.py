@@ -1,7 +1,6 @@
 """Declarations of other files are written above the cursor's line."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -23,8 +22,15 @@ def _declare(text: str) -> Sequence[Declaration]:
 _Known = dict[int, list[Declaration]]
 
 
-def _add(known: _Known, prefix: str, *others: Sequence[Declaration], language: str = "python", **more: Any) -> str:
-    return insert_declarations(Context(prefix, ""), language, others, known, **more)
+def _add(
+    known: _Known,
+    prefix: str,
+    *others: Sequence[Declaration],
+    language: str = "python",
+    max_bytes: int = 300,
+    is_expected: bool = False,
+) -> str:
+    return insert_declarations(Context(prefix, ""), language, others, known, max_bytes, is_expected)
 
 
 @pytest.mark.parametrize(
@@ -145,5 +151,4 @@ def test_a_line_of_a_private_key_is_no_declaration() -> None:
     ],
 )
 def test_the_typed_word_and_the_call_are_read(line: str, typed: str, called: str) -> None:
-    words = read_words(line)
-    assert (words.typed, words.called) == (typed, called)
+    assert read_words(line) == (typed, called)
