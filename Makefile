@@ -86,7 +86,7 @@ test-quick: $(READY)  ## test: the tests without servers and editors
 .PHONY: test-reliability
 RELIABILITY := $(BIN)/python -m pytest --timeout=3600 --reliability=full
 TIMED := $(patsubst %,tests/reliability/test_%.py,shutdown faults overload cancellation)
-test-reliability: $(READY) $(LLAMA_SERVER)  ## test: break, overload and fuzz servers, 80 minutes
+test-reliability: $(READY) $(LLAMA_SERVER)  ## test: break, overload and fuzz servers
 	@$(RELIABILITY) -n 0 $(TIMED); status=$$?; \
 	$(RELIABILITY) -n 2 --dist loadfile $(filter-out $(TIMED),$(wildcard tests/reliability/test_*.py)) && exit $$status
 

@@ -46,9 +46,6 @@ _RELIABILITY = {
         "{overload_completed_1_3_%s:.0%%}, {overload_completed_3_%s:.0%%}, {overload_completed_10_%s:.0%%}"
     ),
     "until an overloaded server refuses, 99 of 100": "{overload_refused_ms_p99_%s:.0f} ms",
-    "growth of its memory under constant use; more open files": (
-        "{soak_growth_mib_%s:.0f} MiB in {soak_s_%s:.0f} s; {soak_new_files_%s:.0f}"
-    ),
     "until the last of 50 streams is told of a shutdown": "{shutdown_s_%s:.1f} s",
 }
 _REAL = {"py": "Python", "ts": "TypeScript", "go": "Go"}  # the languages of the published model

@@ -20,13 +20,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pytest
-
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from lsp_server.privacy.guard import Cleared
 from lsp_server.server import CURSOR_NOTIFICATION
 from lsp_server.stdio import serve_messages
-from tests.support.bare_lsp import INITIALIZE, AnswersSeldom, AnswersTwice, BareLsp, count_request
+from tests.support.bare_lsp import INITIALIZE, BareLsp, count_request
 from tests.support.lsp_editor import make_script
 from tests.support.lsp_fakes import FedBackend
 from tests.support.mutations import change_bytes, change_json, draw_odd
@@ -167,9 +165,9 @@ class Frames:
     longest_s: float
 
 
-async def _serve(num: int, random: Random, kind: type[BareLsp] = BareLsp) -> Frames:
+async def _serve(num: int, random: Random) -> Frames:
     """Feeds one server in this process."""
-    lsp = kind(lambda *_: _connect())
+    lsp = BareLsp(lambda *_: _connect())
     spent, receive, reader = [0.0], lsp.server.protocol.receive, asyncio.StreamReader()
 
     def receive_timed(body: bytes) -> None:
@@ -271,35 +269,3 @@ def test_a_process_reads_frames_of_every_kind(reliability: Reliability, tmp_path
     problems = feed_process(num, tmp_path)
     reliability.record("lsp_process", {"lsp_process_frames": num, "lsp_process_wrong": len(problems)})
     assert not problems, describe(problems)
-
-
-class _Dies(BareLsp):
-    """A fault."""
-
-    async def settle(self) -> None:
-        if self.asked.total() > 9:
-            raise KeyError
-        await super().settle()
-
-
-class _Hangs(BareLsp):
-    """A fault."""
-
-    def note(self, message: object) -> None:
-        super().note(message)
-        sum(range(10**6))
-
-
-@pytest.mark.parametrize(
-    ("kind", "told"),
-    [
-        (AnswersSeldom, "-1 answers"),
-        (AnswersTwice, "+1 answers"),
-        (_Dies, "ended with KeyError"),
-        (_Hangs, "0 problems"),
-    ],
-)
-async def test_a_server_that_is_wrong_is_noticed(kind: type[BareLsp], told: str) -> None:
-    right, frames = [await _serve(60, Random(1), each) for each in (BareLsp, kind)]
-    assert told in describe(frames.problems)
-    assert kind is not _Hangs or frames.longest_s > right.longest_s

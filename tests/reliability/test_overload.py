@@ -12,7 +12,7 @@ from benchmarks.measures.load_editors import Outcome, PhaseResult, run_editors
 from benchmarks.measures.report import find_percentile
 from tests.support.load_scripts import build_scripts
 from tests.support.reliability import Reliability, find_growth
-from tests.support.server_watch import ServerWatch
+from tests.support.server_watch import watch_memory
 from tests.support.servers import EMBEDDED, TRITON, make_slow, needs_triton, run_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(0)]
@@ -31,15 +31,14 @@ async def test_an_overloaded_server_completes_what_it_can(
         async with run_editors(server.url, scripts) as editors:
             closed = await editors.play("closed loop", duration_s)
             for name, load in _LOADS.items():
-                watch = ServerWatch(server)  # at last of the greatest load, when all editors are known
-                async with watch.run():
+                async with watch_memory(server) as memory_mib:  # at last of the greatest load, when all are known
                     opened[name] = await editors.play(name, duration_s, load * closed.completed_per_s)
             patient = await editors.play("patient", duration_s / 2, 3 * closed.completed_per_s, is_patient=True)
     phases = [closed, *opened.values(), patient]
     figures = {f"overload_completed_{name}": opened[name].completed_per_s / closed.completed_per_s for name in opened}
     figures |= {
         "overload_refused_ms_p99": find_percentile([ms for phase in phases for ms in phase.refused_ms], 99) or 0.0,
-        "overload_growth_mib": find_growth(watch.find(lambda sample: sample.memory_mib)),
+        "overload_growth_mib": find_growth(memory_mib),
         "overload_failed": sum(phase.count(Outcome.FAILED) for phase in phases),
     }
     rows = [{"load": phase.name, "server": server.runtime_name, **phase.build_row()} for phase in phases]

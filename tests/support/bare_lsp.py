@@ -73,22 +73,6 @@ class BareLsp:
         """The server writes no more."""
 
 
-class AnswersTwice(BareLsp):
-    """A fault."""
-
-    def write(self, data: bytes) -> None:
-        super().write(data)
-        super().write(data)
-
-
-class AnswersSeldom(BareLsp):
-    """A fault."""
-
-    def write(self, data: bytes) -> None:
-        if len(data) % 3:
-            super().write(data)
-
-
 INITIALIZE: dict[str, Any] = {
     "processId": None,
     "rootUri": None,

@@ -87,11 +87,10 @@ def _make_row(text: bytes) -> _Row:
 class DictatedService(FedBackend):
     """A backend: a request becomes a message, and what the adapter and the engine answer comes back as messages."""
 
-    def __init__(self, adapter: Any, spoil: Callable[[CompletionRequest], CompletionRequest]) -> None:
+    def __init__(self, adapter: Any) -> None:
         super().__init__()
         self.adapter = adapter
         self._service = _Service({COMPLETION: adapter})
-        self._spoil = spoil
 
     async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         async for chunk in self.ask(request.value):
@@ -100,7 +99,7 @@ class DictatedService(FedBackend):
     async def ask(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of an answer, or raises its error."""
         message = service_pb2.ModelInferRequest(model_name=COMPLETION)
-        add_tensors(message.inputs, message.raw_input_contents, request_to_arrays(self._spoil(request)))
+        add_tensors(message.inputs, message.raw_input_contents, request_to_arrays(request))
         async for answer in self._service.ModelStreamInfer(_one(message), None):
             if answer.error_message:
                 raise error_from_text(answer.error_message)
@@ -118,11 +117,10 @@ async def _one(message: Any) -> AsyncGenerator[Any, None]:
 @contextmanager
 def run_dictated(
     find_rest: Callable[[bytes], bytes],
-    spoil: Callable[[CompletionRequest], CompletionRequest] = lambda request: request,
     kind: str = "qwen",
     **settings: Any,
 ) -> Iterator[DictatedService]:
-    """Runs an engine with a dictated model. `spoil`: a fault, between the client and the engine."""
+    """Runs an engine with a dictated model."""
     toy = toy_tokenizer(kind)
     model = DictatedModel(toy, find_rest)
     folder = Path("m")
@@ -130,6 +128,6 @@ def run_dictated(
         COMPLETION, lambda _: start_engine(EngineConfig(folder, **settings), model, build_prompts(toy), Clock())
     )
     try:
-        yield DictatedService(adapter, spoil)
+        yield DictatedService(adapter)
     finally:
         adapter.close()

@@ -26,7 +26,7 @@ _RUNTIMES = ("triton", "embedded")
 _WORLDS = ("own_triton", "own_embedded", "remote_triton", "remote_embedded", "engine_embedded")
 PARTS = (
     *(f"faults_{world}" for world in _WORLDS),
-    *("_".join(each) for each in product(("cancels", "overload", "soak", "shutdown", "isolation"), _RUNTIMES)),
+    *("_".join(each) for each in product(("cancels", "overload", "shutdown", "isolation"), _RUNTIMES)),
     *("races", "lsp", "lsp_process", "isolation", "texts", "http", "grpc", "triton"),
 )
 
@@ -55,10 +55,6 @@ TARGETS = (
         Target("overload_completed_10", "completed at 10 × capacity, relative to the capacity", at_least=0.9),
         Target("overload_refused_ms_p99", "until a request is refused, 99 of 100, ms", at_most=50),
         Target("overload_growth_mib", "growth of memory under overload, MiB", at_most=16),
-        Target("soak_growth_mib", "growth of memory in the soak, MiB", at_most=16),
-        Target("soak_new_files", "growth of open files in the soak; eight users come and go", at_most=8),
-        Target("soak_new_threads", "growth of running threads in the soak", at_most=8),
-        Target("soak_new_shm_kib", "shared memory that the soak leaves, KiB", at_most=0),
         Target("shutdown_untold", "of 50 streams at a shutdown, neither finished nor told", at_most=0),
         Target("shutdown_s", "until the last of 50 streams has its end, s", at_most=5),
         Target("shutdown_orphans", "processes and files that remain after a shutdown", at_most=0),
@@ -73,8 +69,6 @@ TARGETS = (
     ),
     Target("isolation_triton_foreign", "the same in front of the default model, with metrics", at_most=0),
     Target("isolation_embedded_foreign", "the same without Triton", at_most=0),
-    Target("isolation_triton_time_p_value", "that others' texts are answered as late as new ones", at_least=1e-4),
-    Target("isolation_embedded_time_p_value", "the same without Triton", at_least=1e-4),
     Target("texts_wrong", "suggestions that are not what a scripted model wrote", at_most=0),
     Target("http_wrong", "answers to changed requests of editors: defects, none, without the field's name", at_most=0),
     Target("http_longest_s", "until such an answer, at most, s", at_most=1),

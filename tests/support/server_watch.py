@@ -1,11 +1,11 @@
-"""What a server holds: requests, memory, files, threads, shared memory; and what it leaves behind."""
+"""What a server holds: requests, memory, files; and what it leaves behind."""
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -44,50 +44,30 @@ async def find_unreleased(client: Client, within_s: float) -> int:
     return max(counts.created - counts.released, counts.held)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What all processes of a server hold together."""
+@asynccontextmanager
+async def watch_memory(server: RunningServer) -> AsyncIterator[list[float]]:
+    """Samples what all processes of a server hold together, in MiB, inside the block."""
+    samples = list[float]()
 
-    memory_mib: float
-    num_files: int
-    num_threads: int
-    shm_kib: float
-
-
-@dataclass(slots=True)
-class ServerWatch:
-    """Samples of a server's processes."""
-
-    server: RunningServer
-    samples: list[Sample] = field(default_factory=list)
-
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[None]:
-        """Takes samples inside the block."""
-        task = asyncio.create_task(self._run())
-        try:
-            yield
-        finally:
-            task.cancel()
-
-    async def _run(self) -> None:
+    async def sample() -> None:
         while True:
-            self.samples.append(await asyncio.to_thread(take_sample, self.server))
+            samples.append(await asyncio.to_thread(_measure_memory_mib, server))
             await asyncio.sleep(_SAMPLE_S)
 
-    def find(self, read: Callable[[Sample], float]) -> list[float]:
-        return [read(each) for each in self.samples]
+    task = asyncio.create_task(sample())
+    try:
+        yield samples
+    finally:
+        task.cancel()
 
 
-def take_sample(server: RunningServer) -> Sample:
-    memory, files, threads = 0, 0, 0
+def _measure_memory_mib(server: RunningServer) -> float:
+    num_bytes = 0
     for pid in server.find_processes():
         with suppress(psutil.NoSuchProcess):
-            process = psutil.Process(pid)
-            memory += process.memory_info().rss - process.memory_info().shared
-            files, threads = files + process.num_fds(), threads + process.num_threads()
-    regions = sum(path.stat().st_blocks * 512 for path in server.find_regions())
-    return Sample(memory / _MIB, files, threads, regions / 1024)
+            memory = psutil.Process(pid).memory_info()
+            num_bytes += memory.rss - memory.shared
+    return num_bytes / _MIB
 
 
 def count_files(server: RunningServer) -> dict[int, int]:

@@ -5,14 +5,11 @@ The script is JSON in the model's folder, read again whenever it has changed. It
 - `sequence_s`: how much longer it waits for each sequence in it, so that many take longer than few
 - `fault`: what passes do: `raise`, `nan`, or `hang` until the script changes
 - `after`: so many passes after the change are right
-- `plant`: what is done to a request's answer so that a detector has something to find: `leak` swallows each tenth last
-  chunk, `wrong` changes each text, `hold` keeps a file, a thread and a MiB
 """
 
 import dataclasses
 import json
 import math
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -33,10 +30,10 @@ def load_slow_engine(config: EngineConfig) -> "CountedEngine":
     """The engine of the model, or of a server that has it, behind the script."""
     script = Script(config.model_dir / SCRIPT)
     if config.engine_url:
-        return CountedEngine(load_remote_engine(config), script)
+        return CountedEngine(load_remote_engine(config))
     loaded = load_model(config)
     slow: Any = SlowModel(loaded.model, script)
-    return CountedEngine(build_engine(config, dataclasses.replace(loaded, model=slow)), script)
+    return CountedEngine(build_engine(config, dataclasses.replace(loaded, model=slow)))
 
 
 class Script:
@@ -84,10 +81,9 @@ def _spoil(row: NumpyRow) -> NumpyRow:
 class CountedEngine:
     """An engine that counts the requests that it takes, and those that have ended, and says so in `runs_as`."""
 
-    def __init__(self, engine: Any, script: Script) -> None:
-        self._engine, self._script, self._lock = engine, script, threading.Lock()
+    def __init__(self, engine: Any) -> None:
+        self._engine, self._lock = engine, threading.Lock()
         self._num_created = self._num_released = 0
-        self._kept: list[object] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -102,26 +98,16 @@ class CountedEngine:
     def submit(self, request: Any, sink: Any) -> None:
         with self._lock:
             self._num_created += 1
-        if self.plant == "hold":
-            threading.Thread(target=threading.Event().wait, daemon=True).start()
-            self._kept += [open(os.devnull), b"x" * 2**20]  # noqa: SIM115  # it is never closed
         try:
             self._engine.submit(request, _CountedSink(sink, self))
         except BaseException:
             self.release()
             raise
 
-    def release(self) -> int:
-        """Counts an end. Returns its number."""
+    def release(self) -> None:
+        """Counts an end."""
         with self._lock:
             self._num_released += 1
-            return self._num_released
-
-    @property
-    def plant(self) -> str | None:
-        """What a detector is to find."""
-        planted: str | None = self._script.read("plant")
-        return planted
 
 
 class _CountedSink:
@@ -130,12 +116,9 @@ class _CountedSink:
         self.is_cancelled = sink.is_cancelled
 
     def send(self, chunk: Any) -> None:
-        plant = self._engine.plant
-        if chunk.is_last and plant == "leak" and self._engine._num_created % 10 == 0:
-            return
         if chunk.is_last:
             self._engine.release()
-        self._sink.send(dataclasses.replace(chunk, text=chunk.text.swapcase()) if plant == "wrong" else chunk)
+        self._sink.send(chunk)
 
     def fail(self, error: Any) -> None:
         self._engine.release()
