@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-import socket
 import urllib.error
 import urllib.request
 from typing import Any
 
 import pytest
 
-from inference.platforms import ADDRESS
 from inference.protocol.characters import (
     Ask,
     CharacterAnswer,
@@ -19,9 +17,8 @@ from inference.protocol.characters import (
     Surprisals,
     TextProbability,
 )
-from inference.serving.calls import CHARACTERS
 from inference.serving.client import Client
-from tests.support.servers import RunningServer, wait_until
+from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e
 
@@ -85,21 +82,6 @@ async def test_the_client_gets_each_kind_of_answer(any_server: RunningServer) ->
         assert type(await _ask(any_server, CharacterRequest(b"def main", ask=ask))) is kinds[ask]
 
 
-def test_the_server_survives_a_connection_dropped_during_an_answer(scripted_server: RunningServer) -> None:
-    _post(scripted_server, {"text": "a"})
-    stubs = scripted_server.find_stubs()
-    body = json.dumps({"text": "a", "context": "slow", "ask": "surprisal"})
-    port = scripted_server.endpoint.http_port
-    head = f"POST /v2/models/characters/generate HTTP/1.1\r\nHost: {ADDRESS}:{port}\r\nContent-Length: {len(body)}\r\n"
-    for _ in range(2):
-        num_slow = _count_begun(scripted_server, "slow")
-        with socket.create_connection((ADDRESS, port)) as connection:
-            connection.sendall(f"{head}Content-Type: application/json\r\n\r\n{body}".encode())
-            wait_until(lambda begun=num_slow: _count_begun(scripted_server, "slow") > begun)  # type: ignore[misc]
-    assert sum(_post(scripted_server, {"text": "a"})["probabilities"]) == pytest.approx(1)
-    assert scripted_server.find_stubs() == stubs
-
-
 def _count_begun(server: RunningServer, context: str) -> int:
     log = server.served.model_dir / "characters.txt"
     return log.read_text().count(f"open b'{context}'") if log.exists() else 0
@@ -118,15 +100,3 @@ async def test_a_cancelled_running_question_ends_and_the_next_one_is_answered(
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert isinstance(await _ask(any_scripted_server, CharacterRequest(b"a"), timeout_s=10.0), NextByte)
-
-
-async def test_the_heartbeat_is_answered_while_questions_run_and_wait(any_scripted_server: RunningServer) -> None:
-    question = CharacterRequest(b"a", b"endless", Ask.SAMPLE, deadline_ms=3000)
-    async with Client(any_scripted_server.url) as client:
-        busy = [asyncio.create_task(client.ask(question)) for _ in range(3)]
-        for _ in range(10):
-            assert 0 <= await client.read_heartbeat_ms(CHARACTERS) < 2500
-            assert not all(task.done() for task in busy)
-        refused = await asyncio.gather(*busy, return_exceptions=True)
-        assert all("deadline_ms" in str(error) for error in refused)
-        assert await client.read_heartbeat_ms(CHARACTERS) == 0

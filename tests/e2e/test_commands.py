@@ -65,20 +65,6 @@ def test_next_byte_prints_bytes_and_tokenizations(embedded_real_server: RunningS
     assert any(line.endswith("Hello|,|·worl▏d") for line in lines)
 
 
-def test_next_byte_takes_standard_input(embedded_real_server: RunningServer) -> None:
-    before = _SOURCE[: _SOURCE.index("node = Node(value)") + len("node = Nod")]
-    probabilities = json.loads(_run(embedded_real_server, "next-byte", "-", "--json", input=before).stdout)[
-        "probabilities"
-    ]
-    assert max(range(257), key=probabilities.__getitem__) == ord("e")
-
-
-def test_surprisal_prints_the_text(embedded_real_server: RunningServer, source: Path) -> None:
-    shown = _run(embedded_real_server, "surprisal", str(source)).stdout
-    assert [line.removesuffix("⏎") for line in shown.splitlines()[:8]] == _SOURCE.splitlines()
-    assert f"{source}: {len(_SOURCE)} bytes, " in shown
-
-
 def test_the_doctor_finds_a_server_that_completes(embedded_real_server: RunningServer, source: Path) -> None:
     done = _run(embedded_real_server, "doctor", str(source))
     lines = done.stdout.splitlines()

@@ -81,19 +81,6 @@ def test_the_sent_text_is_the_text_in_the_buffer(edit: Edit, script: Script) -> 
     assert started[-1] == "\n".join(editor.lines)
 
 
-def test_text_that_changes_while_there_is_no_language_server_is_sent_too(edit: Edit, script: Script) -> None:
-    editor = edit(["one", "two"])
-    for change in ("ggdd", "ox<Esc>", ":%s/o/00/e<CR>"):
-        editor.nvim.command("set filetype=")  # the language server is detached
-        editor.type_and_wait(change)
-        editor.nvim.command("set filetype=python")
-        editor.type("GAEND")
-        editor.wait_for_ghost("!")
-        started = [event["prefix"] for event in script.events if event["event"] == "started"]
-        assert started[-1] == "\n".join(editor.lines)
-        editor.type_and_wait("<Tab><Esc>")
-
-
 def test_where_the_cursor_rests_the_text_is_sent_before_a_key(edit: Edit, script: Script) -> None:
     editor = edit(NODE)
     editor.type("gg")
@@ -157,15 +144,6 @@ def test_a_buffer_without_a_name_is_completed_from_its_own_text_and_has_a_name_o
     assert "not open" not in editor.messages
 
 
-def test_a_suggestion_comes_after_del_too(edit: Edit) -> None:
-    editor = edit(["f()x"])
-    editor.type("A<Left>")
-    editor.wait_for_ghost("(one)")
-    editor.type("<Del>")
-    editor.wait_for(lambda: editor.lines, ["f()"])
-    editor.wait_for_ghost("(one)")
-
-
 @pytest.mark.parametrize(("keys", "line"), [("<C-d>", "  x = Nod\t"), ("<C-u>", "\t"), ("<CR>", "\t")])
 def test_tab_does_not_insert_a_suggestion_for_text_that_is_no_longer_before_the_cursor(
     edit: Edit, keys: str, line: str
@@ -202,14 +180,6 @@ def test_an_older_neovim_has_suggestions_too(tmp_path: Path, write_script: Write
         editor.wait_for(lambda: editor.status.startswith("midtoken: off ("), True)
     assert "a completion came after" in report
     assert "ERROR" not in report
-
-
-def test_the_language_server_ends_with_neovim(open_editor: OpenEditor, write_script: WriteScript) -> None:
-    script = write_script()
-    editor = open_editor(script.command, NODE)
-    editor.wait_for(lambda: script.last_prefetch is not None, True)
-    editor.nvim.command("qall!", async_=True)
-    editor.wait_for(lambda: script.count("closed"), 1)
 
 
 def test_a_later_setup_counts_for_the_files_that_are_open(

@@ -1,7 +1,6 @@
 """The plugin's keys in Neovim, above all when no suggestion is shown: then they do what they did before."""
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -62,31 +61,6 @@ def test_a_count_and_the_dot_command_repeat_what_was_accepted(
     assert editor.lines == lines
 
 
-def test_the_dot_command_repeats_more_than_one_line_as_it_was_accepted(edit: Edit) -> None:
-    editor = edit(["", "    x"])
-    editor.nvim.command("setlocal autoindent")
-    editor.type("ggAif long")
-    editor.wait_for_ghost(":")
-    editor.type_and_wait("<Tab>")
-    block = [":", "    " + 90 * "y"]
-    editor.wait_for(lambda: editor.ghost is not None, True)
-    editor.type_and_wait("<Tab><Esc>G.")
-    first = editor.lines[:2]
-    assert (first, editor.lines[2:]) == (["if long:", block[1]], ["    xif long:", block[1]])
-
-
-def test_in_a_text_that_cannot_be_changed_the_keys_do_nothing_of_their_own(edit: Edit) -> None:
-    editor = edit([""])
-    editor.type("iNod")
-    editor.wait_for_ghost("e(value, x)")
-    editor.nvim.command("setlocal nomodifiable")
-    editor.type_and_wait("<M-w>")
-    assert (editor.lines, editor.nvim.api.get_mode()["mode"]) == (["Nod"], "i")
-    editor.type_and_wait("<Esc>")
-    assert "stack traceback" not in editor.messages
-    editor.nvim.command("setlocal modifiable")
-
-
 def test_while_the_completion_menu_is_open_the_keys_are_its_own(edit: Edit) -> None:
     editor = edit(["Nodding", "Nodular", ""])
     editor.nvim.command("inoremap <expr> <Tab> pumvisible() ? '<C-n>' : '<Tab>'")
@@ -115,35 +89,6 @@ def test_in_a_placeholder_of_a_snippet_no_suggestion_is_shown_and_the_key_jumps(
     editor.type("<Tab>")
     editor.type_and_wait("x<C-g>u")
     assert editor.lines == ["Nod(Nod, x)"]
-
-
-@pytest.mark.parametrize(
-    "define",
-    [
-        "lua package.loaded['luasnip'] = { locally_jumpable = function(way) return way == 1 end }",
-        "lua package.loaded['snippy'] = { can_jump = function(way) return way == 1 end }",
-        "lua package.loaded['mini.snippets'] = { session = { get = function() return { cur_tabstop = '1' } end } }",
-        "runtime autoload/vsnip.vim",
-    ],
-)
-def test_plugins_for_snippets_are_asked_whether_the_cursor_is_in_a_placeholder(
-    edit: Edit, define: str, tmp_path: Path
-) -> None:
-    editor = edit([""])
-    (tmp_path / "autoload").mkdir()
-    (tmp_path / "autoload/vsnip.vim").write_text("function vsnip#jumpable(way)\nreturn a:way == 1\nendfunction\n")
-    editor.type("iNod")
-    editor.wait_for_ghost("e(value, x)")
-    editor.nvim.command(f"set runtimepath+={tmp_path}")
-    editor.nvim.command(define)
-    try:
-        editor.type("<BS>d")
-        editor.wait_for(lambda: (editor.lines, editor.ghost), (["Nod"], None))
-    finally:
-        editor.lua("for _, name in ipairs({ 'luasnip', 'snippy', 'mini.snippets' }) do package.loaded[name] = nil end")
-        editor.nvim.command(f"silent! delfunction vsnip#jumpable | set runtimepath-={tmp_path}")
-    editor.type("<BS>d")
-    editor.wait_for_ghost("e(value, x)")
 
 
 def test_keys_can_be_chosen_and_turned_off(open_editor: OpenEditor, write_script: WriteScript) -> None:
@@ -175,33 +120,6 @@ def test_other_keys_of_a_later_setup_replace_those_before_and_give_back_what_the
         editor.wait_for(lambda: sorted(editor.lua(list_mapped)), mapped)
     editor.type_and_wait("ix<C-g>y")
     assert editor.lines == ["xwasy"]
-
-
-def test_an_alt_key_without_a_suggestion_does_not_leave_insert_mode(edit: Edit) -> None:
-    editor = edit([""])
-    editor.nvim.command("let @\" = 'pasted'")
-    editor.type_and_wait("ix<M-p><M-w>y")
-    assert editor.lines == ["xy"]
-
-
-def test_a_language_server_that_starts_again_binds_the_keys_once(edit: Edit) -> None:
-    editor = edit([""])
-    editor.nvim.command("setlocal noexpandtab softtabstop=0")
-    find_id = "return (vim.lsp.get_clients({ name = 'midtoken', bufnr = 0 })[1] or {}).id"
-    before = editor.lua(find_id)
-    editor.nvim.command("lsp restart midtoken")
-    editor.wait_for(lambda: editor.lua(find_id) not in (None, before), True)
-    editor.type_and_wait("ix<Tab>y")
-    assert editor.lines == ["x\ty"]
-    editor.type("Nod")
-    editor.wait_for_ghost("e(value, x)")
-    editor.type_and_wait("<Tab>")
-    assert editor.lines == ["x\tyNode(value, x)"]
-
-
-def test_an_unknown_key_name_is_an_error(edit: Edit) -> None:
-    with pytest.raises(Exception, match='unknown key "acept"; known are accept, accept_line, accept_word, ask'):
-        edit([]).lua("require('midtoken.options').set({ keys = { acept = '<Tab>' } })")
 
 
 def test_suggestions_are_switched_in_one_buffer_and_everywhere(edit: Edit, script: Script) -> None:

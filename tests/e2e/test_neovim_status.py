@@ -1,6 +1,5 @@
 """What Neovim tells the user about the plugin: messages, status line, :checkhealth, :help. And what it is told."""
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.lsp_editor import WriteScript
-from tests.support.neovim_editor import NODE, PLUGIN, Edit, Editor, OpenEditor, run_neovim
+from tests.support.neovim_editor import NODE, Edit, Editor, OpenEditor, run_neovim
 from tests.support.telling_server import build_command
 
 pytestmark = pytest.mark.e2e
@@ -24,19 +23,6 @@ def bare(tmp_path: Path) -> Iterator[Editor]:
     """A Neovim in which `setup` was not called."""
     with run_neovim(tmp_path) as editor:
         yield editor
-
-
-@pytest.mark.parametrize(
-    "option", ["filetypes = 'python'", "cmd = 'midtoken'", "keys = 'x'", "settings = 3", "model = true", "cmd = {}"]
-)
-def test_a_wrong_value_of_an_option_is_named_in_one_line(bare: Editor, option: str) -> None:
-    name, _, value = option.partition(" = ")
-    bare.lua(f"require('midtoken').setup({{ {option} }})")
-    value = value.replace("'", '"')
-    wanted = f"midtoken: the option {name} must be a {'list' if name in ('cmd', 'filetypes') else ''}"
-    bare.wait_for(lambda: bare.messages.startswith(wanted), True)
-    assert bare.messages.endswith(f", not {value}")
-    assert "\n" not in bare.messages
 
 
 def test_the_reason_for_no_suggestion_is_shown_once_and_in_the_health_report(
@@ -91,27 +77,6 @@ def test_a_language_server_that_always_ends_is_started_six_times(status: int, tm
         assert (starts.read_text().count("x"), editor.messages.count("midtoken: ")) == (6, 2)
 
 
-def test_a_file_of_another_name_or_language_goes_on_with_suggestions(
-    open_editor: OpenEditor, write_script: WriteScript
-) -> None:
-    script = write_script({"ends_with": "Nod", "texts": ["e"]})
-    editor = open_editor(script.command, [""], settings={"languages": ["python"]})
-    editor.nvim.command("set filetype=rust")
-    editor.wait_for(lambda: editor.status.startswith("midtoken: off ("), True)
-    editor.nvim.command("set filetype=python")
-    editor.wait_for(lambda: editor.status, "midtoken: ready")
-    # Neovim reads what is told of the first language after it has sent the second.
-    editor.lua("vim.bo.filetype = 'rust'; vim.uv.sleep(500); vim.bo.filetype = 'python'")
-    editor.type("iNod")
-    editor.wait_for_ghost("e")
-    editor.wait_for(lambda: editor.status, "midtoken: ready")
-    editor.type_and_wait("<Esc>cc<Esc>")
-    editor.nvim.command("file other.py")
-    editor.type("iNod")
-    editor.wait_for_ghost("e")
-    assert "Error" not in editor.messages
-
-
 def test_the_status_is_what_the_language_server_tells(open_editor: OpenEditor, tmp_path: Path) -> None:
     editor = open_editor(build_command(tmp_path / "record"), ["", ""])
     buffer = editor.nvim.current.buffer
@@ -130,16 +95,6 @@ def test_the_status_is_what_the_language_server_tells(open_editor: OpenEditor, t
     editor.nvim.command("bdelete")
     buffer[0] = line.replace("off", "ready")
     editor.wait_for(lambda: editor.status, "midtoken: ready")
-
-
-def test_text_that_was_typed_before_the_server_was_ready_gets_its_suggestion(
-    open_editor: OpenEditor, tmp_path: Path
-) -> None:
-    ready = 'status {"uri": null, "state": "ready", "code": "ready", "message": "", "after_s": 2}'
-    editor = open_editor(build_command(tmp_path / "record"), ["silent", ready, ""])
-    editor.type("Gif")
-    editor.wait_for((tmp_path / "record").exists, True)
-    editor.wait_for_ghost("(one 😀)")
 
 
 def test_several_suggestions_are_asked_for_when_the_next_one_is_wanted(open_editor: OpenEditor, tmp_path: Path) -> None:
@@ -196,15 +151,6 @@ def test_checkhealth_reports_each_part_and_a_completion(edit: Edit) -> None:
     assert "ERROR" not in report + editor.messages
 
 
-def test_checkhealth_starts_the_language_server_if_no_file_is_open(bare: Editor, write_script: WriteScript) -> None:
-    script = write_script({"ends_with": "return fir", "texts": ["st"]})
-    bare.lua("require('midtoken').setup(...)", {"cmd": script.command})
-    report = _check_health(bare)
-    assert "It was started for this check" in report
-    assert "OK a completion came after" in report
-    bare.wait_for(lambda: script.count("closed"), 1)
-
-
 def test_an_older_neovim_is_told_what_it_needs_and_nothing_is_changed(bare: Editor) -> None:
     bare.lua("local has = vim.fn.has; vim.fn.has = function(x) return x == 'nvim-0.10' and 0 or has(x) end")
     find = "return vim.inspect({ vim.api.nvim_get_commands({}), vim.api.nvim_get_autocmds({}) })"
@@ -213,30 +159,3 @@ def test_an_older_neovim_is_told_what_it_needs_and_nothing_is_changed(bare: Edit
     bare.wait_for(lambda: "midtoken: Neovim 0.10 or later is needed" in bare.messages, True)
     assert bare.lua(find) == before
     assert "ERROR this Neovim is too old" in _check_health(bare)
-
-
-def test_the_highlight_group_is_neovims_own_until_the_user_sets_it(bare: Editor) -> None:
-    bare.lua("require('midtoken').setup()")
-    find = "return vim.api.nvim_get_hl(0, { name = 'MidtokenSuggestion' })"
-    bare.nvim.command("colorscheme default")
-    assert bare.lua(find)["link"] == "ComplHint"
-    bare.nvim.command("highlight MidtokenSuggestion gui=italic")
-    bare.lua("require('midtoken').setup()")
-    assert "link" not in bare.lua(find)
-
-
-def test_the_help_has_a_tag_for_each_function_command_key_and_option(bare: Editor, tmp_path: Path) -> None:
-    shutil.copytree(PLUGIN / "doc", tmp_path / "plugin/doc")
-    functions = bare.lua("return vim.tbl_keys(require('midtoken'))")
-    options = bare.lua("return vim.tbl_keys(require('midtoken.options').set({}))")
-    bare.nvim.command(f"set runtimepath-={PLUGIN}")
-    bare.nvim.command(f"set runtimepath+={tmp_path / 'plugin'}")
-    bare.nvim.command(f"helptags {tmp_path / 'plugin/doc'}")  # raises an error for a tag that is there twice
-    names = [f"midtoken.{name}()" for name in functions]
-    names += [":MidtokenToggle", "hl-MidtokenSuggestion"]
-    names += [f"midtoken-option-{name}" for name in options]
-    for name in names:
-        bare.nvim.command(f"noautocmd help {name}")  # raises an error if there is none
-        assert Path(bare.nvim.current.buffer.name).name == "midtoken.txt", name
-    lines = (PLUGIN / "doc/midtoken.txt").read_text().splitlines()
-    assert max(len(line) for line in lines) <= 78

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from inference.protocol.completion import Healing
 from tests.support.playground import MISSING, PlaygroundPage, RunningPlayground, open_page, run_playground
 from tests.support.servers import RunningServer, find_processes
 
@@ -62,53 +61,6 @@ def test_a_word_can_be_accepted(page: PlaygroundPage) -> None:
     page.press("Control+ArrowRight")
     page.wait_for(lambda: (page.ghost or "").startswith("://"), True)
     assert page.act("lines")[-1].startswith('url = "http://')
-
-
-def test_the_pictures_show_what_the_server_says(page: PlaygroundPage) -> None:
-    _type_nod(page)
-    shown = page.wait_for_pictures()
-    assert shown["kept"][-1] == "·return"
-    assert shown["healed"] == ["·N", "od"]
-    (chosen,) = (path for path in shown["paths"] if path["isChosen"])
-    assert chosen["tokens"][-1] == "·Node"
-    lines = {each["healing"]: each["line"] for each in shown["strategies"]}
-    assert lines["exact"].rstrip("…") == "return·Node" != lines["none"][:11]
-
-
-def test_the_slider_shows_more_of_the_text_or_less_without_asking_again(page: PlaygroundPage) -> None:
-    page.click("return Nod")
-    page.wait_for_pictures()
-    shown = []
-    for confidence in ("0", "0.4", "1"):
-        page.act("confidence", confidence)
-        shown.append("".join(page.act("likely")))
-    assert shown[0].startswith("e")
-    assert shown[0].startswith(shown[1])
-    assert shown[2] == ""
-
-
-@pytest.mark.parametrize("example", ["= Nod", "return Nod", '"http:', "fill in", "größe", "blanks"])
-def test_each_example_has_ghost_text_and_pictures(page: PlaygroundPage, example: str) -> None:
-    page.wait_for_pictures()
-    page.click(example)
-    page.wait_for(lambda: page.ghost is not None, True)
-    shown = page.wait_for_pictures()
-    assert [each["healing"] for each in shown["strategies"]] == list(Healing)
-    assert sum(path["isChosen"] for path in shown["paths"]) == 1
-
-
-def test_control_and_bidirectional_characters_are_shown_as_marks(page: PlaygroundPage) -> None:
-    page.insert('x = "\u202e\x1b\u2066 Nod')
-    page.wait_for_pictures()
-    text = page.act("text")
-    assert "\\u202e" in text
-    assert not {"\u202e", "\x1b", "\u2066"} & set(text)
-
-
-@pytest.mark.parametrize("width", [400, 700, 1000, 1280])
-def test_the_page_fits_into_the_window(page: PlaygroundPage, width: int) -> None:
-    page.wait_for_pictures()
-    assert page.act("overflow", str(width)) <= 0
 
 
 def test_an_interrupt_ends_all_and_the_page_is_told(

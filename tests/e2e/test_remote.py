@@ -91,20 +91,6 @@ def test_what_is_told_of_other_files_changes_the_text_as_in_our_own_engine_and_i
     assert theirs.stats.num_read_tokens <= theirs.stats.num_context_tokens - theirs.stats.num_related_tokens
 
 
-def test_whole_rows_of_the_real_vocabulary_arrive(url: str) -> None:
-    with closing(load_remote_engine(EngineConfig(find_default_model(), engine_url=url))) as engine:
-        for changes in ({"explain": True}, {"temperature": 1.5}):
-            assert complete(engine, CompletionRequest(_NOD, max_tokens=4, **changes)).text
-
-
-def test_a_tenant_gets_nothing_of_what_another_one_has_sent(url: str) -> None:
-    asked = [("ann", _NOD), ("bob", "x = 1\nfor"), ("bob", _NOD)]
-    with closing(load_remote_engine(EngineConfig(find_default_model(), engine_url=url))) as engine:
-        for tenant, text in asked:
-            stats = complete(engine, CompletionRequest(text, max_tokens=2, tenant=tenant)).stats
-    assert stats.num_read_tokens >= stats.num_context_tokens - 1  # a slot keeps one token
-
-
 async def test_an_editor_gets_ghost_text_from_the_server(url: str, own_lsp: Script, start_editor: StartEditor) -> None:
     script = replace(own_lsp, command=(*own_lsp.command, f"--engine={url}"))
     editor = await start_editor(script, build_capabilities(shows_progress=True))

@@ -108,12 +108,6 @@ def test_an_error_of_the_server_is_shown_once_and_stays_in_the_status(use: Use, 
     assert len(editor.notifications) <= 1
 
 
-def test_the_status_says_that_all_is_well(use: Use, write_script: WriteScript) -> None:
-    editor = use(write_script(start_s=3), "", "starting the completion server")
-    editor.wait_for(lambda: editor.status, "midtoken: ready")
-    assert editor.notifications == []
-
-
 def test_a_suggestion_is_typed_ahead_and_accepted_by_word_and_whole(use: Use, write_script: WriteScript) -> None:
     editor = use(write_script({"ends_with": "Nod", "texts": ["e(value, x)"]}), "é = '😀'; y =")
     _type_until_ghost(editor, " Nod", "e(value, x)")
@@ -149,13 +143,6 @@ def test_suggestions_can_be_disabled(use: Use, write_script: WriteScript) -> Non
     editor.wait_for(lambda: editor.status, "midtoken: ready")
     editor.type(" Nod")
     editor.wait_for_ghost("e")
-
-
-def test_the_settings_page_decides_what_is_sent(use: Use, write_script: WriteScript) -> None:
-    editor = use(script := write_script({"ends_with": "Nod", "texts": ["e"]}), "# a line\n" * 40)
-    editor.type("Nod")
-    editor.wait_for_ghost("e")
-    assert 200 < max(len(event["prefix"]) for event in script.events) <= 300
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
@@ -214,13 +201,6 @@ def test_the_status_of_a_file_is_what_the_language_server_tells(use: Use, tmp_pa
     editor.wait_for(lambda: editor.status, "midtoken: this file is excluded")
 
 
-def test_text_that_was_typed_before_the_server_was_ready_gets_its_suggestion(use: Use, tmp_path: Path) -> None:
-    editor = use(build_command(tmp_path / "record"), "silent\n")
-    ready = 'status {"uri": null, "state": "ready", "code": "x", "message": "", "after_s": 4}'
-    editor.type(ready + "\nif")
-    editor.wait_for_ghost("(one 😀)")
-
-
 def test_the_healing_at_the_cursor_is_explained_from_the_text_in_the_editor(
     use: Use, embedded_real_server: RunningServer
 ) -> None:
@@ -229,15 +209,6 @@ def test_the_healing_at_the_cursor_is_explained_from_the_text_in_the_editor(
     editor.run("midtoken: Explain Healing at the Cursor")
     editor.wait_for(lambda: all(healing in editor.terminal for healing in ("exact", "greedy", "single", "none")), True)
     editor.wait_for(lambda: "e(1)'" in editor.terminal, True)  # the panel shows the end of the page
-
-
-def test_a_file_of_another_language_is_off(extensions: Path, write_script: WriteScript, tmp_path: Path) -> None:
-    script = write_script({"ends_with": "Nod", "texts": ["e"]})
-    write_command(tmp_path / "bin/midtoken", script.command)
-    reason = "midtoken: off for this file: midtoken.languages does not contain javascript"
-    with _open(extensions, tmp_path, "file.js", "", reason, languages=["python"]) as editor:
-        editor.type("Nod")
-        assert not script.log.exists()
 
 
 def test_a_trusted_workspace_takes_no_protection_away_and_runs_no_program(
