@@ -33,9 +33,7 @@ settings.load_profile("full")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("midtoken")
-    group.addoption("--replay-steps", type=int, help="steps of each replay of editing in an editor")
     group.addoption("--reliability", choices=["short", "full"], default="short", help="the form of tests/reliability")
-    group.addoption("--replay-seed", type=int, help="seed of the first replay (with --replay-steps: a new one)")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

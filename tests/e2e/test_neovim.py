@@ -1,7 +1,4 @@
-"""What the user sees in a real Neovim with the plugin in editors/neovim: suggestions, and accepting them.
-
-Accepting parts, typing ahead, undoing and choosing are compared with a model in tests/e2e/test_replays.py.
-"""
+"""What the user sees in a real Neovim with the plugin in editors/neovim: suggestions, and accepting them."""
 
 import time
 from pathlib import Path
@@ -24,6 +21,19 @@ def test_the_rest_of_the_word_is_shown_after_the_cursor_and_accepted_with_tab(ed
     editor.type_and_wait("<Esc>")
     assert editor.nvim.current.window.cursor[1] == len("    return Node(value, x)") - 1
     assert "midtoken" not in editor.messages  # nothing is said if all is well
+
+
+def test_what_was_accepted_is_undone_at_once_and_what_is_typed_ahead_stays_shown(edit: Edit) -> None:
+    editor = edit([""])
+    editor.type("iNod")
+    editor.wait_for_ghost("e(value, x)")
+    for key, rest in (("e", "(value, x)"), ("(", "value, x)"), ("<BS>", "(value, x)")):
+        editor.type_and_wait(key)
+        editor.wait_for_ghost(rest)
+    editor.type_and_wait("<Tab>")
+    assert editor.lines == ["Node(value, x)"]
+    editor.type_and_wait("<C-o>u")
+    assert editor.lines in (["Node"], [""])
 
 
 def test_a_part_is_inserted_and_the_rest_stays_without_a_new_generation(edit: Edit, script: Script) -> None:
