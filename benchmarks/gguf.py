@@ -3,10 +3,7 @@
     python -m benchmarks.gguf [--output PATH] [--only PART ...] [--short]
 
 - right: the default model in float32 completes at 540 cuts as on onnxruntime, in every strategy, with and without the
-  text after the cursor, one completion or three; what is closer than a gap is a tie. The probability of each byte of a
-  text is the same, too: `wrong_bytes` differ by more than the gap.
-- state_cuts: tiny models of four kinds with a recurrent state complete at 542 cuts, at random places and as a person
-  types and deletes, as if llama.cpp read each text alone.
+  text after the cursor, one completion or three; what is closer than a gap is a tie.
 - default, large, states: what a key costs, with the default model (float32, Q8_0), with one of 494 million weights that
   are those of the default model, grown (Q8_0, Q4_K_M), and with half a billion random weights in the shape of Qwen3.5
   0.8B (Q8_0), where llama.cpp's loop is given the state from before the key. At each visit a person types four keys of
@@ -39,8 +36,6 @@ from benchmarks.corpora.grown_model import SHAPES, write_grown_model
 from benchmarks.corpora.state_models import write_large_model, write_state_model
 from benchmarks.measures.report import Figures, Part, Target, Value, run_parts, track
 from benchmarks.measures.right_choices import compare_engines
-from benchmarks.measures.state_cuts import compare_with_separate_texts, draw_state_cuts
-from inference.characters.assembly import load_character_model
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
@@ -53,7 +48,6 @@ _LARGE, _SHORT_LARGE = (Path("build/real-size", shape).absolute() for shape in (
 _NUM_THREADS = 2
 _GAP = 0.02  # nats
 _NUM_CUTS, _NUM_SHORT_CUTS = 540, 10
-_NUM_BYTES = 200
 _NUM_KEYS = 4  # of a visit; the first one is not counted
 _NUM_VISITS = {"default": 40, "large": 15, "states": 3}
 _CONTEXT_CHARS = 1200
@@ -61,21 +55,10 @@ _MAX_TOKENS = 64
 _PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
 _FILES = {"default": ("f32", "q8_0"), "large": ("q8_0", "q4_k_m"), "states": ("q8_0",)}
 
-_STATE_KINDS = {"qwen35": "DeltaNet", "mamba": "Mamba", "mamba2": "Mamba-2", "lfm2": "short convolutions"}
-_NUM_STATE_CUTS = 542
 
 _TARGETS = (
     Target("num_cuts", "cuts that were compared with onnxruntime", at_least=500),
     Target("wrong_choices", "other choices than onnxruntime's that are no ties", at_most=0),
-    Target("wrong_bytes", "bytes with another probability", at_most=0),
-    *(
-        Target(f"{figure}_{family}", f"{meaning}, {kind}", at_most=limit)
-        for family, kind in _STATE_KINDS.items()
-        for figure, meaning, limit in (
-            ("wrong_choices", "other choices than for texts alone that are no ties", 0),
-            ("tied_share", "ties with those", 0.01),
-        )
-    ),
     *(
         Target(f"{figure}_{part}_{precision}", f"{meaning}, {part} model, {precision}", at_most=limit)
         for part, precisions in _FILES.items()
@@ -90,8 +73,8 @@ _TARGETS = (
 
 
 def main() -> None:
-    first: dict[str, Part] = {"right": _measure_right, "state_cuts": _measure_state_cuts}
-    run_parts("gguf", first | {part: partial(_measure_part, part) for part in _FILES}, _TARGETS)
+    parts: dict[str, Part] = {"right": _measure_right, **{part: partial(_measure_part, part) for part in _FILES}}
+    run_parts("gguf", parts, _TARGETS)
 
 
 def _measure_right(is_short: bool) -> Figures:
@@ -99,38 +82,13 @@ def _measure_right(is_short: bool) -> Figures:
     num_cuts = _NUM_SHORT_CUTS if is_short else _NUM_CUTS
     cuts = draw_cuts(iter_held_out(), num_cuts // 2, num_cuts // 2, seed=5)
     found = compare_engines(ours, theirs, cuts, _GAP)
-    text = cuts[0].find_context(_CONTEXT_CHARS).encode()
     return {
         "num_cuts": len(cuts),
         "equal_choices": len(cuts) - found.num_tied - len(found.wrong),
         "tied_choices": found.num_tied,
         "wrong_choices": len(found.wrong),
         "greatest_gap": found.greatest_gap,
-        "wrong_bytes": _count_wrong_bytes(ours, theirs, text[:-_NUM_BYTES], text[-_NUM_BYTES:]),
     }
-
-
-def _measure_state_cuts(is_short: bool) -> Figures:
-    figures: dict[str, Value] = {}
-    cuts = draw_state_cuts(list(iter_held_out()), _NUM_SHORT_CUTS if is_short else _NUM_STATE_CUTS)
-    for family in track([*_STATE_KINDS], "families"):
-        found = compare_with_separate_texts(write_state_model(_FOLDER / family, family), cuts)
-        figures |= {
-            f"wrong_choices_{family}": len(found.wrong),
-            f"tied_share_{family}": found.num_tied / len(cuts),
-            f"greatest_gap_{family}": found.greatest_gap,
-        }
-    return figures
-
-
-def _count_wrong_bytes(ours: EngineConfig, theirs: EngineConfig, context: bytes, text: bytes) -> int:
-    states = [load_character_model(config).open(context) for config in (ours, theirs)]
-    num_wrong = 0
-    for byte in text:
-        one, other = (state.next_log_probs[byte] for state in states)
-        num_wrong += not abs(one - other) <= _GAP
-        states = [state.advance(bytes([byte])) for state in states]
-    return num_wrong
 
 
 def _build_folder(part: str, precision: str, is_short: bool) -> Path:

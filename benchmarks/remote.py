@@ -10,13 +10,8 @@
 - The server also continues the tokens of the same text by itself. It has read the text before, for both.
   `added_ms_p50`: the median difference until all of 8 tokens have come. `right_healed`, `right_plain`:
   the shares of cuts where the text begins with the end of the word, operator, blank or string.
-- ten_editors_…: what ten editors wait for a key's answer, with two slots, beside one editor (`ten_editors_ratio`), and
-  beside ten that have the server itself continue the text before the cursor.
-- front_clients: the editors whose recorded requests get the right word in front of the server;
-  `front_clients_plainly`: from the server itself.
 """
 
-import asyncio
 import json
 import math
 import statistics
@@ -31,7 +26,6 @@ from typing import Any
 
 from benchmarks.baselines.servers import VLLM_PYTHON, run_llama_server, run_vllm
 from benchmarks.corpora.cuts import Cut, draw_cuts
-from benchmarks.measures.remote_editors import measure_editors
 from benchmarks.measures.report import Figures, Part, Target, UnavailableError, run_parts, track
 from benchmarks.measures.right_choices import Differences, Recorded, RecordingModel, find_log_prob
 from inference.config import EngineConfig
@@ -48,7 +42,6 @@ from inference.remote.choice import GeneratedToken
 from inference.remote.discovery import detect_server
 from inference.remote.http_client import HttpClient
 from models.training.corpus import iter_held_out
-from tests.support.front_clients import EDITORS, ask_as_editors
 from trie_cache.vocabulary import Vocabulary
 
 _FOLDER = Path("models/default").absolute()
@@ -61,8 +54,6 @@ _TARGETS = (
     Target("wrong_texts", "other texts than our own engine's that are no ties", at_most=0),
     Target("requests_per_choice", "requests for a choice", at_most=2),
     Target("own_cpu_ms", "our own computing for a choice, ms", at_most=6),
-    Target("ten_editors_ratio", "ten editors at once, to one editor", at_most=6),
-    Target("num_front_clients", "editors that get the right word", at_least=len(EDITORS)),
     Target("vllm_wrong_texts", "the same with vLLM", at_most=0),
     Target("vllm_cuts", "cuts that were compared with our own engine, vLLM", at_least=100),
 )
@@ -72,8 +63,6 @@ def main() -> None:
     parts: dict[str, Part] = {
         "right": _compare_llama_server,
         "cost": _measure_cost,
-        "editors": _measure_editors,
-        "fronts": _ask_as_editors,
         "vllm": _compare_vllm,
     }
     run_parts("remote", parts, _TARGETS)
@@ -147,26 +136,6 @@ def _measure(url: str, cuts: Sequence[Cut]) -> Figures:
         "right_healed": statistics.mean(rights[True]),
         "right_plain": statistics.mean(rights[False]),
     }
-
-
-def _measure_editors(is_short: bool) -> Figures:
-    tokenizer = load_tokenizer(_FOLDER)
-
-    def ask_server(request: CompletionRequest) -> None:
-        _complete_plainly(url, [*tokenizer.start_ids, *encode_text(tokenizer.encoder, request.prefix)])
-
-    with (
-        _run_llama_server() as (url, _),
-        closing(load_remote_engine(EngineConfig(_FOLDER, engine_url=url))) as engine,
-    ):
-        return measure_editors(engine, ask_server, [each.text for each in iter_held_out()], is_short)
-
-
-def _ask_as_editors(_is_short: bool) -> Figures:
-    with _run_llama_server() as (url, folder):
-        found = asyncio.run(ask_as_editors(url, folder))
-    names = {name: ", ".join(editors) for name, editors in found.items()}
-    return {"num_front_clients": len(found["front_clients"]), **names}
 
 
 def _complete_plainly(url: str, row: Sequence[int]) -> str:

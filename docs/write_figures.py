@@ -206,10 +206,6 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| decode step | {decode_ratio_q8:.2f} | {decode_ratio_q4:.2f} |",
             "| decode step, one thread | {decode_ratio_q8_1_thread:.2f} | {decode_ratio_q4_1_thread:.2f} |",
             "| token tree of five | {tree_ratio:.2f} | {tree_ratio_q4:.2f} |",
-            "| rest of a line after a keystroke | {line_ratio:.2f} | |",
-            "| the same where code is typed again | {line_ratio_again:.2f} | |",
-            "the first text comes {first_text_ms:.0f} ms after a keystroke. The server is ready after"
-            " {ready_s:.1f} s at its second start, and uses {memory_mb:.0f} MB after a hundred completions.",
         ),
         "models": ("| model families | {num_right} of {num_families} | {num_refused} | {num_wrong} |",),
         "gguf": (
@@ -226,8 +222,7 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "llama-server, {llama_server_cuts} cuts | vLLM, {vllm_cuts} cuts",
             "llama-server completes {right_healed:.1%} of the identifiers correctly, by itself {right_plain:.1%}."
             " Healing takes {requests_per_choice:.1f} requests and {own_cpu_ms:.1f} ms of computation in midtoken,"
-            " and adds {added_ms_p50:.0f} ms (median) until 8 tokens are there. Ten editors at once wait"
-            " {ten_editors_ratio:.1f} times as long for a keystroke as one does, with two slots.",
+            " and adds {added_ms_p50:.0f} ms (median) until 8 tokens are there.",
         ),
         "characters": (
             "| `canonical` (default) | {bits_per_byte_canonical:.3f} | {jsd_canonical:.4f}"

@@ -2,14 +2,12 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from benchmarks.measures import report
 from benchmarks.measures.report import (
-    Measured,
     Part,
     Target,
     find_calibration_error,
@@ -61,36 +59,9 @@ def test_a_part_that_fails_keeps_its_stamp_and_the_others_are_measured(tmp_path:
     assert read_figures("some", tmp_path) == {"a": 1, "b": 3}
 
 
-def test_figures_that_no_code_writes_disappear(tmp_path: Path) -> None:
-    _run(tmp_path, {"one": lambda _: {"a": 1, "old": 1}, "two": lambda _: {"b": 2}})
-    _run(tmp_path, {"one": lambda _: {"a": 1}, "three": lambda _: {"c": 3}})
-    assert read_figures("some", tmp_path) == {"a": 1, "c": 3}
-
-
-def test_what_was_found_before_a_fault_is_written(tmp_path: Path) -> None:
-    def measure(_is_short: bool) -> Iterator[Measured]:
-        yield Measured({"a": 1}, [{"key": "x", "ms": 1}])
-        raise OSError("the folder is not empty")
-
-    assert _run(tmp_path, {"one": measure}) == "some: failed: one"
-    assert read_figures("some", tmp_path) == {"a": 1}
-
-
 def test_the_file_says_which_targets_are_missed(tmp_path: Path) -> None:
     _run(tmp_path, {"one": lambda _: {"a": 1, "b": 0.5}})
     assert {each["figure"]: each["is_met"] for each in read_targets("some", tmp_path)} == {"a": True, "b": False}
-
-
-def test_parts_know_that_a_run_is_short_and_no_target_is_judged(tmp_path: Path) -> None:
-    _run(tmp_path, {"one": lambda is_short: {"a": is_short}}, "--short")
-    assert read_figures("some", tmp_path) == {"a": True}
-    assert read_targets("some", tmp_path) == []
-
-
-def test_a_short_run_writes_beside_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "RESULTS_DIR", tmp_path)
-    assert _run(tmp_path, {"one": lambda _: {"a": 1}}, "--short") == 2
-    assert not [*tmp_path.iterdir()]
 
 
 def test_a_calibration_error_is_weighted_by_the_claims_in_a_bin() -> None:
