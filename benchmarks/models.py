@@ -16,6 +16,7 @@ import logging
 import multiprocessing
 import sys
 import tempfile
+import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -57,39 +58,19 @@ _INTRODUCTION = """\
 
 This page is written by `make test-models`. Do not edit it.
 
-A model folder works if midtoken supports both its model family (`model_type` in `config.json`) and its tokenizer. A
-folder that does not work is refused when it is loaded, with one sentence that says why. The reasons below are those
-sentences, without their beginning.
+A model folder works if midtoken supports its family (`model_type` in `config.json`) and its tokenizer. Any other is
+refused when it is loaded, with one sentence that says why. The reasons below are from those sentences.
 """
 
 _RIGHT = """\
 ## Families that work
 
-These {num} families give the same answers as transformers. "Refused" names settings with which a model of the family is
-refused. A model with longrope RoPE runs up to its original length. Families marked in the third column also run without
-PyTorch, on a CPU, in float32 or int8, if the head dimension is a multiple of 16. With a sliding window, which must be
-1,024 tokens or more, they run up to its length. If a model of these families needs PyTorch, midtoken says why.
+These {num} families give the same answers as transformers. A model with longrope RoPE runs up to its original length.
 """
 
-_GGUF = """\
-## GGUF files
-
-A GGUF file runs if llama.cpp knows its architecture, and its tokenizer is one of the table below. Windows of any length
-run exactly: what a window has passed is kept, because the text may be cut back to there. Tiny files with random weights
-were compared with llama.cpp's answers to separate texts (`make gguf`, then `pytest tests/inference/model/gguf`). Of the
-models that people install this year:
-
-| models | as a folder | as GGUF |
-| --- | --- | --- |
-| Qwen3-Coder-30B-A3B | `qwen3_moe` | `qwen3moe` |
-| Mellum 2 | `mellum` | `mellum` |
-| DeepSeek-Coder-V2-Lite | `deepseek_v2` | `deepseek2` |
-| Granite 4 with attention only | `granite`, `granitemoehybrid` | `granite` |
-| Seed-Coder | `llama` | `llama` |
-
-Granite 4 H, Qwen3-Coder-Next, Qwen3.5 and Codestral Mamba have [layers with a recurrent
-state](#families-with-a-recurrent-state), and run as GGUF files only. Whether any other model runs is said when it
-is first loaded.
+_OWN = """\
+Some also run without PyTorch, on a CPU, if the head dimension is a multiple of 16. With a sliding window, which must be
+1,024 tokens or more, they run up to its length:
 """
 
 _RULES = """\
@@ -105,80 +86,60 @@ say what was chosen.
 | more | int8 | all cores but one; of two, both | 1,024 |
 
 A GGUF file has a precision of its own. A model of 8 bits takes about 1.2 bytes of memory for each weight; `--dtype
-int4` takes less. On a GPU, a prompt has at most 8,192 tokens, and with `--engine` 2,048. It has at most as many as the
-model was trained on, and as fit six times into half of the memory.
+int4` takes less. On a GPU, a prompt has at most 8,192 tokens, and with `--engine` 2,048. It never has more than the
+model was trained on, or than fit six times into half of the memory.
 
-What `midtoken.json` in the model's folder names goes before this (`dtype`, `context_tokens`; the bundled model's names
-int8 and 512), and `--dtype`, `--threads`, `--context` and the setting `context` before both. A context that is too
-large is refused with one that would fit.
+`midtoken.json` in the model's folder (`dtype`, `context_tokens`; the bundled model's has int8 and 512) overrides this,
+and `--dtype`, `--threads`, `--context` and the setting `context` override both. A context that is too large is refused
+with one that would fit.
 """
 
 _REFUSED = """\
 ## Families that are refused
-
-These {num} families are refused when they are loaded.
 """
 
-_STATES = """\
-## Families with a recurrent state
+_GGUF = """\
+## GGUF files
 
-A model folder of a family with a recurrent state is refused, as above. A GGUF file of one runs on llama.cpp.
-Its state cannot be cut back, so midtoken keeps copies of it at the last words and at some earlier places, and reads
-again what was cut back after one of them. There are no draft tokens. If the machine has no memory for 16 copies, the
-model is refused, with what they take. Tiny files with random weights complete as if llama.cpp read each text alone
-(`make bench-gguf` measures four of them, the tests try all):
+A GGUF file runs if llama.cpp knows its architecture and midtoken its tokenizer. Windows of any length run exactly.
+Encoders (BERT, T5) are refused, and so is a file whose logits are no numbers, or for a token in a tree other than in a
+text.
 
-| `general.architecture` | known models | layers |
-| --- | --- | --- |
-| `qwen35` | Qwen3.5 | DeltaNet, attention |
-| `qwen35moe` | Qwen3.5 MoE | DeltaNet, attention, experts |
-| `qwen3next` | Qwen3-Next, Qwen3-Coder-Next | DeltaNet, attention, experts |
-| `mamba` | Mamba | Mamba |
-| `mamba2` | Mamba 2, Codestral Mamba | Mamba-2 |
-| `granitehybrid` | Granite 4 H | Mamba-2, attention |
-| `nemotron_h` | Nemotron-H, Nemotron Nano 2 | Mamba-2, attention |
-| `falcon-h1` | Falcon-H1 | Mamba-2 beside attention |
-| `jamba` | Jamba | Mamba, attention |
-| `lfm2` | LFM2 | short convolutions, attention |
-| `lfm2moe` | LFM2 MoE | short convolutions, attention, experts |
-| `rwkv6` | RWKV-6 | time mixing |
+### Families with a recurrent state
 
-Other families that llama.cpp runs are judged when a file is loaded, by the logits of a token tree and of the same
-texts. A file is refused if
-
-- its tokenizer is refused, as those of RWKV, LFM2 and Falcon-H1 still are, whose pre-tokenizers midtoken does not know;
-- its logits are no numbers, or those of a token in a tree differ from those in a text;
-- the installed llama.cpp does not have the family, or says why it cannot read it.
+Their model folders are refused, as above; their GGUF files run. A state cannot be cut back, so midtoken keeps copies
+of it at the last words and at some earlier places, and reads again what was cut back after one of them. There are no
+draft tokens. A model is refused if the machine has no memory for 16 copies. Tested with tiny files: Qwen3.5 (also MoE),
+Qwen3-Next and Qwen3-Coder-Next, Mamba, Mamba 2 and Codestral Mamba, Granite 4 H, Nemotron-H, Jamba, LFM2 MoE. The
+published tokenizers of RWKV, LFM2 and Falcon-H1 are refused: midtoken does not know their pre-tokenizers.
 """
 
 _TOKENIZERS = """\
 ## Tokenizers
 
-Texts were cut at random places. A tokenizer works if the kept tokens were those of the whole text every time. "Bytes
-again" is the mean number of bytes that the model generates again. Tokenizers "of GGUF" were read from a GGUF file, and
-compared with the published ones.
+Each was cut at {cuts:,} random places of texts. It works if the kept tokens were those of the whole text every time.
+"Bytes again" is the mean number of bytes that the model generates again.
+
+A character that a vocabulary cannot spell is read as U+FFFD, or as a blank if it cannot spell that either. A request is
+refused only if the character is among the bytes that the model has to generate again.
+"""
+
+_BUILT = """\
+Of tokenizers that were built with one special feature each, {num_right} work. {num_refused} are refused by name, for
+example if a step changes or drops typed text (NFKC, Replace, Whitespace), if some bytes have no token, or if the model
+is no BPE.
 """
 
 _METHOD = """\
 ## How this was tested
 
-Families that people complete code with, and those that were wrong once, are tested with tiny models with random weights
-and transformers {version}, {num} model folders in all. For any other family, midtoken makes the same check when
-the folder is loaded. Windows, chunks and the original length of scaled RoPE are shorter than the texts. Each family has
-a plain folder, and wherever transformers itself can run that, others with each kind of scaled RoPE, with and without a
-sliding window, with wider heads, with soft caps, as an encoder, and with the encoder or the vision part that users'
-folders have.
+{num} model folders with random weights were compared with transformers {version}: each family plain, with each kind of
+scaled RoPE, with and without a sliding window, with wider heads, with soft caps, as an encoder. Sequences of 3 to
+{max_tokens} tokens are prefilled in pieces, with token trees of which a path is kept, then decoded up to the last
+position. The logits may differ by {tolerance:g} of their spread; `benchmarks/results/models.json` has the largest
+differences. For any other family, midtoken makes such a check when the folder is loaded.
 
-- Each folder is loaded with PyTorch, in float32 on the CPU. The tests load the same folders without it, where that runs
-  them.
-- Several sequences of 3 to {max_tokens} tokens run by turns: prefilled in pieces, with token trees of which a
-  path is kept, then token by token up to the last position that the model has. One sequence runs alone, one is a copy
-  of another, one comes after the others.
-- Each answer is compared with that of transformers with its own plain attention, which runs each text alone. The logits
-  may differ by {tolerance:g} of their spread. `benchmarks/results/models.json` has each family's largest difference.
-- A refusal must be one line of at most 300 characters that names the family, without an error of a library in it.
-
-Run it again with `make test-models`. It ends with an error if anything is neither right nor refused.
+`make test-models` ends with an error if anything is neither right nor refused.
 `python -m benchmarks.models --families llama qwen2` checks some families only, and writes nothing.
 """
 
@@ -270,47 +231,74 @@ def _build_page(families: Sequence[FamilyRow], others: Sequence[FamilyRow], toke
     """What people read of the models and tokenizers that work. `others`: folders that are no causal decoders."""
     checked: list[FamilyRow | TokenizerRow] = [*families, *others, *tokenizers]
     wrong = [(row.name, row.reason) for row in checked if row.outcome is Outcome.WRONG]
-    right, refused = ([row for row in families if row.outcome is which] for which in (Outcome.RIGHT, Outcome.REFUSED))
-    right_cells = [
-        (f"`{row.name}`", FAMILIES[row.name], "yes" if row.name in OWN_FAMILIES else "", ", ".join(row.exceptions))
-        for row in right
+    right = [row for row in families if row.outcome is Outcome.RIGHT]
+    own = [_name_family(row, "refused") for row in right if row.name in OWN_FAMILIES]
+    torch_only = [_name_family(row, "refused") for row in right if row.name not in OWN_FAMILIES]
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for row in [*families, *others]:
+        if row.outcome is Outcome.REFUSED:
+            reasons[_shorten(row.reason)].append(_name_family(row, "works"))
+    built = [row for row in tokenizers if row.source.startswith("built: ")]
+    published = [row for row in tokenizers if row not in built]
+    from_gguf = {row.name: row for row in published}
+    cells = [
+        (row.name, *(_describe_bytes(from_gguf.get(name)) for name in (row.name, f"{row.name}, of GGUF")))
+        for row in published
+        if not row.name.endswith(", of GGUF")
     ]
-    refused_cells = [
-        (f"`{row.name}`", FAMILIES[row.name], _shorten(row.reason) + _name_exceptions(row)) for row in refused
+    refused_names = [
+        f"`{row.name}` is refused: {row.reason.removeprefix('tokenizer.json: ')}.\n"
+        for row in published
+        if row.outcome is Outcome.REFUSED
     ]
-    other_cells = [("none" if row.name == "model_type" else f"`{row.name}`", _shorten(row.reason)) for row in others]
-    tokenizer_cells = [
-        (row.name, row.source, f"{row.num_cuts:,}", f"{row.mean_healed_bytes or 0:.1f}")
-        for row in tokenizers
-        if row.outcome is Outcome.RIGHT
-    ]
-    refused_tokenizers = [(row.name, row.source, row.reason) for row in tokenizers if row.outcome is Outcome.REFUSED]
-    num_folders = sum(row.num_folders for row in [*families, *others])
     parts = [
         _INTRODUCTION,
         "**Wrong at the moment:**\n\n" + _build_table(("name", "what is wrong"), wrong)
         if wrong
         else "No tested model or tokenizer gives wrong answers.\n",
         _RIGHT.format(num=len(right)),
-        _build_table(("family", "known models", "without PyTorch", "refused"), right_cells),
+        _OWN,
+        _join(own),
+        "With PyTorch:\n",
+        _join(torch_only),
+        _REFUSED,
+        _build_table(("families", "reason"), [(", ".join(names), reason) for reason, names in reasons.items()]),
         _GGUF,
         _RULES,
-        _REFUSED.format(num=len(refused)),
-        _build_table(("family", "known models", "reason"), refused_cells),
-        "Folders that people may try, of families that are not causal decoders in transformers:\n",
-        _build_table(("`model_type`", "reason"), other_cells),
-        _STATES,
-        _TOKENIZERS,
-        _build_table(("tokenizer", "from", "cuts", "bytes again"), tokenizer_cells),
-        "Tokenizers that are refused:\n",
-        _build_table(("tokenizer", "from", "reason"), refused_tokenizers),
-        _METHOD.format(version=transformers.__version__, num=num_folders, max_tokens=MAX_TOKENS, tolerance=TOLERANCE),
+        _TOKENIZERS.format(cuts=max((row.num_cuts for row in tokenizers), default=0)),
+        _build_table(("published tokenizer", "bytes again", "read from GGUF"), cells),
+        *refused_names,
+        _BUILT.format(
+            num_right=sum(row.outcome is Outcome.RIGHT for row in built),
+            num_refused=sum(row.outcome is Outcome.REFUSED for row in built),
+        ),
+        _METHOD.format(
+            version=transformers.__version__,
+            num=sum(row.num_folders for row in [*families, *others]),
+            max_tokens=MAX_TOKENS,
+            tolerance=TOLERANCE,
+        ),
     ]
     return "\n".join(parts)
 
 
-def _name_exceptions(row: FamilyRow) -> str:
-    return f". Works: {', '.join(row.exceptions)}" if row.exceptions else ""
+def _name_family(row: FamilyRow, otherwise: str) -> str:
+    """The family, the models that people know of it, and its variants that are not as the plain one."""
+    if row.name == "model_type":
+        return "none"
+    notes = [FAMILIES.get(row.name, ""), f"{otherwise}: {' and '.join(row.exceptions)}" if row.exceptions else ""]
+    known = "; ".join(note for note in notes if note)
+    return f"`{row.name}` ({known})" if known else f"`{row.name}`"
+
+
+def _describe_bytes(row: TokenizerRow | None) -> str:
+    if row is None:
+        return ""
+    return "refused" if row.outcome is Outcome.REFUSED else f"{row.mean_healed_bytes or 0:.1f}"
+
+
+def _join(names: Sequence[str]) -> str:
+    return textwrap.fill(", ".join(names) + ".", width=120, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def _shorten(reason: str) -> str:
