@@ -68,7 +68,6 @@ def _measure(is_short: bool) -> Measured:
     figures |= {
         "num_gaps": len(gaps),
         "num_cut": sum(each.finish_reason is FinishReason.SUFFIX for each in filled[default]),
-        "suffix_repeats": sum(each.gap.is_repeated_by(each.text) for each in filled[default]),
     }
     for row, layout in zip(rows, Layout, strict=True):
         figures |= {f"{figure}_{layout}": row[name] for figure, name in _FIGURES.items()}

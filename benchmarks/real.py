@@ -28,7 +28,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypedDict
@@ -38,7 +37,7 @@ from aiohttp import ClientSession
 from benchmarks.baselines.contestants.line_protocol import Request
 from benchmarks.baselines.servers import run_llama_server
 from benchmarks.contestants import TIMES, Entry, compare, find_python
-from benchmarks.corpora.cuts import Cut, draw_cuts_in_identifiers, draw_visits, is_word
+from benchmarks.corpora.cuts import Cut, draw_cuts_in_identifiers, draw_visits
 from benchmarks.corpora.projects import load_new_files
 from benchmarks.corpora.real_model import REAL_FOLDER, REAL_GGUF, fetch_real_model
 from benchmarks.measures.checkpoint import measure_each
@@ -167,12 +166,6 @@ def _compare_right(part: str, measure: Callable[[Cut], _Marks], num_cuts: int) -
             figures[f"calibration_error_{key}"] = find_calibration_error(
                 [claim for each in marks for claim in each["claims"]]
             )
-            by_typed: dict[str, list[bool]] = {"1": [], "2": [], "more": []}
-            for cut, each in zip(cuts, found, strict=True):
-                num_typed = len([*takewhile(is_word, reversed(cut.prefix))])
-                by_typed[str(num_typed) if num_typed < 3 else "more"].append(each["exact"])
-            for typed, rights in by_typed.items():
-                figures[f"exact_after_{typed}_{key}"] = find_percent(rights) if rights else None
         yield Measured(figures, rows)
 
 

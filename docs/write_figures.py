@@ -101,13 +101,9 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
                     ("`exact` above `greedy`", "exact_over_greedy"),
                 )
             ),
-            *(
-                f"| {name} | " + " | ".join(f"{{exact_after_{typed}_{each}:.0f}}%" for each in _REAL) + " |"
-                for name, typed in (("one", "1"), ("two", "2"), ("three to eight", "more"))
-            ),
             "The first four complete at the same {num_identifiers_py} cursors in each language,",
             "by {calibration_error_py:.3f}, {calibration_error_ts:.3f} and {calibration_error_go:.3f} on average.",
-            "{num_lines_py} lines in each language are typed.",
+            "{num_lines_py} lines in each language are typed, without the text below them.",
             "| midtoken, 8 bits | {line_ms_midtoken:.0f} ms | {cold_line_ms_midtoken:.0f} ms"
             " | {first_text_ms_midtoken:.0f} ms |",
             *(
@@ -136,16 +132,10 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| two tokens removed | {recovered_plain_two_back:.1f}% | {mean_bytes_two_back:.1f} |",
             "| one token removed | {recovered_plain_one_back:.1f}% | {mean_bytes_one_back:.1f} |",
         ),
-        "fill_in": (
-            "| text after the cursor, in the default layout | {right_default:.1f}% |",
-            "| text before the cursor only | {right_none:.1f}% |",
-            "Of all {num_gaps:,} completions, {suffix_repeats} repeat the text after the cursor; the engine ended"
-            " {num_cut} where they reached it.",
-        ),
         "typing": (
             "midtoken saves {saved_to_none_below:.1f} times as many keystrokes as no healing at the same `confidence`,"
             " and shows {wrong_chars_per_key_below:.1f} wrong characters, without healing"
-            " {wrong_chars_per_key_none_below:.1f}.",
+            " {wrong_chars_per_key_none_below:.1f}: `confidence` makes",
             *(
                 f"| {name} | " + " | ".join(f"{{{key}{typist}_below:{form}}}" for typist in _TYPISTS) + " |"
                 for name, (key, form) in _TYPING.items()
@@ -186,15 +176,10 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "A request that the server refuses is refused within {refused_ms_p99:.0f} ms",
         ),
         "context": (
-            *(
-                f"| {name} | " + " | ".join(f"{{{key}_{each}{form}}}" for each in _LANGUAGES) + " |"
-                for name, key, form in (
-                    ("told, of those that an imported file declares", "told_share", ":.0%"),
-                    ("bytes told, median", "told_bytes", ":,.0f"),
-                )
-            ),
+            "| told, of those that an imported file declares | "
+            + " | ".join(f"{{told_share_{each}:.0%}}" for each in _LANGUAGES)
+            + " |",
             "| processor time to index the files, at the lowest priority | {index_cpu_s:.0f} s |",
-            "| memory of that process | {index_memory_mb:.0f} MB |",
             "| keystrokes for which the model reads at most one token of context | {context_reads_le_1_share:.1%} |",
             "| first keystrokes at a place whose context is cached | {prefetched_share:.1%} |",
             "| time to ghost text, relative to telling nothing | {ghost_ratio:.2f} |",
@@ -204,7 +189,6 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
         "real_size": (
             "| prefill of 1,000 tokens | {read_ratio_q8:.2f} | {read_ratio_q4:.2f} |",
             "| decode step | {decode_ratio_q8:.2f} | {decode_ratio_q4:.2f} |",
-            "| decode step, one thread | {decode_ratio_q8_1_thread:.2f} | {decode_ratio_q4_1_thread:.2f} |",
             "| token tree of five | {tree_ratio:.2f} | {tree_ratio_q4:.2f} |",
         ),
         "models": ("| model families | {num_right} of {num_families} | {num_refused} | {num_wrong} |",),
