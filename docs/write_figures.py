@@ -169,9 +169,8 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| Triton | {ready_s_triton:.1f} s | {memory_MB_triton} MB | {line_ms_triton:.1f} ms |",
         ),
         "load": (
-            "| as many as the server can answer | {goodput_1:.0%} |",
-            "| 1.3 times as many | {goodput_1_3:.0%} |",
-            "| 3 times as many | {goodput_3:.0%} |",
+            "Relative to that, {goodput_1:.0%} are answered when as many come, {goodput_1_3:.0%} at 1.3 times as many,"
+            " and {goodput_3:.0%} at 3 times as many.",
             "that wait for each answer, {capacity_per_s:.0f} requests a second.",
             "A request that the server refuses is refused within {refused_ms_p99:.0f} ms",
         ),
@@ -191,7 +190,10 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| decode step | {decode_ratio_q8:.2f} | {decode_ratio_q4:.2f} |",
             "| token tree of five | {tree_ratio:.2f} | {tree_ratio_q4:.2f} |",
         ),
-        "models": ("| model families | {num_right} of {num_families} | {num_refused} | {num_wrong} |",),
+        "models": (
+            "Of {num_families} families",
+            "{num_right} give the answers of transformers, {num_refused} are refused by name, and {num_wrong} give",
+        ),
         "gguf": (
             "Of {num_cuts} completions, {equal_choices} are those of onnxruntime and {tied_choices} are ties.",
             *(
@@ -200,10 +202,9 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             ),
         ),
         "remote": (
-            "| equal completions | {llama_server_equal} | {vllm_equal} |",
-            "| ties: both completions equally likely | {llama_server_tied} | {vllm_tied} |",
-            "| other completions | {wrong_texts} | {vllm_wrong_texts} |",
-            "llama-server, {llama_server_cuts} cuts | vLLM, {vllm_cuts} cuts",
+            "Of {llama_server_cuts} completions in front of llama-server, {llama_server_equal} are those of midtoken's"
+            " own engine, {llama_server_tied} ties, {wrong_texts} others; of {vllm_cuts} in front of vLLM, {vllm_equal},"
+            " {vllm_tied} and {vllm_wrong_texts}.",
             "llama-server completes {right_healed:.1%} of the identifiers correctly, by itself {right_plain:.1%}."
             " Healing takes {requests_per_choice:.1f} requests and {own_cpu_ms:.1f} ms of computation in midtoken,"
             " and adds {added_ms_p50:.0f} ms (median) until 8 tokens are there.",
@@ -359,12 +360,10 @@ def list_missed(results: Path) -> str:
         (path.stem, each) for path in sorted(results.glob("*.json")) for each in read_targets(path.stem, results)
     ]
     missed = [(name, each) for name, each in targets if each["is_met"] is False]
-    rows = [
-        f"| `{name}` | {each['meaning']} | {each['limit']} | {format_value(each['value'])} |" for name, each in missed
-    ]
+    rows = [f"- `{name}`: {each['meaning']}: {format_value(each['value'])} ({each['limit']})" for name, each in missed]
     judged = sum(each["is_met"] is not None for _, each in targets)
     intro = f"Of {judged} targets that were measured, {len(missed)} are missed:"
-    return "\n".join(["", intro, "", "| benchmark | figure | target | measured |", "|---|---|---|---|", *rows, ""])
+    return "\n".join(["", intro, "", *rows, ""])
 
 
 def _list_ages(used: Mapping[tuple[str, str], list[str]]) -> Iterator[str]:

@@ -47,5 +47,5 @@ def test_missed_targets_are_listed_and_no_others(tmp_path: Path) -> None:
     _store(tmp_path, "some", {"targets": targets})
     section = list_missed(tmp_path)
     assert "Of 2 targets that were measured, 1 are missed" in section
-    assert "| `some` | the first | ≤ 1 | 2 |" in section
+    assert "- `some`: the first: 2 (≤ 1)" in section
     assert "second" not in section
