@@ -203,8 +203,8 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
         ),
         "remote": (
             "Of {llama_server_cuts} completions in front of llama-server, {llama_server_equal} are those of midtoken's"
-            " own engine, {llama_server_tied} ties, {wrong_texts} others; of {vllm_cuts} in front of vLLM, {vllm_equal},"
-            " {vllm_tied} and {vllm_wrong_texts}.",
+            " own engine, {llama_server_tied} ties, {wrong_texts} others; of {vllm_cuts} in front of vLLM,"
+            " {vllm_equal}, {vllm_tied} and {vllm_wrong_texts}.",
             "llama-server completes {right_healed:.1%} of the identifiers correctly, by itself {right_plain:.1%}."
             " Healing takes {requests_per_choice:.1f} requests and {own_cpu_ms:.1f} ms of computation in midtoken,"
             " and adds {added_ms_p50:.0f} ms (median) until 8 tokens are there.",
