@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import logging
 import multiprocessing
+import re
 import sys
 import tempfile
 import textwrap
@@ -59,7 +60,7 @@ _INTRODUCTION = """\
 This page is written by `make test-models`. Do not edit it.
 
 A model folder works if midtoken supports its family (`model_type` in `config.json`) and its tokenizer. Any other is
-refused when it is loaded, with one sentence that says why. The reasons below are from those sentences.
+refused when it is loaded, with one sentence that says why. The reasons below are from those sentences, shortened.
 """
 
 _RIGHT = """\
@@ -134,10 +135,9 @@ _METHOD = """\
 ## How this was tested
 
 {num} model folders with random weights were compared with transformers {version}: each family plain, with each kind of
-scaled RoPE, with and without a sliding window, with wider heads, with soft caps, as an encoder. Sequences of 3 to
-{max_tokens} tokens are prefilled in pieces, with token trees of which a path is kept, then decoded up to the last
-position. The logits may differ by {tolerance:g} of their spread; `benchmarks/results/models.json` has the largest
-differences. For any other family, midtoken makes such a check when the folder is loaded.
+scaled RoPE, with and without a sliding window, with wider heads, with soft caps, as an encoder. Sequences of up to
+{max_tokens} tokens are prefilled in pieces, with token trees, then decoded. The logits may differ by {tolerance:g} of
+their spread. For any other family, midtoken makes such a check when the folder is loaded.
 
 `make test-models` ends with an error if anything is neither right nor refused.
 `python -m benchmarks.models --families llama qwen2` checks some families only, and writes nothing.
@@ -302,8 +302,9 @@ def _join(names: Sequence[str]) -> str:
 
 
 def _shorten(reason: str) -> str:
-    """The refusal without its beginning, which names the folder and the family again."""
-    return reason.removeprefix("cannot load the model in DIR: ").split(" cannot be run: ")[-1]
+    """The refusal without its beginning, which names the folder and the family again, and without what explains it."""
+    named = reason.removeprefix("cannot load the model in DIR: ").split(" cannot be run: ")[-1]
+    return re.split(r", (?:and|or|so|which) |: ", named)[0]
 
 
 def _build_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -30,7 +30,6 @@ _TYPING = {
     "keystrokes saved with accept-word, too": ("saved_word", ".0%"),
     "wrong characters shown at a keystroke": ("wrong_chars_per_key", ".1f"),
     "suggestions that are entirely correct": ("shown_right_share", ".0%"),
-    "suggestions that changed although the keystroke agreed": ("flicker", ""),
 }
 _RUNTIMES = ("embedded", "triton")
 _RELIABILITY = {
@@ -123,7 +122,7 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "| `none` | {identifier_none:.1f}% | {all_none:.1f}% |",
             *(
                 f"| {name} | " + " | ".join(f"{{{key}_{each}:.1f}}%" for each in _EDGE_COLUMNS) + " |"
-                for key, name in (("all", "all"), ("edge", "on an edge"), ("inside", "inside a token"))
+                for key, name in (("edge", "on an edge"), ("inside", "inside a token"))
             ),
         ),
         "boundary": (
@@ -180,7 +179,6 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             + " |",
             "| processor time to index the files, at the lowest priority | {index_cpu_s:.0f} s |",
             "| keystrokes for which the model reads at most one token of context | {context_reads_le_1_share:.1%} |",
-            "| first keystrokes at a place whose context is cached | {prefetched_share:.1%} |",
             "| time to ghost text, relative to telling nothing | {ghost_ratio:.2f} |",
             "| names counted | " + " | ".join(f"{{num_names_{each}:,}}" for each in _LANGUAGES) + " |",
             "Of names that other files of the project declare, {told_share_other:.0%} are told.",
