@@ -86,9 +86,9 @@ say what was chosen.
 | up to 1.6 billion | int8 | all cores but one; of two, both | 2,048 |
 | more | int8 | all cores but one; of two, both | 1,024 |
 
-A GGUF file has a precision of its own. A model of 8 bits takes about 1.2 bytes of memory for each weight; `--dtype
-int4` takes less. On a GPU, a prompt has at most 8,192 tokens, and with `--engine` 2,048. It never has more than the
-model was trained on, or than fit six times into half of the memory.
+A GGUF file has a precision of its own. A model of 8 bits takes about 1.2 bytes of memory for each weight;
+`--dtype int4` takes less. On a GPU, a prompt has at most 8,192 tokens, and with `--engine` 2,048. It never has more
+than the model was trained on, or than fit six times into half of the memory.
 
 `midtoken.json` in the model's folder (`dtype`, `context_tokens`; the bundled model's has int8 and 512) overrides this,
 and `--dtype`, `--threads`, `--context` and the setting `context` override both. A context that is too large is refused
