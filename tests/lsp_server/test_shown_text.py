@@ -101,7 +101,7 @@ async def test_text_that_is_shown_was_generated_and_grows_at_its_end_only_while_
         )
         assert asked == 0 or answer.startswith(expected.rstrip())
         expected = _edit(texts, answer, rng)
-        bench.session.edit(0, [])
+        bench.session.note_edit()
 
 
 def _draw_chunks(rng: random.Random) -> tuple[CompletionChunk, CompletionChunk]:

@@ -32,6 +32,12 @@ class Said(Status):
     def show(self, text: str, *_: Any) -> None:
         self.shown.append(text)
 
+    def log(self, text: str, *_: Any) -> None:
+        pass
+
+    def report(self, *_: Any) -> None:
+        pass
+
     def begin_progress(self, text: str, *_: Any) -> None:
         self.begun.append(text)
 
