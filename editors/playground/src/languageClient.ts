@@ -30,7 +30,7 @@ export interface Listener {
   onAnswer(tookMs: number, hasText: boolean): void;
 }
 
-/** What the language server tells in `$/midtoken/status`: `StatusReport` in lsp_server/status.py. */
+/** What the language server tells in `$/midtoken/status`: see `Status.report` in lsp_server/status.py. */
 export interface StateReport {
   readonly state: "starting" | "ready" | "off" | "error";
   readonly message: string;
