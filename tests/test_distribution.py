@@ -2,7 +2,6 @@
 
 import zipfile
 from pathlib import Path
-from subprocess import CalledProcessError
 
 import pytest
 
@@ -53,16 +52,6 @@ def test_the_wheel_contains_the_page_of_the_playground_if_it_was_built(wheel: Pa
     start = "midtoken/playground_page/"
     carried = {file.removeprefix(start) for file in _list_files(wheel) if file.startswith(start)}
     assert carried == _list_relative(IMPORT_ROOT / "editors/playground/dist", "*")
-
-
-def test_a_clone_without_symbolic_links_is_refused(tmp_path: Path) -> None:
-    for link in filter(Path.is_symlink, (copy_sources(tmp_path) / "midtoken").iterdir()):
-        target = str(link.readlink())
-        link.unlink()
-        link.write_text(target)  # so Git for Windows writes it
-    with pytest.raises(CalledProcessError) as raised:
-        build_wheel(tmp_path)
-    assert b"midtoken/default_model is a file instead of a symbolic link" in raised.value.stderr
 
 
 def test_a_build_takes_nothing_from_an_earlier_one_and_leaves_nothing(tmp_path: Path) -> None:

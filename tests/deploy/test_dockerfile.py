@@ -12,7 +12,6 @@ from inference.platforms import IMPORT_ROOT
 from midtoken.cli import main
 
 _PROJECT = tomllib.loads((IMPORT_ROOT / "pyproject.toml").read_text())["project"]
-_HOME = "/opt/midtoken"
 _JOINED = re.sub(r"\\\n\s*", "", (IMPORT_ROOT / "deploy/Dockerfile").read_text())
 _INSTRUCTIONS = re.findall(r"^([A-Z]+) (.*)$", _JOINED, re.MULTILINE)
 
@@ -20,10 +19,6 @@ _INSTRUCTIONS = re.findall(r"^([A-Z]+) (.*)$", _JOINED, re.MULTILINE)
 def _find_values(name: str) -> list[str]:
     """The values of all instructions of this name."""
     return [value for instruction, value in _INSTRUCTIONS if instruction == name]
-
-
-def _read_environment() -> dict[str, str]:
-    return dict(value.split("=", 1) for value in _find_values("ENV"))
 
 
 def _read_command() -> list[str]:
@@ -36,12 +31,6 @@ def test_what_is_copied_is_there_and_nothing_else_gets_into_the_build() -> None:
     assert [source for source in sources if not (IMPORT_ROOT / source).exists()] == []
     first, *others = (line for line in (IMPORT_ROOT / ".dockerignore").read_text().splitlines() if line[0] != "#")
     assert (first, set(others)) == ("*", {f"!{source}" for source in sources} | {"**/__pycache__"})
-
-
-def test_the_extras_that_are_installed_exist() -> None:
-    [extras] = [value.partition("=")[2].split(",") for value in _find_values("ARG") if value.startswith("EXTRAS=")]
-    assert set(extras) <= _PROJECT["optional-dependencies"].keys()
-    assert '"./source[${EXTRAS}]"' in _find_values("RUN")[0]
 
 
 def test_the_container_gets_no_second_tritonserver() -> None:
@@ -60,13 +49,6 @@ def test_the_container_gets_no_second_tritonserver() -> None:
         "safetensors",
         "tokenizers",
     }
-
-
-def test_packages_are_installed_where_the_server_looks_for_them() -> None:
-    [environment] = re.findall(r"-m venv --without-pip (\S+)", _find_values("RUN")[0])
-    assert _find_values("WORKDIR") == [_HOME]
-    assert f"--python {environment}/bin/python install" in _find_values("RUN")[0]
-    assert _read_environment()["PATH"] == f"{_HOME}/{environment}/bin:$PATH"
 
 
 def test_nothing_is_installed_or_run_as_root_after_the_user_is_set() -> None:

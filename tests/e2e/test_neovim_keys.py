@@ -122,6 +122,11 @@ def test_other_keys_of_a_later_setup_replace_those_before_and_give_back_what_the
     assert editor.lines == ["xwasy"]
 
 
+def test_an_unknown_key_name_is_an_error(edit: Edit) -> None:
+    with pytest.raises(Exception, match='unknown key "acept"; known are accept, accept_line, accept_word, ask'):
+        edit([]).lua("require('midtoken.options').set({ keys = { acept = '<Tab>' } })")
+
+
 def test_suggestions_are_switched_in_one_buffer_and_everywhere(edit: Edit, script: Script) -> None:
     editor = edit([""])
     off_here, off_everywhere = "off (disabled in this buffer)", "off (disabled everywhere)"

@@ -25,6 +25,19 @@ def bare(tmp_path: Path) -> Iterator[Editor]:
         yield editor
 
 
+@pytest.mark.parametrize(
+    "option", ["filetypes = 'python'", "cmd = 'midtoken'", "keys = 'x'", "settings = 3", "model = true", "cmd = {}"]
+)
+def test_a_wrong_value_of_an_option_is_named_in_one_line(bare: Editor, option: str) -> None:
+    name, _, value = option.partition(" = ")
+    bare.lua(f"require('midtoken').setup({{ {option} }})")
+    value = value.replace("'", '"')
+    wanted = f"midtoken: the option {name} must be a {'list' if name in ('cmd', 'filetypes') else ''}"
+    bare.wait_for(lambda: bare.messages.startswith(wanted), True)
+    assert bare.messages.endswith(f", not {value}")
+    assert "\n" not in bare.messages
+
+
 def test_the_reason_for_no_suggestion_is_shown_once_and_in_the_health_report(
     open_editor: OpenEditor, write_script: WriteScript
 ) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from lsprotocol.types import TextDocumentItem
 
-from inference.errors import ServerUnreachableError
-from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason
+from lsp_server.no_suggestion import NoSuggestion, Reason
 from tests.support.lsp_editor import URI, wait_for
 from tests.support.lsp_in_process import InProcess
 
@@ -48,23 +47,3 @@ async def test_the_document_that_was_opened_or_edited_last_is_the_last(opened: I
     assert list(opened.server.assistant.documents.by_uri) == [URI, other]
     opened.editor.edit(0, 0, "x")
     await wait_for(lambda: list(opened.server.assistant.documents.by_uri) == [other, URI])
-
-
-async def test_reconnecting_waits_for_the_retry_interval(opened: InProcess) -> None:
-    answer = opened.editor.ask(0, 6)
-    (await opened.find_stream()).fail(ServerUnreachableError("no server answers"))
-    assert [await answer, await opened.editor.ask(0, 6)] == [None, None]
-    assert opened.backend.is_closed
-    assert (len(opened.models), opened.editor.shown) == (1, ["midtoken: no server answers"])
-
-
-async def test_a_document_that_was_closed_meanwhile_is_neither_checked_nor_reported(opened: InProcess) -> None:
-    documents = opened.server.assistant.documents
-    document = documents.by_uri[URI]
-    opened.editor.close()
-    await wait_for(lambda: documents.by_uri == {})
-    reports = [*opened.editor.reports]
-    document.text.language_id = ""
-    found = [documents.check(document), await documents.check_by_new_rules(document)]
-    assert found == [SUPERSEDED, SUPERSEDED]
-    assert opened.editor.reports == reports

@@ -51,11 +51,6 @@ async def test_requests_do_not_wait_for_a_start_and_the_user_is_told(server: Ser
     assert server.status.ended[-1].startswith("completion server ready after")
 
 
-async def test_a_running_server_answers_the_first_request_without_a_notice(server: Server) -> None:
-    assert await server.build_starter(grace_s=60).get() is server.backend
-    assert not server.status.begun
-
-
 _FAILED = "cannot connect to the completion server: "
 
 

@@ -1,7 +1,6 @@
 """The documents' text, compared with a slow and simple oracle: the text as a list of the editor's units."""
 
 import re
-import timeit
 from collections.abc import Sequence
 
 import pytest
@@ -203,14 +202,6 @@ def test_an_inverted_edit_makes_the_text_unknown_until_the_whole_text_is_sent() 
         document.split_at(Position(0, 0))
     document.apply(3, [TextDocumentContentChangeWholeDocument("again")])
     assert "".join(document.lines) == "again"
-
-
-@pytest.mark.parametrize("filling", ["a", "é"])
-def test_an_edit_in_a_very_long_line_takes_as_long_as_a_few_copies_of_it(filling: str) -> None:
-    line = filling * 1_000_000
-    document, change = open_document(line + "\n"), edit(0, 800_000, 0, 0, "x")
-    edit_s = min(timeit.repeat(lambda: document.apply(1, [change]), number=1))
-    assert edit_s < 20 * min(timeit.repeat(lambda: line.encode("utf-16-le").decode("utf-16-le"), number=1))
 
 
 def test_the_server_cannot_tell_that_a_document_was_opened_before() -> None:

@@ -33,14 +33,6 @@ async def test_another_language_than_the_models_is_said_once() -> None:
         assert (len(both.editor.shown), len(both.models)) == (1, 0)
 
 
-@pytest.mark.parametrize("language_id", ["python.django", "python-ts", "Python", "python3"])
-async def test_a_language_is_known_by_each_of_its_names(language_id: str) -> None:
-    async with run_in_process(languages=("python",)) as both:
-        both.editor.language_id = language_id
-        await both.start_with("x = ")
-        assert (await both.ask_and_finish(0, 4, "1")).items
-
-
 async def test_a_server_that_is_connected_says_which_languages_its_model_knows() -> None:
     async with run_in_process() as both:
         both.backend.description = Description(("python",))

@@ -6,7 +6,6 @@ import pytest
 from lsprotocol import types
 from lsprotocol.types import NotebookCellKind, Position, Range
 
-from tests.support.lsp_editor import wait_for
 from tests.support.lsp_in_process import InProcess
 
 _NOTEBOOK = "file:///project/file.ipynb"
@@ -109,24 +108,6 @@ async def test_the_context_follows_what_is_done_to_the_cells(both: InProcess) ->
     notebook.change(types.NotebookDocumentCellChanges(data=[types.NotebookCell(_MARKUP, notebook.cell("new"))]))
     notebook.edit("c", 0, "w\n")
     assert await notebook.find_prefix() == "w\ny ="
-
-
-async def test_what_is_read_before_a_key_is_what_the_key_sends(both: InProcess) -> None:
-    await both.start()
-    Notebook(both)
-    both.editor.rest((1, 3), uri=both.editor.uri)
-    await wait_for(lambda: any(each.request.prefix == _ABOVE + "y = 2\nNod" for each in both.backend.prefetches))
-
-
-async def test_the_start_of_a_long_context_moves_seldom(both: InProcess) -> None:
-    await both.start(options={"context": 38})
-    notebook = Notebook(both, cells=[("a", _CODE, "python", "a = 1\n" * 200), ("c", _CODE, "python", "y = 2\nNod")])
-    before = [await notebook.find_prefix()]
-    for _ in range(8):
-        notebook.edit("c", 0, "b\n")
-        before.append(await notebook.find_prefix())
-    assert all(len(prefix) <= 8 * 38 for prefix in before)
-    assert len({prefix.count("a = 1") for prefix in before}) <= 2
 
 
 @pytest.mark.parametrize(

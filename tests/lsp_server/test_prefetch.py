@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from lsprotocol import types
 
-from inference.errors import OverloadedError
 from inference.protocol.completion import Priority
 from tests.support.lsp_editor import URI, LspEditor, wait_for
 from tests.support.lsp_in_process import InProcess
@@ -109,25 +108,6 @@ async def test_nothing_is_sent_ahead(text: str, settings: dict[str, Any], both: 
     await asyncio.sleep(_LONGER_S)
 
     assert both.backend.prefetches == []
-
-
-@pytest.mark.parametrize("params", [None, [], {}, {"textDocument": {"uri": URI}, "range": 3}, {"range": {}}])
-async def test_a_notification_of_another_form_or_document_is_ignored(params: Any, both: InProcess) -> None:
-    await both.start_with(_TEXT)
-    both.editor.tell_cursor(params)
-    both.editor.rest((0, 0), uri="file:///other.py")
-
-    assert await _find_prefetch(both) == ("", _TEXT)
-    assert both.editor.shown == []
-
-
-async def test_a_prefetch_that_fails_is_not_told(both: InProcess) -> None:
-    await both.start_with("x")
-    await wait_for(lambda: len(both.backend.prefetches) == 1)
-    both.backend.prefetches[0].fail(OverloadedError("64 requests wait already"))
-
-    assert (await both.ask_and_finish(0, 1, "y")).items
-    assert both.editor.shown == []
 
 
 async def test_where_a_letter_was_typed_the_cursor_does_not_rest(both: InProcess) -> None:

@@ -102,20 +102,3 @@ async def test_the_first_key_after_opening_and_jumping_finds_its_context_read(is
         reads.append(await _press(both, line, 0, "x"))
 
     assert (max(reads) <= 1, min(reads) > 100) == (is_on, not is_on)
-
-
-@pytest.mark.parametrize("pauses", [True, False])
-async def test_where_there_are_pauses_no_key_waits_for_a_window_that_moves(pauses: bool, both: InProcess) -> None:
-    """Lines are typed in the middle of a text that is longer than the windows of both servers."""
-    both.editor.settings = {"prefetch": pauses, "context": 512}
-    await both.start_with(_LINES)
-    await _press(both, 300, 0, "    ")
-    reads = {}
-    for line in range(300, 340):
-        if pauses:
-            await _wait_for_prefetch(both)
-        reads[line] = await _press(both, line, 4, f"total = total + values[{line}]\n    ")
-    moves = {line: num for line, num in reads.items() if num > 64}
-
-    assert (not moves) == pauses, moves
-    assert pauses or len(moves) >= 3

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from lsprotocol import types
 from lsprotocol.types import Position, Range
-from pygls.exceptions import JsonRpcInternalError, JsonRpcRequestCancelled
+from pygls.exceptions import JsonRpcRequestCancelled
 
 from inference.protocol.completion import Chunks, CompletionRequest, Extent, Healing
 from inference.protocol.completion_arrays import Description
 from lsp_server import open_documents
 from lsp_server.backend import OnDownload
-from tests.support.lsp_editor import URI, LspEditor, build_capabilities, wait_for
+from tests.support.lsp_editor import LspEditor, build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess
 
 
@@ -98,15 +98,6 @@ async def test_a_suggestion_has_the_line_ends_that_the_editor_expects(
     await both.start_with("a\r\nb", name=name)
     (item,) = (await both.ask_and_finish(1, 1, ":\n    c")).items
     assert item.insert_text == f"b:{line_end}    c"
-
-
-@pytest.mark.parametrize("name", ["Neovim", "helix", "Vim", "coc.nvim", "Emacs", "Eglot (emacs)", "kakoune-lsp"])
-async def test_a_carriage_return_is_a_character_where_the_editor_has_it_as_one(both: InProcess, name: str) -> None:
-    await both.start_with('a = "l\rr"\ntot\n', name=name)
-    both.editor.edit(1, 3, "al")
-    (item,) = (await both.ask_and_finish(1, 5, "ly")).items
-    assert (item.insert_text, item.range) == ("totally", Range(Position(1, 0), Position(1, 5)))
-    assert "".join(both.server.assistant.documents.by_uri[URI].text.lines) == 'a = "l\rr"\ntotal\n'
 
 
 async def test_nothing_is_suggested_where_it_is_not_known_what_ends_a_line(both: InProcess) -> None:
@@ -257,43 +248,6 @@ async def test_settings_are_not_pulled_from_editors_without_support_and_a_push_o
     assert (both.editor.num_configuration_requests, both.editor.shown) == (0, [])
 
 
-def _refuse() -> Any:
-    raise JsonRpcInternalError()
-
-
-@pytest.mark.parametrize(
-    ("answer", "max_tokens"),
-    [(lambda: [None], 5), (lambda: None, 5), (dict, 5), (_refuse, 9)],
-    ids=["[null]", "null", "{}", "error"],
-)
-async def test_a_pulled_setting_that_is_deleted_returns_to_the_first_and_an_error_changes_nothing(
-    both: InProcess, answer: Any, max_tokens: int
-) -> None:
-    both.editor.settings = {"maxTokens": 9}
-    await both.start(options={"maxTokens": 5, "deadlineMs": 500})
-    await wait_for_configuration(both, 1)
-    request = await find_request(both)
-    assert (request.max_tokens, request.deadline_ms) == (9, 500)
-    both.editor.answer_configuration = answer
-    both.editor.push_settings(None)
-    await wait_for_configuration(both, 2)
-    assert (await find_request(both)).max_tokens == max_tokens
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [lambda: None, list, dict, lambda: [None], lambda: [{}], lambda: [[]], lambda: "no", _refuse],
-    ids=["null", "[]", "{}", "[null]", "[{}]", "[[]]", "text", "error"],
-)
-async def test_an_editor_without_our_settings_is_no_error(both: InProcess, answer: Any) -> None:
-    both.editor.answer_configuration = answer
-    await both.start(options={"maxTokens": 5})
-    await wait_for(lambda: both.editor.num_configuration_requests == 1)
-    assert (await find_request(both)).max_tokens == 5
-    assert both.editor.shown == []
-    assert all(future.done() for future in both.server.protocol._request_futures.values())
-
-
 async def test_an_editor_that_does_not_answer_which_settings_it_has_is_not_waited_for_for_ever(both: InProcess) -> None:
     answer = asyncio.get_running_loop().create_future()
     both.editor.answer_configuration = lambda: answer
@@ -325,14 +279,3 @@ async def test_shutdown_answers_waiting_requests_and_closes_the_connection(both:
     assert stream.is_cancelled
     assert both.backend.is_closed
     assert await asyncio.wait_for(answer, 5) is None
-
-
-async def test_a_name_with_half_a_surrogate_pair_is_no_defect(both: InProcess) -> None:
-    await both.start()
-    document = {"uri": "file:///project/\ud800.py"}
-    item = document | {"languageId": "python", "version": 1, "text": "x"}
-    both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didOpen", "params": {"textDocument": item}})
-    params = {"textDocument": document, "position": {"line": 0, "character": 1}, "context": {"triggerKind": 2}}
-    answer = asyncio.ensure_future(both.exchange("textDocument/inlineCompletion", params))
-    (await both.find_stream()).finish(" = 1")
-    assert [item["insertText"] for item in (await answer)["result"]["items"]] == ["x = 1"]

@@ -9,7 +9,7 @@ import pytest
 from inference.errors import InvalidRequestError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.completion import FinishReason
 from lsp_server.no_suggestion import SUPERSEDED, Reason
-from tests.support.session_bench import Bench, build_request, complete, settle
+from tests.support.session_bench import Bench, build_request, settle
 
 
 async def test_a_text_that_its_deadline_has_cut_to_nothing_is_not_the_answer_to_later_requests(bench: Bench) -> None:
@@ -99,27 +99,6 @@ async def test_an_edit_answers_the_waiting_request_and_its_generation_continues(
     assert bench.prefixes == ["x = Nod"]
 
 
-async def test_an_edit_just_after_the_answer_arrived_makes_it_obsolete(bench: Bench) -> None:
-    task = await bench.begin("x = Nod")
-    stream = bench.backend.streams[0]
-    stream.feed("e")
-    stream.finish("(value)")
-    assert bench.session._generation is not None
-    while not bench.session._generation.is_finished:
-        await asyncio.sleep(0)
-    bench.session.supersede()
-    assert await asyncio.wait_for(task, 5) is Reason.SUPERSEDED
-
-
-async def test_cancelling_a_superseded_request_keeps_the_stream_of_the_newer_one(bench: Bench) -> None:
-    older = await bench.begin("a")
-    newer = bench.ask("a")
-    older.cancel()  # takes effect after the newer request's first step
-    await settle()
-    bench.backend.streams[0].finish("b")
-    assert await newer == "b"
-
-
 async def test_the_first_line_is_answered_at_once_and_the_others_after_acceptance_from_the_same_generation(
     bench: Bench,
 ) -> None:
@@ -178,48 +157,6 @@ async def test_a_lost_connection_is_reported_once_leaves_nobody_waiting_and_is_m
     assert bench.backend.is_closed
     assert await bench.finish("a", "b") == "b"
     assert len(bench.backends) == 2
-
-
-async def test_a_stream_started_on_a_dropped_connection_reports_no_second_error(bench: Bench) -> None:
-    first = await bench.begin("a")
-    starting = bench.ask("b", session=bench.other_session)
-    backend = bench.backend
-    await asyncio.sleep(0)  # the other document has this backend now
-    await backend.close()
-    bench.starter.drop(backend)
-    assert await asyncio.wait_for(starting, 5) is Reason.FAILED
-    assert await asyncio.wait_for(first, 5) is Reason.SUPERSEDED
-    assert bench.errors == []
-
-
-@pytest.mark.parametrize("num_steps", [0, 1, 20])
-async def test_a_request_is_answered_when_its_generation_is_cancelled(bench: Bench, num_steps: int) -> None:
-    await bench.finish("connect first", "")
-    before = asyncio.all_tasks()
-    task = bench.ask("a")
-    while not (generations := asyncio.all_tasks() - before - {task}):
-        await asyncio.sleep(0)
-    for _ in range(num_steps):
-        await asyncio.sleep(0)
-    for generation in generations:
-        generation.cancel()
-    assert await asyncio.wait_for(task, 5) is Reason.SUPERSEDED
-
-
-async def test_a_request_just_after_a_generation_died_starts_a_new_one(bench: Bench) -> None:
-    await bench.finish("connect first", "")
-    before = asyncio.all_tasks()
-    task = await bench.begin("a")
-    (generation,) = asyncio.all_tasks() - before - {task}
-    bench.stream.fail(ServerError("failed"))
-    while not generation.done():
-        await asyncio.sleep(0)
-    again = complete(bench.session, "a")
-    again.send(None)  # runs to its first `await`, before the session's callback for the dead generation
-    await settle()
-    assert bench.prefixes == ["connect first", "a", "a"]
-    again.close()
-    assert await task is Reason.SUPERSEDED
 
 
 async def test_a_line_that_came_just_before_an_error_is_the_answer(bench: Bench) -> None:

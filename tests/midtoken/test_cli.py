@@ -127,25 +127,3 @@ def test_a_wrong_argument_is_named_in_the_error(
     error = capsys.readouterr().err
     assert message in error
     assert (stopped.value.code, error.count("\n"), error.endswith(" --help\n")) == (2, 1, True)
-
-
-def test_an_interrupt_while_a_subcommand_is_imported_prints_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupt(_name: str) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("midtoken.cli.import_module", interrupt)
-    assert main(["complete", "app.py:1"]) == 130
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("content", ["", "raise SystemError('theirs is broken')"])
-def test_another_package_with_the_name_of_ours_is_named(content: str, tmp_path: Path) -> None:
-    theirs = tmp_path / "inference" / "__init__.py"
-    theirs.parent.mkdir()
-    theirs.write_text(content)
-    done = subprocess.run([sys.executable, "-m", "midtoken", "--help"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"midtoken: the package `inference` at {theirs} is not midtoken's, but another one")
-    assert "in a virtual environment of its own" in done.stderr

@@ -218,14 +218,3 @@ def test_without_a_place_for_it_no_folder_is_made(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
     with pytest.raises(LaunchError, match="no home folder"):
         make_folder(path)
-
-
-def test_a_part_count_that_is_no_number_and_a_cache_that_cannot_be_made_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_tokenizer_gguf(tmp_path / "m.gguf", _SPEC, "qwen2", **{"split.count": "2"})
-    with pytest.raises(ModelError, match=r"m.gguf is one of 2 parts of a model"):
-        make_folder(path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(path / "cache"))
-    with pytest.raises(LaunchError, match=r"cannot make .*: Not a directory; choose another with XDG_CACHE_HOME$"):
-        make_folder(path)

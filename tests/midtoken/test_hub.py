@@ -190,14 +190,6 @@ async def test_a_gguf_file_is_found_by_its_quantization_if_one_has_it(
             await _fetch(f"{_NAME}:{quantization}")
 
 
-async def test_a_revision_may_have_a_slash(hub: Hub) -> None:
-    commit = hub.repositories[_NAME].add({**_FILES, "config.json": _CONFIG + b" "}, "refs/pr/4")
-    await _fetch(f"{_NAME}@refs/pr/4")
-    assert ensure_model_folder(f"{_NAME}@refs/pr/4").name == commit
-    with pytest.raises(ModelError, match=r"is not on this machine yet: run midtoken models get owner/Model-0.5B"):
-        ensure_model_folder(_NAME)
-
-
 @pytest.mark.parametrize("ignores_range", [False, True])
 async def test_a_download_goes_on_where_the_connection_was_cut(hub: Hub, ignores_range: bool) -> None:
     hub.faults = Faults(cut_after=1_100_000, num_cuts=2, ignores_range=ignores_range)
@@ -382,12 +374,3 @@ async def test_without_a_network_what_another_program_has_downloaded_is_used(
     await _fetch()
     assert ensure_model_folder(_NAME) == folder
     assert hub.requests == []
-
-
-@pytest.mark.usefixtures("hub")
-async def test_a_folder_of_that_form_is_named_in_the_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "models/mine").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelError, match=r"has no model models/mine; .* folder of that name, write ./models/mine"):
-        await _fetch("models/mine")
-    assert ensure_model_folder("./models/mine") == tmp_path / "models/mine"

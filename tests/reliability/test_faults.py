@@ -6,11 +6,10 @@ a text is shown that was not in the language server's memory.
 """
 
 import asyncio
-import resource
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from benchmarks.baselines.servers import LLAMA_SERVER
 from benchmarks.measures.report import Row, find_percentile
 from tests.support.chaos_editor import Seen
 from tests.support.chaos_proxy import Mode
-from tests.support.chaos_world import PASS_S, Kind, World, find_limits, open_world
+from tests.support.chaos_world import PASS_S, Kind, World, open_world
 from tests.support.reliability import Reliability, describe
 from tests.support.servers import EMBEDDED, TRITON, needs_triton
 
@@ -68,37 +67,6 @@ async def _pass_through(mode: Mode, world: World) -> AsyncIterator[None]:
         yield
 
 
-@asynccontextmanager
-async def _fill(find_folder: Callable[[World], Path], world: World) -> AsyncIterator[None]:
-    path = find_folder(world) / "filling"
-    with path.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(2**16))
-    try:
-        yield
-    finally:
-        path.unlink()
-
-
-@asynccontextmanager
-async def _open_no_files(finds: Callable[[World], list[int]], world: World) -> AsyncIterator[None]:
-    with ExitStack() as stack:
-        for pid, most in find_limits(finds(world)):
-            stack.enter_context(_limit_files(pid, most))
-        yield
-
-
-@contextmanager
-def _limit_files(pid: int, most: int) -> Iterator[None]:
-    usual = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, usual[1]))
-    try:
-        yield
-    finally:
-        with suppress(ProcessLookupError):  # it has ended since
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
-
-
 def _list_faults(world: World) -> Mapping[str, Fault]:
     """What can be done to this world."""
     if world.proxy is not None:
@@ -109,10 +77,6 @@ def _list_faults(world: World) -> Mapping[str, Fault]:
     faults["model raises mid-stream"] = partial(_script, fault="raise", after=3)
     faults["model gives NaN"] = partial(_script, fault="nan")
     faults["model hangs"] = partial(_script, fault="hang")
-    faults["no more files, host"] = partial(_open_no_files, World.find_hosts)
-    faults["no more files, language server"] = partial(_open_no_files, lambda world: [world.editor.process.pid])
-    if world.has_own_files:
-        faults["disk full"] = partial(_fill, lambda world: Path(f"{world.root}{world.state_dir}"))
     return faults
 
 

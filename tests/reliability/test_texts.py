@@ -65,9 +65,7 @@ def _draw_case(number: int, random: Random) -> _Case:
     if random.random() < 0.15:  # bytes that are no text
         at = random.randint(1, len(expected))
         expected, end = expected[:at], ""
-        written = (
-            expected.encode() + random.choice((b"\xff", b"\xe4\xb8 ", b"\xf0\x9f\x98", b"\x00", b"\x1b[")) + written
-        )
+        written = expected.encode() + random.choice(_NO_TEXT) + written
     return _Case(prefix, random.choice(("", "\n", "\nfoo = 1\n")), written, stops, _cut(expected + end, stops))
 
 

@@ -1,4 +1,4 @@
-"""A proxy between a client and a server that delays, holds, cuts and spoils what passes.
+"""A proxy between a client and a server that delays, cuts and spoils what passes.
 
 It listens on loopback, and connects to a port there or to a Unix socket. (Debian has no package of toxiproxy.)
 """
@@ -10,7 +10,6 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
-from functools import partial
 from pathlib import Path
 
 from inference.serving.private_files import open_folder
@@ -18,7 +17,6 @@ from inference.serving.private_files import open_folder
 _ADDRESS = "127.0.0.1"
 _CHUNK_BYTES = 2**16
 _DELAY_S = 0.3
-_BYTE_S = 1.0
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
 
 
@@ -27,16 +25,11 @@ class Mode(Enum):
 
     PASS = auto()
     DELAY = auto()
-    HOLD = auto()  # nothing passes, and is sent later
     BLACK_HOLE = auto()  # nothing passes, never; connections stay open
-    HALF_OPEN = auto()  # the server's side is closed, the client is not told
     REFUSE = auto()  # nobody listens, and connections are closed
     RESET = auto()  # connections are reset after the first bytes of an answer
-    TRICKLE = auto()  # one byte a second, of the answers
     MALFORMED = auto()  # the answers are random bytes
     TRUNCATED = auto()  # half of the first bytes of an answer, and then the end
-    DUPLICATED = auto()  # each part of an answer comes twice
-    REORDERED = auto()  # two parts of an answer change places
 
 
 class ChaosProxy:
@@ -45,7 +38,6 @@ class ChaosProxy:
     def __init__(self, upstream: str) -> None:
         self.mode, self.port = Mode.PASS, 0
         self._upstream, self._random = upstream, random.Random(0)
-        self._changed = asyncio.Event()
         self._listener: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -70,18 +62,13 @@ class ChaosProxy:
         """In this mode inside the block."""
         if mode is Mode.REFUSE:
             await self.close()
-        self._set(mode)
+        self.mode = mode
         try:
             yield
         finally:
-            self._set(Mode.PASS)
+            self.mode = Mode.PASS
             if mode is Mode.REFUSE:
                 await self.listen()
-
-    def _set(self, mode: Mode) -> None:
-        self.mode = mode
-        self._changed.set()
-        self._changed = asyncio.Event()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._serve(reader, writer))
@@ -94,7 +81,7 @@ class ChaosProxy:
             from_server, to_server = await self._connect()
             self._writers.add(to_server)
             up = asyncio.ensure_future(self._pump(reader, to_server, self._pass_up))
-            down = asyncio.ensure_future(self._pump(from_server, writer, partial(self._pass_down, to_server)))
+            down = asyncio.ensure_future(self._pump(from_server, writer, self._pass_down))
             try:
                 await asyncio.wait([up, down], return_when=asyncio.ALL_COMPLETED)
             finally:
@@ -123,43 +110,30 @@ class ChaosProxy:
         with suppress(OSError):
             while (data := await reader.read(_CHUNK_BYTES)) and await pass_on(data, writer):
                 await writer.drain()
-        if not writer.transport.is_closing() and self.mode not in (Mode.BLACK_HOLE, Mode.HALF_OPEN):
+        if not writer.transport.is_closing() and self.mode is not Mode.BLACK_HOLE:
             writer.close()
 
     async def _pass_up(self, data: bytes, writer: asyncio.StreamWriter) -> bool:
         if not await self._wait():
             return True
-        if self.mode is Mode.HALF_OPEN:
-            writer.transport.abort()
-            await asyncio.Event().wait()  # the client is never told
         writer.write(data)
         return True
 
-    async def _pass_down(self, server: asyncio.StreamWriter, data: bytes, writer: asyncio.StreamWriter) -> bool:
+    async def _pass_down(self, data: bytes, writer: asyncio.StreamWriter) -> bool:
         """Returns whether the connection lives on."""
         if not await self._wait():
             return True
-        half = len(data) // 2
         match self.mode:
-            case Mode.HALF_OPEN:
-                server.transport.abort()
-                await asyncio.Event().wait()
             case Mode.RESET:
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 writer.transport.abort()
                 return False
-            case Mode.TRICKLE:
-                await self._trickle(data, writer)
             case Mode.MALFORMED:
                 writer.write(self._random.randbytes(len(data)))
             case Mode.TRUNCATED:
-                writer.write(data[:half])
+                writer.write(data[: len(data) // 2])
                 writer.close()
                 return False
-            case Mode.DUPLICATED:
-                writer.write(data + data)
-            case Mode.REORDERED:
-                writer.write(data[half:] + data[:half])
             case _:
                 writer.write(data)
         return True
@@ -168,19 +142,7 @@ class ChaosProxy:
         """Waits as long as the mode says. Returns whether the bytes pass at all."""
         if self.mode is Mode.DELAY:
             await asyncio.sleep(_DELAY_S)
-        while self.mode is Mode.HOLD:
-            await self._changed.wait()
         return self.mode is not Mode.BLACK_HOLE
-
-    async def _trickle(self, data: bytes, writer: asyncio.StreamWriter) -> None:
-        """One byte a second as long as the mode lasts, and then the rest."""
-        for index in range(len(data)):
-            if self.mode is not Mode.TRICKLE:
-                writer.write(data[index:])
-                return
-            writer.write(data[index : index + 1])
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), _BYTE_S)
 
 
 @asynccontextmanager

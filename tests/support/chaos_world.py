@@ -1,17 +1,15 @@
 """Worlds to break: an editor, its language server and a completion server, with whatever is between them.
 
-- `own`: the language server starts the host, in file systems of its own where that may be done
+- `own`: the language server starts the host
 - `remote`: `--server`, behind a proxy
 - `engine`: its own host heals in front of llama.cpp's server behind a proxy
 """
 
 import asyncio
 import os
-import shutil
 import signal
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +23,6 @@ from tests.support.servers import EMBEDDED, Served, end_servers, find_processes,
 
 _CALM_S = 60.0
 PASS_S = 0.02  # long enough for a fault in the middle of an answer
-_MOUNT = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && mount -t tmpfs -o size=32m tmpfs "$0" && exec "$@"'
 
 
 class Kind(StrEnum):
@@ -47,12 +44,6 @@ class World:
     editor: ChaosEditor
     proxy: ChaosProxy | None
     num_hosts: int  # while nothing is wrong
-    has_own_files: bool  # /dev/shm and the state folder, seen through `root`
-
-    @property
-    def root(self) -> Path:
-        """The file system as the servers see it."""
-        return Path(f"/proc/{self.editor.process.pid}/root")
 
     @property
     def state_dir(self) -> Path:
@@ -92,7 +83,7 @@ async def open_world(folder: Path, kind: Kind, runtime: str = EMBEDDED) -> Async
     served, state_dir = make_slow(folder, pass_s=PASS_S), folder / "state"
     state_dir.mkdir()
     async with AsyncExitStack() as stack:
-        proxy, arguments, wrapper = None, [f"--model={served.model_dir}"], list[str]()
+        proxy, arguments = None, [f"--model={served.model_dir}"]
         if kind is Kind.REMOTE:
             server = stack.enter_context(run_server(served, folder / "server", runtime=runtime))
             proxy = await stack.enter_async_context(run_proxy(server.url))
@@ -101,30 +92,16 @@ async def open_world(folder: Path, kind: Kind, runtime: str = EMBEDDED) -> Async
             url = stack.enter_context(run_llama_server(find_default_model(), folder))
             proxy = await stack.enter_async_context(run_proxy(url))
             arguments += [f"--engine=http://127.0.0.1:{proxy.port}"]
-        has_own_files = kind is Kind.OWN and _can_mount()
-        if has_own_files:
-            wrapper += ["unshare", "--mount", "sh", "-c", _MOUNT, str(state_dir)]
         command = [sys.executable, "-m", "midtoken", "lsp", f"--state-dir={state_dir}", *arguments]
         command += [] if kind is Kind.REMOTE else [f"--model-repository={served.repository}"]
-        editor = await start_editor([*wrapper, *command])
+        editor = await start_editor(command)
         stack.push_async_callback(_end, editor, folder)
         await editor.learn()
         name = f"{kind}_{runtime.removeprefix('--runtime=')}"
-        yield World(name, served, folder, editor, proxy, int(kind is not Kind.REMOTE), has_own_files)
+        yield World(name, served, folder, editor, proxy, int(kind is not Kind.REMOTE))
 
 
 async def _end(editor: ChaosEditor, folder: Path) -> None:
     if editor.process.returncode is None:
         await editor.leave()
     end_servers(folder / "state")
-
-
-def _can_mount() -> bool:
-    command = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/shm"]
-    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
-
-
-def find_limits(pids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Processes, and one more than the files that each has open."""
-    for pid in pids:
-        yield pid, 1 + max(int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir())

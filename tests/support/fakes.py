@@ -1,13 +1,12 @@
 """Fakes of what the product talks to, one for each interface."""
 
-import asyncio
 import threading
 import time
 from typing import Protocol
 
 from inference.config import EngineConfig
 from inference.engine.metrics import EngineLoad
-from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError
+from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 
 
@@ -101,28 +100,3 @@ _STATS = CompletionStats(
     queue_ms=1.5, first_chunk_ms=2.5, first_token_ms=2.5, first_line_ms=3.5, total_ms=3.5, num_tokens=2,
     num_forwards=2, num_context_tokens=10,
 )  # fmt: skip
-
-
-class FakeServer:
-    """A server that answers `num_probes` probes and then none. None means all."""
-
-    def __init__(self, num_probes: int | None = None) -> None:
-        self.probed, self.ended = asyncio.Event(), asyncio.Event()
-        self.stops: list[bool] = []  # `may_drain` of each stop
-        self._num_left = num_probes
-
-    async def probe(self) -> None:
-        """Raises ServerError after `num_probes` calls."""
-        if self._num_left == 0:
-            raise ServerError("no completion")
-        if self._num_left is not None:
-            self._num_left -= 1
-        self.probed.set()
-
-    async def wait_until_ended(self) -> None:
-        """Returns when the test sets `ended`."""
-        await self.ended.wait()
-
-    async def stop(self, may_drain: bool = True) -> None:
-        """Records the stop."""
-        self.stops.append(may_drain)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # JSON
@@ -268,14 +268,6 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
-
-
-def find_ports(pids: Iterable[int]) -> set[int]:
-    """Returns the TCP ports on which the processes listen."""
-    files = [file for pid in pids for file in Path(f"/proc/{pid}/fd").glob("*")]
-    held = {os.readlink(file) for file in files}
-    lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
-    return {int(line[1].rpartition(":")[2], 16) for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in held}
 
 
 def find_processes(folder: Path) -> dict[int, str]:

@@ -16,21 +16,6 @@ _SHAPE: dict[str, Any] = {
 }
 KV: dict[str, Any] = {"num_key_value_heads": 2, "head_dim": 8}
 EXPERTS: dict[str, Any] = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2}
-LATENT: dict[str, Any] = {  # keys have 12 numbers, values 6
-    "num_key_value_heads": 4,
-    "q_lora_rank": 16,
-    "kv_lora_rank": 16,
-    "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 6,
-    "head_dim": 4,
-    "n_routed_experts": 4,
-    "n_group": 1,
-    "topk_group": 1,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 16,
-    "first_k_dense_replace": 1,
-}
 LAYER_TYPES = {"layer_types": ["sliding_attention", "full_attention"]}
 
 # family -> what its configuration adds, and the layer type or setting that the refusal names

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.characters.model import CoveringSettings, cut_context
+from inference.characters.model import CoveringSettings
 from inference.characters.service import CharacterService
 from inference.characters.token_string import TokenString
 from inference.errors import InvalidRequestError
@@ -201,17 +201,6 @@ def test_cutting_a_context_first_gives_the_same_state(
     other = characters._build_covering(covering).open(ToyReader(model, _MAX_TOKENS), root, whole)
     assert [spell_out(bundle.string) for bundle in ours.bundles] == [spell_out(each.string) for each in other.bundles]
     np.testing.assert_allclose(ours.next_log_probs, other.next_log_probs, rtol=0, atol=1e-9)
-
-
-@given(words=st.lists(st.sampled_from([*_WORDS, "中文"]), max_size=60), max_bytes=st.integers(1, 60))
-def test_a_cut_keeps_at_least_the_requested_end_of_the_context(words: list[str], max_bytes: int) -> None:
-    context = "".join(words).encode()
-
-    kept = cut_context(context, max_bytes)
-
-    assert context.endswith(kept)
-    assert min(len(context), max_bytes) <= len(kept) <= max_bytes + 3
-    kept.decode()
 
 
 def test_refusing_a_long_word_takes_little_memory() -> None:

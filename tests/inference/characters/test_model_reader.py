@@ -1,10 +1,6 @@
 """The rows for trees of token strings, compared with a plain forward pass over each string."""
 
-import gc
-import time
-import weakref
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,20 +9,17 @@ import numpy as np
 import pytest
 
 from inference.characters.assembly import load_character_model
-from inference.characters.model import CharacterModel, CoveringSettings
+from inference.characters.model import CoveringSettings
 from inference.characters.model_reader import ModelReader
-from inference.characters.service import CharacterService
-from inference.characters.token_string import PassWatch, TokenString
-from inference.characters.worker import Answerer, CharacterWorker
+from inference.characters.token_string import TokenString
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, ModelError
 from inference.model.language_model import LanguageModel
 from inference.model.loader import load_model
 from inference.model.pytorch.loader import load_torch_model
 from inference.model.pytorch.model import TorchModel
-from inference.protocol.characters import Ask, CharacterRequest, CoveringKind
+from inference.protocol.characters import CoveringKind
 from tests.inference.conftest import MakeModel
-from tests.support.answer_sink import AnswerSink, wait_until_soon
 from tests.support.character_toys import LogProbs, TokenIds, open_toy, spell_out
 from tests.support.decoder_folders import DecoderOracle
 from tests.support.tiny_families import KV, LAYER_TYPES
@@ -155,51 +148,3 @@ def test_a_model_without_an_end_token_is_refused(tmp_path: Path, make_model: Mak
 
     with pytest.raises(ModelError, match="names no token that"):
         load_character_model(EngineConfig(tmp_path))
-
-
-class _StoppedWatch:
-    """Stops the question at one of its forward passes, and counts the passes."""
-
-    def __init__(self, watch: PassWatch, sink: AnswerSink, num_passes: int) -> None:
-        self._watch, self._sink, self._num_left = watch, sink, num_passes
-
-    def __call__(self) -> AbstractContextManager[object]:
-        self._num_left -= 1
-        assert self._num_left >= 0, "a cancelled question goes on"
-        self._sink.cancelled = self._num_left == 0
-        time.sleep(0.03)  # longer than the interval between checks for a cancel
-        return self._watch()
-
-
-@pytest.mark.parametrize(("covering", "ask"), [("canonical", Ask.SURPRISAL), ("beam", Ask.SAMPLE)])
-def test_a_real_question_stops_between_two_forward_passes_and_its_states_are_freed(
-    covering: str, ask: Ask, make_model: MakeModel
-) -> None:
-    loaded = load_model(EngineConfig(make_model(**_WIDE_HEADS)))
-    sink = AnswerSink()
-    readers: list[weakref.ref[ModelReader]] = []
-
-    def load(watch: PassWatch) -> Answerer:
-        def new_reader() -> ModelReader:
-            stopped = _StoppedWatch(watch, sink, num_passes=3)
-            reader = ModelReader(loaded.model, loaded.tokenizer.trie, _END_IDS, 512, stopped)
-            readers.append(weakref.ref(reader))
-            return reader
-
-        return CharacterService(
-            CharacterModel(loaded.tokenizer.encoder, loaded.tokenizer.trie, loaded.tokenizer.start_ids, new_reader), 0
-        ).answer
-
-    worker = CharacterWorker(load)
-    gc.collect()
-    gc.disable()
-    try:
-        text = b"as a1 's\n sas" * 50
-        request = CharacterRequest(text, ask=ask, covering=CoveringKind(covering), max_bytes=4096)
-        worker.submit(request, sink)
-        assert sink.error == "the request was cancelled"
-        wait_until_soon(lambda: worker.measure_heartbeat_ms() == 0)
-        assert [reader() for reader in readers] == [None]
-    finally:
-        gc.enable()
-        worker.close()

@@ -176,25 +176,6 @@ def test_the_model_is_loaded_with_the_first_question_and_again_only_if_that_fail
     assert service.num_loads == 2
 
 
-def test_an_idle_worker_has_a_heartbeat_of_zero(worker: CharacterWorker, clock: SimpleNamespace) -> None:
-    clock.now += 60
-    assert worker.measure_heartbeat_ms() == 0
-
-    _submit(worker, b"a").wait()
-    clock.now += 60
-    wait_until_soon(lambda: worker.measure_heartbeat_ms() == 0)
-
-
-def test_the_heartbeat_of_a_long_question_that_makes_progress_stays_low(
-    worker: CharacterWorker, service: _Service, clock: SimpleNamespace
-) -> None:
-    running = _submit_running(worker, service)
-    for _ in range(3):
-        clock.now += 60
-        wait_until_soon(lambda: worker.measure_heartbeat_ms() == 0)
-    running.cancelled = True
-
-
 def test_loading_the_model_counts_as_progress(
     worker: CharacterWorker, service: _Service, clock: SimpleNamespace
 ) -> None:
@@ -212,15 +193,6 @@ def test_loading_the_model_counts_as_progress(
     assert worker.measure_heartbeat_ms() == pytest.approx(1000)
     service.release.set()
     first.wait()
-
-
-def test_a_long_question_keeps_nobody_waiting(worker: CharacterWorker, service: _Service) -> None:
-    service.seconds_per_pass = 0.2
-    running = _submit_running(worker, service)
-
-    assert _submit(worker, b"short").wait().answers == [Generated(b"short")]
-    assert not running.errors
-    running.cancelled = True
 
 
 def test_few_questions_are_begun_and_they_take_turns(worker: CharacterWorker, service: _Service) -> None:
@@ -241,11 +213,3 @@ def test_a_full_queue_takes_no_further_question(worker: CharacterWorker, service
         _submit(worker, b"run")
     for each in questions:
         each.cancelled = True
-
-
-def test_a_question_that_names_no_deadline_has_one(
-    worker: CharacterWorker, service: _Service, clock: SimpleNamespace
-) -> None:
-    running = _submit_running(worker, service)
-    clock.now += 61
-    assert running.error == "the request was not answered within its deadline_ms of 60000"

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from inference.errors import OverloadedError
 from inference.model.sampler import SampleRequest, SampleResult
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason, Healing, Priority
-from tests.support.engine_bench import UNBOUNDED, ScriptedBench, get_local, holding, open_scripted_bench, with_settings
-from tests.support.sequences import count_idle_bytes
+from tests.support.engine_bench import UNBOUNDED, ScriptedBench, holding, open_scripted_bench, with_settings
 from tests.support.sinks import CollectingSink, complete, submit
 from tests.support.toys import build_prompts, texts
 
@@ -234,22 +233,3 @@ def test_max_tokens_counts_tokens_that_go_beyond_the_healed_bytes(
     assert toy.join(chosen) == healed + sink.text.encode()
     assert sink.finish_reason is FinishReason.LENGTH
     assert sink.stats.num_tokens == max_tokens
-
-
-@with_settings(max_tokens=1024, memory_mib=8)
-def test_the_logits_of_requests_that_run_are_part_of_the_memory(scripted: ScriptedBench) -> None:
-    """A row of 151,643 tokens takes 0.6 MB, and a sequence remembers up to a hundred."""
-    engine, held = scripted.engine, []
-
-    def count(_parts: object) -> None:
-        executor = get_local(engine)
-        running = [decoder for decoders in executor._running.values() for decoder in decoders]
-        held.append(sum(each.sequence.num_row_bytes for each in running) + count_idle_bytes(executor._prefix_cache))
-
-    scripted.model.before_forward, scripted.model.num_row_bytes = count, 2**16
-    for _ in range(2):
-        requests = [CompletionRequest(f"x = {number}", max_tokens=60, tenant=str(number)) for number in range(16)]
-        for sink in [submit(engine, request) for request in requests]:
-            sink.wait()
-
-    assert max(held) <= 10 * 2**20

@@ -4,9 +4,7 @@ import dataclasses
 
 import pytest
 
-from inference.engine.local_executor import PrefillSpeed
 from inference.errors import OverloadedError
-from inference.model.sampler import SampleRequest
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
 from tests.support.answer_sink import wait_until_soon
 from tests.support.engine_bench import UNBOUNDED, ScriptedBench, holding, with_settings
@@ -105,25 +103,3 @@ def test_what_prefetches_have_read_is_remembered_within_the_same_bound(scripted:
     complete(scripted.engine, _ahead(_KEY))
 
     wait_until_soon(lambda: scripted.model.num_held == 0)
-
-
-@with_settings(max_sequences=1)
-def test_a_prefetch_reads_for_one_text_however_many_are_wanted(scripted: ScriptedBench) -> None:
-    asked: list[SampleRequest] = []
-    scripted.model.before_choose = asked.extend
-    wanted = dataclasses.replace(_KEY, num_candidates=16, temperature=1.0, explain=True)
-
-    assert complete(scripted.engine, _ahead(wanted)).finish_reason is FinishReason.PREFILLED
-    assert {(len(each.random_sources), each.sampling.is_greedy, each.wants_scores) for each in asked} == {
-        (1, True, False)
-    }
-
-
-def test_no_pass_of_a_prefetch_has_more_rows_than_a_person_may_wait_for(scripted: ScriptedBench) -> None:
-    num_rows: list[int] = []
-    scripted.model.before_forward = lambda parts: num_rows.extend(part.tree.num_rows for part in parts)
-    ahead = _ahead(CompletionRequest("x" + 40 * " "))  # four tokens, and 17 branches that spell the healed blanks
-
-    complete(scripted.engine, ahead)
-
-    assert num_rows[:2] == [4, PrefillSpeed().find_max_rows()]

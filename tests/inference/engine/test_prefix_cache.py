@@ -170,20 +170,6 @@ def test_a_sequence_is_taken_if_it_is_idle_and_the_next_request_begins_alike_and
     assert taken.fork().cache.capacity == max(num_tokens, num_known)  # for another candidate of the same request
 
 
-def test_logits_are_dropped_before_sequences_even_of_the_only_one(model: ScriptedModel) -> None:
-    """With a large vocabulary, one sequence's logits may take more memory than all keys and values."""
-    memory = PrefixCache(model.new_cache, 8 * 24 + 2 * _ROW_BYTES)
-    sequence = memory.take("a", tuple(range(20)), 24)
-    _read(sequence, tuple(range(20)), (7, 8))
-    assert sequence.nbytes == 8 * 24 + 5 * _ROW_BYTES
-
-    memory.release(sequence)
-
-    assert count_idle_bytes(memory) == 8 * 24 + 2 * _ROW_BYTES
-    assert memory.take("a", tuple(range(20)), 24) is sequence
-    assert sequence.recall_rows(TokenTree(())) == [None]
-
-
 def test_the_sequence_used_longest_ago_is_dropped_before_the_logits_of_any_other(model: ScriptedModel) -> None:
     """The first of six sequences is used once more. They are seven rows of logits too many; two have three each."""
     memory = PrefixCache(model.new_cache, 6 * 8 * 24 + (6 * 5 - 7) * _ROW_BYTES)

@@ -19,7 +19,7 @@ from inference.protocol.completion import (
     RelatedFile,
 )
 from tests.inference.conftest import MakeModel
-from tests.support.engine_bench import UNBOUNDED, Bench, ScriptedBench, WatchedModel, open_bench
+from tests.support.engine_bench import UNBOUNDED, Bench, WatchedModel, open_bench
 from tests.support.scripted_model import raise_full
 from tests.support.sinks import CollectingSink, complete, submit
 from tests.support.toys import build_prompts, load_toy, toy_tokenizer
@@ -205,17 +205,6 @@ def test_one_more_letter_of_a_word_reads_only_what_the_context_grew_by(bench: Be
     assert num_unread >= 2, "the case says little"
 
 
-@pytest.mark.parametrize("texts", [("child", "child.", "child.n"), ("child.next(node)\n", "")])
-def test_a_word_that_closes_and_a_text_to_which_one_goes_back_are_not_read_again(
-    bench: Bench, texts: tuple[str, ...]
-) -> None:
-    """The word's node becomes context."""
-    for text in texts:
-        stats = _stats(bench, _TEXT + text)
-
-    assert stats.num_read_tokens <= 1
-
-
 def test_a_completion_that_is_typed_reads_nothing(bench: Bench) -> None:
     text = _TEXT + "child"
     completion = _ask(bench, text, healing=Healing.NONE, max_tokens=12).text
@@ -224,14 +213,6 @@ def test_a_completion_that_is_typed_reads_nothing(bench: Bench) -> None:
 
     assert completion
     assert stats.num_read_tokens <= 2
-
-
-def test_tenants_do_not_share(bench: Bench) -> None:
-    first, second, again = (_stats(bench, _TEXT, tenant=tenant) for tenant in "aba")
-
-    assert second.num_read_tokens == first.num_read_tokens == first.num_context_tokens > 8
-    assert second.num_first_rows == first.num_first_rows >= first.num_context_tokens
-    assert again.num_read_tokens == 0
 
 
 @pytest.mark.parametrize("layout", _LAYOUTS)
@@ -250,19 +231,3 @@ def test_what_is_told_of_other_files_is_read_once(
 
     assert stats.num_related_tokens > 40
     assert stats.num_read_tokens <= stats.num_context_tokens - stats.num_related_tokens
-
-
-def test_the_window_stays_where_it_is_while_a_line_is_typed_behind_other_files(scripted: ScriptedBench) -> None:
-    lines = "".join(f"value_{number} = {number}\n" for number in range(300))
-    typed = "total = value_1 + value_2 + value_3 + value_4"
-    told = []
-    for number_of_lines in range(200, 240):
-        prefix = "".join(lines.splitlines(keepends=True)[:number_of_lines])
-        told += [
-            complete(scripted.engine, CompletionRequest(prefix + typed[:end], max_tokens=1, related=_RELATED)).stats
-            for end in range(0, len(typed), 9)
-        ]
-
-    assert min(stats.num_related_tokens for stats in told) == told[0].num_related_tokens > 40
-    num_moves = sum(stats.num_read_tokens > 60 for stats in told)
-    assert 2 < num_moves <= 8, "it moves in blocks"

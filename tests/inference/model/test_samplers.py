@@ -15,7 +15,7 @@ from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
 from inference.model.pytorch.loader import load_torch_model
-from inference.model.sampler import CrossingScores, NumpyRow, SampleRequest, SampleResult, Sampling, choose
+from inference.model.sampler import CrossingScores, SampleRequest, SampleResult, Sampling, choose
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import DecoderOracle
@@ -193,16 +193,6 @@ def test_under_every_rule_the_choice_is_the_best_allowed_token(
     _assert_agrees(result, members, (crossing,))
 
 
-@both_rows
-def test_a_row_that_outlives_its_neighbours_takes_no_more_memory_than_it_counts(name: str) -> None:
-    toy = toy_tokenizer("qwen")
-
-    for row in build_rows(name, toy, _random_logits(toy, TokenTree((4,), (5, 6), (None, 0)), 0)):
-        assert row.nbytes == row.logits.nbytes == 4 * toy.num_rows
-        base = row.logits.base if isinstance(row, NumpyRow) else row.logits.untyped_storage().nbytes() - row.nbytes
-        assert not base
-
-
 def _expected_probabilities(members: list[_Member], sampling: Sampling) -> dict[tuple[int, int], float]:
     """Returns the softmax at a temperature over all members, limited to the most likely ones up to `top_p`."""
     weights = {
@@ -242,17 +232,6 @@ def test_samples_follow_the_members_probabilities(name: str, sampling: Sampling,
     expected = np.array([probability * num_draws for probability in probabilities.values()])
     assert_follows(np.array([drawn[member] for member in probabilities]), expected)
     _assert_tells_probabilities(result, members, crossings)
-
-
-@both_rows
-def test_the_same_seed_draws_the_same(name: str) -> None:
-    toy = toy_tokenizer("qwen")
-    tree, crossings = _covering(toy, "")
-    logits = _random_logits(toy, tree, 0)
-
-    draws = [_choose(name, toy, (tree, crossings), logits, _EXACT, 20, seed).choices for seed in (3, 3, 4)]
-
-    assert draws[0] == draws[1] != draws[2]
 
 
 @both_rows

@@ -189,26 +189,6 @@ def _absorb(sequence: TokenSequence, part: SequenceInput) -> None:
     sequence.absorb(part, _build_model().forward([part])[0])
 
 
-def test_a_branch_that_is_read_again_comes_before_the_stored_ones_below_it(sequence: TokenSequence) -> None:
-    """The logits of the first were dropped, those of the second were read again since, and the third is new."""
-    path = _build_tree([(2, 3)])
-    _absorb(sequence, SequenceInput(sequence.cache, TokenTree((1,), path.branch_ids, path.parents)))
-    sequence.drop_rows()
-    assert sequence.begin((1, 2, 3)) == ()
-    sequence.cut(2)
-    _absorb(sequence, SequenceInput(sequence.cache, TokenTree((3,))))
-    sequence.cut(1)
-    tree = _build_tree([(2, 3, 4)])
-    assert [row is None for row in sequence.recall_rows(tree)] == [True, True, False, True]
-
-    part = sequence.build_part(tree, (0, 2))
-    _absorb(sequence, part)
-
-    for count, row in enumerate(sequence.recall_rows(tree)[1:], 2):
-        assert row is not None
-        _assert_row(row, (1, 2, 3, 4)[:count])
-
-
 def test_the_least_recently_used_nodes_are_dropped(sequence: TokenSequence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_sequence, "_MAX_NODES", 3)
     _absorb(sequence, SequenceInput(sequence.cache, TokenTree((1,), (2, 3, 4), (None, None, None))))

@@ -331,18 +331,6 @@ def test_a_server_that_composes_no_characters_has_the_model_of_a_tokenizer_that_
         load_remote_engine(config)
 
 
-def test_what_is_known_against_all_servers_is_told_beside_the_heartbeat(
-    engine: Engine, server: FakeLlamaServer
-) -> None:
-    assert not engine.problem
-    server.answers = [(503, *_JSON)]
-    with pytest.raises(OverloadedError):
-        complete(engine, CompletionRequest(_NOD, max_tokens=1))
-    assert "is busy (status 503)" in engine.problem
-    complete(engine, CompletionRequest(_NOD, max_tokens=1))
-    assert not engine.problem
-
-
 @pytest.mark.usefixtures("server")
 def test_a_panic_of_a_library_fails_its_request_only(engine: Engine) -> None:
     class PanicError(BaseException): ...
@@ -365,15 +353,6 @@ def test_a_server_that_still_loads_is_said_to_be_busy_until_it_has(server: FakeL
         with pytest.raises(OverloadedError, match="is busy"):
             complete(engine, CompletionRequest(_NOD, max_tokens=1))
         assert complete(engine, CompletionRequest(_NOD, max_tokens=1)).text
-
-
-def test_a_failure_that_lasts_is_logged_once(server: FakeLlamaServer, caplog: pytest.LogCaptureFixture) -> None:
-    with closing(load_in_front(server.url)) as engine:
-        server.drops_after = 0
-        for _ in range(3):
-            with pytest.raises(InferenceServerUnreachableError):
-                complete(engine, CompletionRequest(_NOD))
-    assert len(caplog.messages) == 1
 
 
 def test_a_limit_of_the_servers_own_is_told(engine: Engine, server: FakeLlamaServer) -> None:

@@ -102,16 +102,6 @@ async def test_a_request_is_cancelled_on_its_stream_which_ends_by_itself(num_tur
         assert has_arrived or num_turns < 1000
 
 
-async def test_a_client_that_is_closed_waits_for_the_streams_of_a_busy_server() -> None:
-    async with run_fake_triton(say(_NO, waits=True)) as server:
-        server.cancel_s = 1.5
-        async with Client(server.url) as client:
-            await anext(client.stream(_REQUEST))
-        await server.stop()
-        await asyncio.sleep(0.2)
-        assert (server.cancelled.is_set(), server.num_broken) == (True, 0)
-
-
 async def _read_all(client: Client) -> None:
     async for _ in client.stream(_REQUEST):
         pass
@@ -124,14 +114,6 @@ async def test_a_heartbeat_is_read_in_milliseconds(model_name: str, required: st
         (call,) = server.calls
         assert call.model_name == model_name
         assert {name: array.tolist() for name, array in call.arrays.items()} == {required: [b""], "heartbeat": [True]}
-
-
-@pytest.mark.parametrize("languages", [(), ("python", "go")])
-async def test_the_languages_of_the_model_are_read_with_its_heartbeat(languages: tuple[str, ...]) -> None:
-    description = Description(languages, "int8", "gone", repository_format="qwen")
-    answer = say(heartbeat_to_arrays(0.0) | description_to_arrays(description), heartbeat_ms=None)
-    async with run_fake_triton(answer) as server, Client(server.url) as client:
-        assert await client.read_description() == description
 
 
 @pytest.mark.parametrize("is_old", [False, True])
@@ -181,12 +163,6 @@ async def test_a_heartbeat_that_does_not_come_is_an_error(
     async with run_fake_triton(answer) as server, Client(server.url) as client:
         with pytest.raises(ServerError, match=words):
             await client.read_heartbeat_ms(timeout_s=timeout_s)
-
-
-async def test_an_overloaded_server_passes_the_probe() -> None:
-    answer = say("overloaded: 64 requests are waiting already")
-    async with run_fake_triton(answer) as server, Client(server.url) as client:
-        await client.probe()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")

@@ -15,7 +15,6 @@ from inference.config import VARIABLE, EngineConfig
 from inference.errors import LaunchError
 from inference.platforms import IMPORT_ROOT
 from inference.protocol.completion import CompletionRequest
-from inference.serving import local_host
 from inference.serving.client import Client
 from inference.serving.local_host import HostPlace, ensure_served
 from tests.support.servers import Served, end_servers, find_processes, make_scripted, wait_until
@@ -63,13 +62,6 @@ def test_another_configuration_has_another_place(
 ) -> None:
     assert HostPlace.find(place.socket.parent, config) == place
     assert HostPlace.find(place.socket.parent, replace(config, **change)) != place  # type: ignore[arg-type]
-
-
-def test_another_version_has_another_place(
-    config: EngineConfig, place: HostPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_host, "version", lambda _: "0.2.0")
-    assert HostPlace.find(place.socket.parent, config) != place
 
 
 @pytest.mark.e2e
@@ -139,45 +131,6 @@ async def test_a_host_ends_when_no_stream_has_been_open_for_its_idle_time(
         assert place.is_served()
     wait_until(lambda: not _find_hosts(place))
     assert not place.socket.exists()
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize("number", [None, signal.SIGKILL])
-def test_a_host_outlives_the_process_that_started_it(
-    served: Served, config: EngineConfig, place: HostPlace, number: signal.Signals | None
-) -> None:
-    starter = f"""
-import asyncio, sys
-from pathlib import Path
-from inference.config import VARIABLE, EngineConfig
-from inference.serving.local_host import HostPlace, ensure_served
-
-config, place = EngineConfig(Path({str(config.model_dir)!r})), HostPlace(Path({str(place.socket)!r}))
-asyncio.run(ensure_served(place, config, Path({str(served.repository)!r}), 60, lambda _: None))
-print("started", flush=True)
-sys.stdin.read()
-"""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = subprocess.Popen([sys.executable, "-c", starter], text=True, cwd=IMPORT_ROOT, **pipes)  # type: ignore[call-overload]
-    assert process.stdout.readline() == "started\n"
-    if number is not None:
-        process.send_signal(number)
-    process.communicate()
-    assert place.is_served()
-
-
-async def test_a_client_waits_for_a_host_that_starts(
-    start: Callable[[], "asyncio.Future[None]"], place: HostPlace
-) -> None:
-    with place.claim() as is_ours:
-        waiting = start()
-        await asyncio.sleep(0.3)
-        assert (is_ours, waiting.done()) == (True, False)
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(os.path.relpath(place.socket))
-            listener.listen()
-            await waiting
-    assert _find_hosts(place) == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-import errno
-import fcntl
 import os
 import sys
 import tempfile
@@ -57,14 +55,3 @@ def test_the_path_of_a_socket_is_short_whatever_its_folder_is_called(
 def test_a_file_that_cannot_be_opened_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=f"cannot open {tmp_path}: Is a directory"):
         FileLock(tmp_path)
-
-
-def test_a_file_system_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_file: object, _operation: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    path = tmp_path / "a"
-    with FileLock(path) as lock:
-        monkeypatch.setattr(fcntl, "flock", refuse)
-        with pytest.raises(LaunchError, match=f"cannot lock {path}: No locks available; choose a folder on a local"):
-            lock.try_acquire()

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aiohttp import ClientError
 
 from inference.errors import (
     InferenceServerUnreachableError,
@@ -391,21 +390,6 @@ async def test_health_and_models(front: FrontClient) -> None:
 async def test_a_web_page_reaches_no_model(front: FrontClient, headers: Mapping[str, str], status: int) -> None:
     assert (await front.post(_INFILL, {}, headers))[0] == status
     assert front.model.streams == []
-
-
-async def test_a_port_that_closes_ends_what_it_is_asked() -> None:
-    async with run_front() as front, asyncio.timeout(10):
-        asking, stream = await front.begin(front.post(_INFILL, {}))
-    with pytest.raises((ClientError, RuntimeError)):  # the session is closed, too
-        await asking
-    assert stream.is_cancelled
-
-
-async def test_a_client_may_call_itself_in_any_bytes_and_send_no_packed_body(front: FrontClient) -> None:
-    asking, stream = await front.begin(front.post(_COMPLETION, {"prompt": "a"}, {"X-Session-ID": "caf\udce9"}))
-    stream.send(last_chunk("e"))
-    assert (await asking)[0] == 200
-    assert (await front.post(_COMPLETION, {"prompt": "a"}, {"Content-Encoding": "gzip"}))[0] == 415
 
 
 async def test_of_a_long_text_what_is_near_the_cursor_is_cleared_and_sent(front: FrontClient) -> None:

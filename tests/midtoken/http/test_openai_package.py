@@ -8,7 +8,6 @@ import openai
 import pytest
 from openai.types.completion_choice import Logprobs
 
-from inference.errors import ServerError
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,
@@ -66,38 +65,3 @@ async def test_the_openai_package_reads_the_probability_of_each_token(
         Logprobs(tokens=["ems", "()"], token_logprobs=[-0.5, -0.25], text_offset=[0, 3], top_logprobs=top and top[:2]),
         Logprobs(tokens=[":"], token_logprobs=[-1.25], text_offset=[5], top_logprobs=top and top[2:]),
     ]
-
-
-@pytest.mark.parametrize("options", [{"stream_options": {"include_usage": True}}, {}])
-async def test_the_openai_package_reads_a_stream(
-    front: FrontClient, client: openai.AsyncOpenAI, options: dict[str, Any]
-) -> None:
-    asking, stream = await front.begin(client.completions.create(model="any", prompt="a", stream=True, **options))
-    stream.feed("b")
-    events = await asking
-    stream.send(last_chunk("c", FinishReason.LENGTH))
-    received = [event async for event in events]
-    assert [[(each.text, each.finish_reason) for each in event.choices] for event in received] == [
-        [("b", None)],
-        [("c", "length")],
-        *([[]] if options else []),
-    ]
-    assert [event.usage.total_tokens for event in received if event.usage] == ([27] if options else [])
-
-
-async def test_the_openai_package_raises_what_went_wrong_and_asks_once(
-    front: FrontClient, client: openai.AsyncOpenAI
-) -> None:
-    with pytest.raises(openai.BadRequestError, match="logprobs must be 0 or 1 here, not 5"):
-        await client.completions.create(model="any", prompt="a", logprobs=5)
-    asking, stream = await front.begin(client.completions.create(model="any", prompt="a", stream=True))
-    stream.feed("b")
-    events = await asking
-    stream.fail(ServerError("the model has ended"))
-    with pytest.raises(openai.APIError, match="the model has ended"):
-        [event async for event in events]
-    refused, stream = await front.begin(client.completions.create(model="any", prompt="a"))
-    stream.send(last_chunk("", FinishReason.SUPERSEDED))
-    with pytest.raises(openai.APIStatusError, match="a newer request"):
-        await refused
-    assert len(front.model.streams) == 2

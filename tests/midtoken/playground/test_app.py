@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+from aiohttp import ClientSession, ClientWebSocketResponse, WSServerHandshakeError
 
 from lsp_server.server import MidtokenServer
 from midtoken.playground.app import Gate, start_app
@@ -115,36 +115,6 @@ async def test_only_files_of_the_page_are_served(browser: _Browser, path: str) -
         assert "secret" not in (await response.text()).replace(browser.gate.token, "")
 
 
-async def _begin(browser: _Browser) -> ClientWebSocketResponse:
-    """An editor whose language server has answered."""
-    editor = await browser.open("lsp")
-    await editor.send_str(
-        '{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {"textDocument": '
-        '{"inlineCompletion": {}}}}}'
-    )
-    assert (await editor.receive_json())["result"]["serverInfo"]["name"] == "midtoken"
-    return editor
-
-
-@pytest.mark.parametrize("end", ["page", "playground"])
-async def test_the_editor_speaks_to_a_language_server_which_ends_with_it(tmp_path: Path, end: str) -> None:
-    text = f"# 日本 😀 {'x' * 300_000}\nNod"
-    document = {"uri": "untitled:a.py", "languageId": "python", "version": 0, "text": text}
-    messages = [("initialized", {}), ("textDocument/didOpen", {"textDocument": document})]
-    async with _run(tmp_path) as browser:
-        editor = await _begin(browser)
-        for method, params in messages:
-            await editor.send_json({"jsonrpc": "2.0", "method": method, "params": params})
-        while not browser.server.prefetches:  # it is connected, and has the text
-            await _yield_to_the_server(browser)
-        assert "".join(browser.language_servers[0].assistant.documents.by_uri["untitled:a.py"].text.lines) == text
-        if end == "page":
-            await editor.close()
-            while not browser.server.is_closed:
-                await _yield_to_the_server(browser)
-    assert browser.server.is_closed
-
-
 async def test_a_question_is_answered_over_the_websocket_and_its_answer_ends_with_the_page(browser: _Browser) -> None:
     page = await browser.open("healing")
     await page.send_str(json.dumps({"number": 1, "prefix": "return Nod", "suffix": ""}))
@@ -162,13 +132,3 @@ async def test_a_question_is_answered_over_the_websocket_and_its_answer_ends_wit
 async def _yield_to_the_server(browser: _Browser) -> None:
     async with browser.session.get(browser.gate.url) as response:
         await response.read()
-
-
-async def test_open_pages_are_told_that_the_playground_has_ended(tmp_path: Path) -> None:
-    async with _run(tmp_path) as browser:
-        editor, page = await _begin(browser), await browser.open("healing")
-        await _yield_to_the_server(browser)
-        closed = [page.receive(), editor.receive()]
-    for each in closed:
-        message = await each
-        assert (message.type, message.extra) == (WSMsgType.CLOSE, "the playground has ended")

@@ -3,9 +3,8 @@ import math
 
 import pytest
 
-from inference.errors import ServerError
 from inference.likely_text import LikelyText
-from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, FinishReason, Healing
+from inference.protocol.completion import CompletionChunk, ExplainedNode, Healing
 from midtoken.answer import mark_blanks
 from midtoken.api import Completion
 from midtoken.playground.pictures import (
@@ -44,16 +43,6 @@ def test_each_crossing_is_a_path_with_its_share_and_the_end_of_its_best_token() 
     assert [path.num_shared for path in paths] == [0, 0, 1]  # an earlier path has `N` too
 
 
-def test_the_share_of_a_path_is_divided_among_the_tokens_that_may_come_next() -> None:
-    nodes = (
-        ExplainedNode(None, "", 0, math.log(0.03), "abc", math.log(0.01)),
-        ExplainedNode(0, "a", 1, math.log(0.02), "bc", math.log(0.02)),
-    )
-    paths = _draw("ab", 2, *nodes, chosen=("a", "bc")).paths
-    assert [path.share for path in paths] == pytest.approx([0.6, 0.4])
-    assert [path.best_share for path in paths] == pytest.approx([0.2, 0.4])
-
-
 _CHAR = ExplainedNode(None, "", 0, math.log(0.9), "é!", math.log(0.9))
 _HALF_CHAR = ExplainedNode(0, "\\xc3", 1, math.log(0.1), "\\xa9\\xc3", math.log(0.1))
 
@@ -81,24 +70,6 @@ def test_the_healed_bytes_are_shown_by_characters_where_no_token_divides_them(
     picture = _draw(prefix, num_healed_bytes, *nodes)
     assert list(picture.cells) == cells
     assert [path.next_token for path in picture.paths] == next_tokens
-
-
-@pytest.mark.parametrize(("prefix", "typed"), [("x" * 30, "…" + "x" * 14), ("\u202ea", "\\u202ea")])
-def test_the_end_of_the_line_is_typed_in_printable_form(prefix: str, typed: str) -> None:
-    assert _draw(prefix, 0, ExplainedNode(None, "", 0, 0.0, "y", 0.0)).typed == typed
-
-
-def test_an_answer_without_an_explanation_is_an_error() -> None:
-    with pytest.raises(ServerError, match="sent no explanation"):
-        draw_healing(_QUESTION, Completion(CompletionChunk("", stats=CompletionStats())))
-
-
-@pytest.mark.parametrize(("reason", "is_cut"), [(FinishReason.LENGTH, True), (FinishReason.EXTENT, False)])
-def test_a_completion_that_goes_on_is_marked_as_cut(reason: FinishReason, is_cut: bool) -> None:
-    last = dataclasses.replace(EXACT, text="e\n", finish_reason=reason)
-    picture = draw_strategy(Healing.GREEDY, Completion.from_chunks([last]))
-    assert (picture.healing, picture.completion, picture.is_cut) == ("greedy", "e⏎", is_cut)
-    assert (picture.num_forwards, picture.took_ms) == (2, 11.0)
 
 
 def test_a_confidence_shows_the_pieces_of_a_completion_that_are_as_likely() -> None:

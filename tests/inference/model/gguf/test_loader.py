@@ -127,24 +127,12 @@ def test_completions_are_those_of_onnxruntime_key_after_key_and_sixteen_at_once(
         assert [sink.text for sink in sinks] == expected[first : first + 16]
 
 
-def test_documents_beyond_the_sequences_of_llama_cpp_make_room_for_each_other(engine: Engine) -> None:
-    texts = [f"import module_{number}\n{_TEXT[number : number + 60]}" for number in range(140)]
-    for text in texts:
-        complete(engine, CompletionRequest(text, max_tokens=1, num_candidates=3))
-
-
 def test_requests_that_have_no_room_beside_others_wait_for_it(folder: Path) -> None:
     with closing(load_engine(EngineConfig(folder, max_context_tokens=64, memory_mib=1))) as engine:
         sinks = [submit(engine, CompletionRequest(_TEXT[at : at + 300], max_tokens=8)) for at in range(0, 1600, 100)]
         for sink in sinks:
             sink.wait_for_end()
     assert [sink.error for sink in sinks] == [None] * 16
-
-
-def test_nothing_is_printed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with closing(load_engine(EngineConfig(folder))) as engine:
-        complete(engine, CompletionRequest(_TEXT[:300], max_tokens=2))
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_file_in_parts_is_loaded_and_said_as_what_it_runs(tmp_path: Path) -> None:
@@ -306,26 +294,6 @@ def test_other_logits_in_a_tree_than_in_a_text_are_refused(folder: Path, monkeyp
     monkeypatch.setattr(llama_cpp, "llama_decode", mix)
     with pytest.raises(ModelError, match=r"llama\.cpp computes other logits for a token in a tree than in a text"):
         load_model(EngineConfig(folder))
-
-
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"dtype": "int8"}, r"a GGUF file has its own precision, which cannot be int8 \(--dtype\)"),
-        ({"device": "cuda"}, "the device 'cuda' cannot be used: this llama-cpp-python was built for cpu"),
-        (
-            {"cache_tokens": 2**30, "memory_mib": 2**20},
-            "llama.cpp has no memory for the keys and values of 1 tokens",
-        ),
-    ],
-)
-def test_settings_that_cannot_be_had_are_refused_by_name(
-    settings: dict[str, Any], reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if "memory_mib" in settings:
-        monkeypatch.setattr(llama_cpp, "llama_init_from_model", lambda *_: None)
-    with pytest.raises(ModelError, match=reason):
-        load_model(EngineConfig(folder, **settings))
 
 
 def test_other_tokens_than_those_of_llama_cpp_are_refused(tmp_path: Path) -> None:

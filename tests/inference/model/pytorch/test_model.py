@@ -1,8 +1,6 @@
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any, NoReturn
 
 import pytest
@@ -19,7 +17,7 @@ from inference.model.pytorch.model import TorchModel, refusing_when_out_of_memor
 from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import DecoderOracle
 from tests.support.runners import CheckedSequence, build_torch, load_torch
-from tests.support.tiny_families import EXPERTS, KV, LATENT, LAYER_TYPES, build_config, build_model
+from tests.support.tiny_families import KV, LAYER_TYPES, build_config, build_model
 from tests.support.toys import toy_tokenizer, write_model
 
 
@@ -48,40 +46,11 @@ _FAMILIES: dict[str, dict[str, object]] = {
     "gemma4_text": {**KV, **LAYER_TYPES, "sliding_window": 5, "global_head_dim": 16, "hidden_size_per_layer_input": 8},
     "diffllama": KV,
 }
-_EXPERT_FAMILIES: dict[str, dict[str, object]] = {  # in float32: experts have no code for float64
-    "deepseek_v2": LATENT,
-    "deepseek_v3": LATENT,
-    "gpt_oss": {**KV, **EXPERTS, "sliding_window": 5},
-    "afmoe": {**KV, **EXPERTS, "sliding_window": 5},
-    "llama4_text": {**KV, **EXPERTS, "attention_chunk_size": 5, "pad_token_id": 0, "attn_temperature_tuning": False},
-}
-
-
-def _random_tree(random: Random) -> TokenTree:
-    chain = tuple(random.choices(range(600), k=random.choice([1, 1, 2, 9])))
-    branches = random.choices(range(600), k=random.choice([0, 0, 1, 4, 7]))
-    parents = [random.choice([None, *range(index)]) for index in range(len(branches))]
-    return TokenTree(chain, tuple(branches), tuple(parents))
 
 
 def _new_sequence(folder: Path, dtype: str = "float64") -> CheckedSequence:
     """A sequence of the model in a folder. In float64, only mistakes differ from transformers."""
     return CheckedSequence(load_torch(folder, dtype), DecoderOracle(folder, dtype).forward, 1e-3)
-
-
-@pytest.mark.parametrize("family", [*_FAMILIES, *_EXPERT_FAMILIES])
-def test_each_node_gets_the_logits_of_its_own_path(family: str, make_model: MakeModel) -> None:
-    """Several sequences over several steps. Each step keeps some path. transformers is the oracle."""
-    folder = make_model(family=family, **(_FAMILIES | _EXPERT_FAMILIES)[family])
-    first = _new_sequence(folder, "float64" if family in _FAMILIES else "float32")
-    random, sequences = Random(11), [first, first.fork(), first.fork()]
-    for _ in range(5):
-        here = random.sample(sequences, k=random.randint(1, 3))
-        parts = [SequenceInput(each.cache, _random_tree(random)) for each in here]
-
-        for each, part, rows in zip(here, parts, first.model.forward(parts), strict=True):
-            each.check(part, rows)
-            each.keep(part.tree, random.choice([None, *range(len(part.tree.branch_ids))]))
 
 
 def test_a_window_counts_from_the_positions_of_stored_branches(make_model: MakeModel) -> None:
@@ -179,24 +148,6 @@ def test_a_sequence_is_no_longer_than_what_leaves_its_earlier_tokens_unchanged(
     assert build_torch(build_model(build_config(family, KV | changes))).max_tokens == 77
 
 
-@pytest.mark.parametrize("rope_type", ["default", "linear", "dynamic", "yarn"])
-def test_frequencies_that_stay_the_same_do_not_limit_a_sequence(rope_type: str) -> None:
-    rope = {"rope_type": rope_type, "rope_theta": 10000.0, "factor": 4.0}
-
-    assert build_torch(build_model(build_config("llama", {**KV, "rope_parameters": rope}))).max_tokens == 512
-
-
-def test_passes_of_two_threads_do_not_take_each_others_places(make_model: MakeModel) -> None:
-    models = [load_torch_model(EngineConfig(make_model(family=family))).model for family in ("llama", "gemma2")] * 8
-    tree = TokenTree((1, 2), (3, 4, 5), (None, 0, None))
-    expected = [_forward_once(model, tree) for model in models]
-
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(_forward_once, models, [tree] * len(models)))
-
-    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
-
-
 @pytest.mark.parametrize(
     "allocate",
     [
@@ -213,8 +164,3 @@ def test_a_failed_allocation_is_an_overloaded_error_that_names_its_purpose(alloc
         refusing_when_out_of_memory("the keys of 5 tokens"),
     ):
         allocate()
-
-
-def test_an_error_that_is_not_about_memory_passes_unchanged() -> None:
-    with pytest.raises(RuntimeError, match="shape mismatch"), refusing_when_out_of_memory("nothing"):
-        raise RuntimeError("shape mismatch")
