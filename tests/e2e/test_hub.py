@@ -43,7 +43,7 @@ def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def test_neovim_shows_the_download_and_then_ghost_text(hub: Hub, own_lsp: Script, open_editor: OpenEditor) -> None:
     hub.faults = Faults(delay_s=3)
     editor = open_editor(own_lsp.command, NODE, model=_NAME)
-    downloading = "midtoken: starting (downloading someone/python-6m (licence: apache-2.0), 1 of 14 MB (4 %))"
+    downloading = "midtoken: starting (downloading someone/python-6m (licence: apache-2.0), 1 of 14 MB (3 %))"
     editor.wait_for(lambda: editor.status, downloading, 60)
     editor.wait_for(lambda: editor.status, "midtoken: ready", 60)
     editor.type("Goreturn Nod")
