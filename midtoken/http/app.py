@@ -6,9 +6,7 @@ A module for each protocol reads the fields of its requests and writes its answe
 import asyncio
 import contextlib
 import json
-import logging
 import math
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -23,37 +21,34 @@ from aiohttp.typedefs import Handler
 from inference.errors import (
     InferenceServerUnreachableError,
     InvalidRequestError,
-    MidtokenError,
-    OverloadedError,
     ServerError,
-    ServerUnreachableError,
 )
-from inference.protocol.arrays import error_to_response
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import Description
 from inference.serving.loopback import find_stranger
 from lsp_server.backend import CompletionBackend
-from lsp_server.errors import NotSentError, to_midtoken_error
+from lsp_server.errors import NotSentError
 from lsp_server.privacy.guard import Cleared, Guard
 from midtoken.http import generate, llama_server, ollama, openai
 from midtoken.http.form import Form, Texts, to_json
 from midtoken.http.indented import send_blanks, write_tabs
 from midtoken.http.likely import show_likely
 from midtoken.http.parsed_request import Fields, ParsedRequest, cut_near
-
-_log = logging.getLogger(__name__)
+from midtoken.http.refusals import (
+    SupersededError,
+    describe_refusal,
+    find_answer,
+    name_as_sent,
+    note,
+    note_refusal,
+    refuse,
+)
 
 _MAX_BODY_BYTES = 4 * 2**20  # twice the longest text
-_LOG_TIME = "%Y-%m-%d %H:%M:%S"
 _END_S = 0.1  # for open requests, which are cancelled then; aiohttp would take 0 for no limit
 _JSON, _METRICS_TYPE = "application/json", "text/plain; version=0.0.4"
 _TENANT = "X-Tenant"  # a gateway's header: whose a request is
-_TYPES = {
-    403: "permission_error",
-    499: "superseded_error",
-    503: "unavailable_error",
-}
 _Read = Callable[[Fields], ParsedRequest]
 COMPLETIONS: Mapping[str, tuple[_Read, type[Form]]] = {
     "/v1/completions": (openai.read_completion, openai.CompletionForm),
@@ -62,19 +57,6 @@ COMPLETIONS: Mapping[str, tuple[_Read, type[Form]]] = {
     "/completions": (llama_server.read_completion, llama_server.InfillForm),
     "/api/generate": (ollama.read_generate, ollama.GenerateForm),
 }
-
-
-class _SupersededError(MidtokenError):
-    """A newer request of the same client for what it edits has come."""
-
-
-_STATUSES = (
-    (InvalidRequestError, 400),
-    (_SupersededError, 499),  # not 409, after which the openai package asks again
-    (OverloadedError, 503),
-    (ServerUnreachableError, 503),
-    (InferenceServerUnreachableError, 503),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,19 +145,19 @@ class App:
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuses web pages of other sites, and turns errors into answers."""
         if stranger := find_stranger(request.headers):
-            return _refuse(request, 403, stranger)
+            return refuse(request, 403, stranger)
         if request.method == "POST" and request.content_type != _JSON:
-            return _refuse(request, 415, f"Send JSON, with the header Content-Type: {_JSON}.")
+            return refuse(request, 415, f"Send JSON, with the header Content-Type: {_JSON}.")
         if "Content-Encoding" in request.headers:
-            return _refuse(request, 415, "Send the body as it is, without Content-Encoding.")
+            return refuse(request, 415, "Send the body as it is, without Content-Encoding.")
         try:
             return await handler(request)
         except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:
-            return _refuse(request, error.status, f"{error.reason}. Served here: {self._served}")
+            return refuse(request, error.status, f"{error.reason}. Served here: {self._served}")
         except web.HTTPException as error:  # a body that is too large or too slow
-            return _refuse(request, error.status, error.reason)
+            return refuse(request, error.status, error.reason)
         except Exception as error:
-            return _refuse(request, *_find_answer(request, error))
+            return refuse(request, *find_answer(request, error))
 
     async def describe(self, write: Callable[[Description], object], _request: web.Request) -> web.Response:
         """Answers once the model does. Raises InferenceServerUnreachableError while its engine does not."""
@@ -232,7 +214,9 @@ class App:
             except Exception as error:
                 if response is None:
                     raise
-                await response.write(f"data: {to_json(_describe(request, *_find_answer(request, error)))}\n\n".encode())
+                await response.write(
+                    f"data: {to_json(describe_refusal(request, *find_answer(request, error)))}\n\n".encode()
+                )
         assert response is not None, "there is an answer, or an error"
         return response
 
@@ -241,7 +225,7 @@ class App:
         try:
             return await self._complete(read, form_of, request)
         except InvalidRequestError as error:
-            raise InvalidRequestError(_name_as_sent(form_of, error)) from None
+            raise InvalidRequestError(name_as_sent(form_of, error)) from None
 
     async def _complete(self, read: _Read, form_of: type[Form], request: web.Request) -> web.StreamResponse:
         body, session = await request.read(), _read_name(request, "X-Session-ID")
@@ -251,7 +235,7 @@ class App:
             parsed, cleared = await asyncio.to_thread(self._read, read, body, client, session, own)
         form, texts = form_of(parsed, self._model), Texts()
         if parsed.reason:
-            _note(request, parsed.reason)
+            note(request, parsed.reason)
         chunks = _end_in_time(self._generate_all(parsed, cleared), parsed.max_predict_ms)
         async with aclosing(chunks):
             if parsed.streams:
@@ -259,12 +243,12 @@ class App:
             try:
                 async for chunk in chunks:
                     texts.add(chunk)
-            except (_SupersededError, InvalidRequestError) as error:
+            except (SupersededError, InvalidRequestError) as error:
                 if not form.hides_refusals:
                     raise
-                reason = _name_as_sent(form_of, error)
+                reason = name_as_sent(form_of, error)
                 if isinstance(error, InvalidRequestError):  # by the engine, for example for its text
-                    _note(request, reason)
+                    note(request, reason)
                 parsed = replace(parsed, reason=reason)
                 form, texts = form_of(parsed, self._model), Texts()
                 async for chunk in self._generate_all(parsed, []):
@@ -356,13 +340,13 @@ async def _end_in_time(
 ) -> AsyncGenerator[CompletionChunk, None]:
     """Yields the chunks. Ends after `limit_ms` from the first text on, if there is a line end by then.
 
-    Raises _SupersededError.
+    Raises SupersededError.
     """
     now_s, began_s, has_line = asyncio.get_running_loop().time, math.inf, False
     async with aclosing(chunks):
         async for chunk in chunks:
             if chunk.finish_reason is FinishReason.SUPERSEDED:
-                raise _SupersededError("a newer request of the same session or slot has replaced this one")
+                raise SupersededError("a newer request of the same session or slot has replaced this one")
             yield chunk
             began_s, has_line = min(began_s, now_s()), has_line or "\n" in chunk.text
             if limit_ms > 0 and has_line and 1e3 * (now_s() - began_s) >= limit_ms:
@@ -386,51 +370,12 @@ async def _stream(
     except Exception as error:
         if not response.prepared:
             raise
-        answer = _find_answer(request, error)
-        _note_refusal(request, answer[0])
-        await _send(response, form.framing.write(_describe(request, *answer)))
+        answer = find_answer(request, error)
+        note_refusal(request, answer[0])
+        await _send(response, form.framing.write(describe_refusal(request, *answer)))
     return response
 
 
 async def _send(response: web.StreamResponse, event: bytes) -> None:
     with contextlib.suppress(ConnectionError):  # the editor has gone, and this is about to be cancelled
         await response.write(event)
-
-
-def _find_answer(request: web.Request, error: Exception) -> tuple[int, str]:
-    """The status of an error, and what is told of it; of Triton's extension, with the kind of error, as Triton does."""
-    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
-    public = to_midtoken_error(error)
-    return status, error_to_response(public)[0] if request.path.startswith("/v2/") else str(public)
-
-
-def _name_as_sent(form: type[Form], error: MidtokenError) -> str:
-    """The sentence of an error, which begins with the field that is wrong, as the client calls that."""
-    name, blank, what = str(error).partition(" ")
-    return form.names.get(name, name) + blank + what
-
-
-def _find_type(status: int) -> str:
-    return _TYPES.get(status, "server_error" if status == 500 else "invalid_request_error")
-
-
-def _describe(request: web.Request, status: int, reason: str) -> dict[str, Any]:
-    if request.path.startswith(("/api/", "/v2/")):  # as clients of Ollama and Triton read it
-        return {"error": reason}
-    return {"error": {"message": reason, "type": _find_type(status), "param": None, "code": status}}
-
-
-def _note_refusal(request: web.Request, status: int) -> None:
-    if status != 499:  # with each key
-        _note(request, f"status {status}, {_find_type(status)}")
-
-
-def _note(request: web.Request, what: str) -> None:
-    """Logs it without anything that the client has written, which may be text."""
-    path = request.path if request.match_info.http_exception is None else "another address"
-    _log.warning("%s %s: %s", time.strftime(_LOG_TIME), path, what)
-
-
-def _refuse(request: web.Request, status: int, reason: str) -> web.Response:
-    _note_refusal(request, status)
-    return web.json_response(_describe(request, status, reason), status=status, dumps=to_json)
