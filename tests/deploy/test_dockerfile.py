@@ -45,7 +45,6 @@ def test_the_container_gets_no_second_tritonserver() -> None:
         "onnx",
         "onnxruntime",
         "prometheus-client",
-        "psutil",
         "safetensors",
         "tokenizers",
     }
