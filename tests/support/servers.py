@@ -2,8 +2,10 @@
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -28,6 +30,7 @@ from midtoken.server import find_cache_dir
 TRITON, EMBEDDED = "--runtime=triton", "--runtime=embedded"  # arguments of `midtoken serve`
 needs_triton = pytest.mark.skipif(find_obstacle(None) is not None, reason="there is no Triton here")
 _PR_SET_PDEATHSIG = 1
+_PORTS = range(10_240, 32_768)  # below those that Linux gives to sockets that ask for any
 
 _SCRIPTED_COMPLETION = """
 from inference.hosting.completion import TritonPythonModel as Adapter
@@ -113,10 +116,17 @@ def pick_free_endpoint() -> Endpoint:
 
 
 def pick_free_ports(number: int) -> list[int]:
-    """Returns so many different ports that nothing listens on now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server((ADDRESS, 0))) for _ in range(number)]
-        return [each.getsockname()[1] for each in sockets]
+    """Returns so many different ports that nothing listens on now, none of which a socket gets that asks for any."""
+    ports = random.SystemRandom().sample(_PORTS, len(_PORTS))
+    return list(itertools.islice(filter(_is_free, ports), number))
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server((ADDRESS, port)).close()
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
