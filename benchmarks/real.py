@@ -62,7 +62,7 @@ from midtoken.server_arguments import add_connection_arguments
 
 _LANGUAGES = {"py": "python", "ts": "typescript", "go": "go"}
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
-_NUM_IDENTIFIERS, _NUM_OTHERS, _NUM_LINES, _NUM_VISITS, _NUM_REPEATS = 400, 100, 30, 40, 3
+_NUM_IDENTIFIERS, _NUM_OTHERS, _NUM_LINES, _NUM_VISITS, _NUM_REPEATS = 400, 100, 30, 12, 3
 _NUM_SHORT = 10  # files; and a cursor or a line of each language
 _CONTEXT_CHARS, _MAX_TOKENS = 1200, 12
 _GRAPHS = REAL_FOLDER.with_name("graphs")
