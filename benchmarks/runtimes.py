@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.corpora.cuts import draw_cuts
 from benchmarks.measures.report import Measured, Value, find_percentile, run_parts
+from inference.client.client import Client
 from inference.protocol.completion import CompletionRequest, Extent
-from inference.serving.client import Client
 from models.training.corpus import iter_held_out
 from tests.support.servers import EMBEDDED, TRITON, RunningServer, find_real, run_server
 

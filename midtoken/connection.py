@@ -10,11 +10,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Self
 
+from inference.client.client import Client
+from inference.client.local_host import ensure_served
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import Description
-from inference.serving.client import Client
-from inference.serving.local_host import ensure_served
 from lsp_server.privacy.guard import Cleared
 from lsp_server.project.choice import find_max_bytes
 from lsp_server.settings import Settings

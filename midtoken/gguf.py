@@ -20,7 +20,7 @@ from typing import Any
 
 from inference.errors import LaunchError, ModelError
 from inference.model_folder import GGUF_NAME
-from inference.serving.private_files import FileLock, find_user_folder, make_private_folder
+from inference.private_files import FileLock, find_user_folder, make_private_folder
 from midtoken.tokenizer_json import write_folder_files
 
 Metadata = dict[str, Any]  # the values have many shapes

@@ -18,7 +18,7 @@ from urllib.parse import unquote as unquote_url
 
 from inference.errors import LaunchError, ModelError, quote
 from inference.platforms import IMPORT_ROOT
-from inference.serving.private_files import find_user_folder
+from inference.private_files import find_user_folder
 from midtoken.gguf import make_folder
 from midtoken.installed import require_packages
 

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, Self  # the values of fields
 from urllib.parse import urlsplit
 
+from inference.client.channel import SOCKET_SCHEME, Tls
+from inference.client.local_host import HostPlace
 from inference.config import AUTO_LAYOUT, EngineConfig, find_engine_url
 from inference.errors import LaunchError
 from inference.model_folder import check_model_folder, find_tokenizer_file
-from inference.platforms import is_own
-from inference.serving.calls import SOCKET_SCHEME, Tls
-from inference.serving.local_host import HostPlace
-from inference.serving.loopback import is_loopback
-from inference.serving.private_files import find_user_folder, read_private
+from inference.platforms import is_loopback
+from inference.private_files import find_user_folder, is_own, read_private
 from midtoken.installed import find_default_model, find_model_repository, require_packages
 from midtoken.models import ensure_model_folder
 from midtoken.server_arguments import UsageError
@@ -36,7 +35,7 @@ _NUM_CONTEXTS = 5  # of full length at once: alternatives are four
 class ServerAddress:
     """Where a running server listens, and how text gets there."""
 
-    url: str  # for inference.serving.client.Client
+    url: str  # for inference.client.client.Client
     tls: Tls | None = None
     key: str = field(default="", repr=False)
 

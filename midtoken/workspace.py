@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from inference.errors import LaunchError
+from inference.private_files import find_user_folder, make_private_folder
 from inference.protocol.completion import RelatedFile
-from inference.serving.private_files import find_user_folder, make_private_folder
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.project.choice import choose_declarations
 from lsp_server.project.declarations import summarize

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from inference.client.local_host import HostPlace
 from inference.config import VARIABLE, EngineConfig
 from inference.platforms import IMPORT_ROOT
-from inference.serving.local_host import HostPlace
 from midtoken.installed import find_model_repository
 
 _IDLE_S = 86_400  # without clients

@@ -19,9 +19,9 @@ from multiprocessing.connection import Connection
 from statistics import mean
 
 from benchmarks.measures.report import Row, find_percentile
+from inference.client.client import Client
 from inference.errors import MidtokenError, OverloadedError
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.serving.client import Client
 
 _Stream = Callable[[CompletionRequest], AsyncGenerator[CompletionChunk, None]]
 

@@ -2,7 +2,7 @@
 
 It listens on a socket in a private folder, and on a port of loopback where one is named. An editor starts it as a
 process of its own, `python -m inference.hosting.host`, with the configuration in `inference.config.VARIABLE`; it ends
-when no stream has been open for some time (`inference.serving.local_host`). `midtoken serve` runs it in the foreground.
+when no stream has been open for some time (`inference.client.local_host`). `midtoken serve` runs it in the foreground.
 """
 
 import asyncio
@@ -22,6 +22,8 @@ from typing import Any, Self  # grpc, tritonclient and the adapters have no type
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from inference.client.channel import CHARACTERS, COMPLETION, LIMIT, SOCKET_SCHEME, add_tensors, read_tensors
+from inference.client.local_host import HostPlace
 from inference.config import EngineConfig
 from inference.errors import (
     InvalidRequestError,
@@ -32,10 +34,8 @@ from inference.errors import (
     to_public_error,
 )
 from inference.platforms import ADDRESS, run_until_signal
+from inference.private_files import open_folder
 from inference.protocol.arrays import CANCEL, Array, FieldTypes, error_to_response
-from inference.serving.calls import CHARACTERS, COMPLETION, LIMIT, SOCKET_SCHEME, add_tensors, read_tensors
-from inference.serving.local_host import HostPlace
-from inference.serving.private_files import open_folder
 
 MAX_STALL_S = 60.0  # after so long without progress a model has failed; one step takes seconds on a slow machine
 _DRAIN_S = 4  # for running streams. Those that have not ended by then are told so

@@ -19,7 +19,7 @@ from typing import NoReturn
 from inference.config import VARIABLE, EngineConfig
 from inference.errors import LaunchError
 from inference.platforms import ADDRESS, IMPORT_ROOT, find_install_command
-from inference.serving.private_files import make_private_folder
+from inference.private_files import make_private_folder
 
 # Completions do not need these APIs. They are closed to everybody, including web pages that post to loopback. Triton
 # allows them for requests with a configured header, but every user of the machine can read Triton's arguments. So the

@@ -1,7 +1,7 @@
 """Completion requests and chunks as named arrays, and back.
 
 The arrays are sent over gRPC as tensors, and over HTTP as JSON fields of the same names. The client
-(`inference.serving.client`) and the server's model both use these conversions.
+(`inference.client.client`) and the server's model both use these conversions.
 """
 
 import dataclasses

@@ -19,7 +19,7 @@ from inference.errors import InferenceServerUnreachableError, MidtokenError, Ove
 from inference.remote.choice import GeneratedToken
 
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
-SILENT_S = 50.0  # less than a client waits for a chunk (`inference.serving.client`), so that the person is told why
+SILENT_S = 50.0  # less than a client waits for a chunk (`inference.client.client`), so that the person is told why
 _MAX_PAUSE_S = 60.0  # that a server may ask for
 _MAX_ERROR_BYTES = 2**14
 _MAX_BYTES = 2**20  # of an answer, and of an event

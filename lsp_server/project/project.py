@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from inference.errors import LaunchError
-from inference.serving.private_files import make_private_folder
+from inference.private_files import make_private_folder
 from lsp_server.project.indexer import Job, Report
 
 _log = logging.getLogger(__name__)

@@ -8,8 +8,7 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
-from inference.platforms import run_until_signal
-from inference.serving.loopback import listen
+from inference.platforms import listen, run_until_signal
 from midtoken.commands.lsp import build_language_server
 from midtoken.connection import open_connection
 from midtoken.installed import find_playground_page, require_packages

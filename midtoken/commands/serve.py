@@ -10,10 +10,9 @@ import os
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from inference.client.local_host import HostPlace
 from inference.model_folder import find_tokenizer_file
-from inference.platforms import ADDRESS, run_until_signal
-from inference.serving.local_host import HostPlace
-from inference.serving.loopback import listen
+from inference.platforms import ADDRESS, listen, run_until_signal
 from midtoken.connection import Connection
 from midtoken.installed import find_default_model, require_packages
 from midtoken.models import fetch_model

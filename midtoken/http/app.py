@@ -23,10 +23,10 @@ from inference.errors import (
     InvalidRequestError,
     ServerError,
 )
+from inference.platforms import find_stranger
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import Description
-from inference.serving.loopback import find_stranger
 from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError
 from lsp_server.privacy.guard import Cleared, Guard

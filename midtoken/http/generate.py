@@ -6,12 +6,12 @@ from typing import Any  # JSON has no types
 
 import numpy as np
 
+from inference.client.channel import CHARACTERS, COMPLETION
 from inference.errors import InvalidRequestError
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import Array, FieldTypes, check_known, to_array
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.serving.calls import CHARACTERS, COMPLETION
 
 PATH = "/v2/models/{model}{version:(/versions/1)?}/{call:generate|generate_stream}"
 _READERS: Mapping[str, tuple[FieldTypes, Callable[[Mapping[str, Array]], CompletionRequest | CharacterRequest]]] = {

@@ -20,8 +20,7 @@ from pathlib import Path
 from aiohttp import WSCloseCode, WSMsgType, web
 from aiohttp.typedefs import Handler
 
-from inference.platforms import ADDRESS
-from inference.serving.loopback import find_stranger
+from inference.platforms import ADDRESS, find_stranger
 from lsp_server.backend import CompletionBackend
 from lsp_server.privacy.guard import Guard
 from lsp_server.server import MidtokenServer

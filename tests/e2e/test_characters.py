@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from inference.client.client import Client
 from inference.protocol.characters import (
     Ask,
     CharacterAnswer,
@@ -17,7 +18,6 @@ from inference.protocol.characters import (
     Surprisals,
     TextProbability,
 )
-from inference.serving.client import Client
 from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e

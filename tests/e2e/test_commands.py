@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from inference.client.client import Client
 from inference.protocol.characters import Ask, CharacterRequest, Surprisals
-from inference.serving.client import Client
 from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e

@@ -8,8 +8,8 @@ import openai
 import pytest
 from aiohttp import ClientSession
 
+from inference.client.client import Client
 from inference.protocol.completion import CompletionRequest, Healing
-from inference.serving.client import Client
 from midtoken.http.app import COMPLETIONS
 from midtoken.http.parsed_request import Fields
 from tests.support.front_clients import EDITORS, REST, complete_as, read_sent

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from inference.client.client import Client
 from inference.protocol.completion import CompletionRequest
-from inference.serving.client import Client
 from tests.support.servers import EMBEDDED, TRITON, is_ready, make_scripted, needs_triton, run_server, wait_until
 
 pytestmark = pytest.mark.e2e

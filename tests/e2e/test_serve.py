@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from inference.client.client import Client
+from inference.client.local_host import ensure_served
 from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.protocol.completion import CompletionRequest
-from inference.serving.client import Client
-from inference.serving.local_host import ensure_served
 from midtoken.installed import find_default_model, find_model_repository
 from tests.support.lsp_editor import Script, StartEditor, wait_for
 from tests.support.servers import (

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
+from inference.client.client import Client
 from inference.errors import InvalidRequestError, OverloadedError, ServerError
 from inference.protocol import completion
 from inference.protocol.completion import CompletionRequest, Extent
-from inference.serving.client import Client
 from tests.support.servers import RunningServer
 
 pytestmark = pytest.mark.e2e

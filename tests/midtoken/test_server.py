@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from inference.client.channel import Tls
 from inference.errors import LaunchError
-from inference.serving.calls import Tls
 from midtoken.cli import main
 from midtoken.server import ServerAddress, ServerArguments
 from midtoken.server_arguments import UsageError, add_connection_arguments, may_be_remote

@@ -13,9 +13,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from inference.client.client import Client
 from inference.errors import OverloadedError
 from inference.protocol.completion import CompletionRequest
-from inference.serving.client import Client
 from tests.support.chaos_editor import build_texts, start_editor
 from tests.support.chaos_proxy import run_proxy
 from tests.support.reliability import Reliability

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from inference.client.client import Client
 from inference.errors import MidtokenError
 from inference.protocol.completion import Chunks, CompletionRequest, Extent
-from inference.serving.client import Client
 from tests.support.dictated import DictatedService, run_dictated
 from tests.support.reliability import Reliability, describe
 from tests.support.servers import EMBEDDED, TRITON, find_real, needs_triton, run_server

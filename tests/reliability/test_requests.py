@@ -21,11 +21,11 @@ import pytest
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from inference.client.channel import COMPLETION, LIMIT, add_tensors
 from inference.hosting.host import _Service
 from inference.platforms import ADDRESS
 from inference.protocol.completion import CompletionRequest
 from inference.protocol.completion_arrays import request_to_arrays
-from inference.serving.calls import COMPLETION, LIMIT, add_tensors
 from tests.support.dictated import run_dictated
 from tests.support.front import run_front
 from tests.support.front_clients import EDITORS, read_sent

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from inference.client.client import Client
 from inference.errors import OverloadedError
 from inference.protocol.completion import CompletionRequest, Extent
-from inference.serving.client import Client
 from tests.support.reliability import Reliability, describe
 from tests.support.server_watch import ends, find_orphans
 from tests.support.servers import EMBEDDED, TRITON, make_slow, needs_triton, run_server

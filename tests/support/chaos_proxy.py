@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 
-from inference.serving.private_files import open_folder
+from inference.private_files import open_folder
 
 _ADDRESS = "127.0.0.1"
 _CHUNK_BYTES = 2**16

@@ -12,6 +12,7 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
+from inference.client.channel import COMPLETION, add_tensors, read_tensors
 from inference.config import EngineConfig
 from inference.engine.assembly import start_engine
 from inference.healing.covering import Crossing, Rule
@@ -21,7 +22,6 @@ from inference.model.sampler import Choice, SampleRequest, SampleResult
 from inference.protocol.arrays import error_from_text
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from inference.protocol.completion_arrays import chunk_from_arrays, request_to_arrays
-from inference.serving.calls import COMPLETION, add_tensors, read_tensors
 from lsp_server.privacy.guard import Cleared
 from tests.support.adapters import load_adapter
 from tests.support.engine_bench import Clock

@@ -17,10 +17,10 @@ from typing import Any  # tritonclient has no types
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from inference.client.channel import add_tensors, read_tensors
 from inference.protocol.arrays import CANCEL, HEARTBEAT, Array, asks_for, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
-from inference.serving.calls import add_tensors, read_tensors
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from aiohttp import ClientSession, ClientTimeout
 
-from inference.platforms import ADDRESS
+from inference.platforms import ADDRESS, listen
 from inference.protocol.characters import CharacterAnswer, CharacterRequest, TextProbability
 from inference.protocol.completion import (
     CompletionChunk,
@@ -18,7 +18,6 @@ from inference.protocol.completion import (
     FinishReason,
 )
 from inference.protocol.completion_arrays import Description
-from inference.serving.loopback import listen
 from lsp_server.privacy.guard import Cleared
 from midtoken.http.app import App, AppOptions
 from midtoken.installed import find_default_model

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from inference.client.client import Client
 from inference.errors import MidtokenError, OverloadedError
-from inference.serving.client import Client
 from tests.support.servers import TRITON, RunningServer
 
 _MIB = 2**20

@@ -20,10 +20,10 @@ from typing import Any  # JSON
 
 import pytest
 
+from inference.client.local_host import HostPlace
 from inference.config import EngineConfig
 from inference.hosting.triton import find_obstacle
 from inference.platforms import ADDRESS, IMPORT_ROOT
-from inference.serving.local_host import HostPlace
 from midtoken.installed import find_default_model, find_model_repository
 from midtoken.server import find_cache_dir
 

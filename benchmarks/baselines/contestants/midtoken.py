@@ -19,6 +19,7 @@ from benchmarks.baselines.contestants.line_protocol import (
     serve_passes,
 )
 from benchmarks.measures.host import run_host
+from inference.client.client import Client
 from inference.config import EngineConfig
 from inference.engine.assembly import load_engine
 from inference.engine.sink import WaitingSink
@@ -26,7 +27,6 @@ from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
 from inference.model.loader import load_model
 from inference.protocol.completion import Chunks, CompletionChunk, CompletionRequest, Extent
-from inference.serving.client import Client
 
 _PIECE = 512
 _PARENTS = {1: (None,), 5: (None, 0, None, 2, 2)}

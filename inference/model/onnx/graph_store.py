@@ -20,7 +20,7 @@ import numpy as np
 
 from inference.model.onnx.graph import CONSTANTS_VERSION, Graph
 from inference.model.onnx.session import VERSION
-from inference.platforms import is_own
+from inference.private_files import is_own
 
 GRAPH_NAME = "decoder.onnx"
 CONSTANTS_NAME = "constants.bin"

@@ -11,12 +11,12 @@ import pytest
 from tritonclient.grpc import InferInput
 from tritonclient.grpc.aio import InferenceServerClient
 
+from inference.client.client import Client
 from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.hosting.host import Host
 from inference.platforms import ADDRESS, IMPORT_ROOT
 from inference.protocol.completion import CompletionRequest
-from inference.serving.client import Client
 from tests.support.servers import Served, make_scripted, pick_free_endpoint
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import trustme
 
+from inference.client.client import Client
 from inference.errors import MidtokenError, OverloadedError, ServerError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.remote.http_client import SILENT_S, HttpClient, ask_all
-from inference.serving.client import Client
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 
 _ASK = """

@@ -17,11 +17,11 @@ from inference.errors import (
     OverloadedError,
     ServerError,
 )
+from inference.platforms import listen
 from inference.protocol.arrays import Array, error_to_response
 from inference.protocol.characters import Generated, NextByte, Surprisals, TextProbability
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
 from inference.protocol.completion_arrays import chunk_to_arrays, request_from_arrays
-from inference.serving.loopback import listen
 from midtoken.connection import Connection
 from midtoken.http.app import App, AppOptions
 from midtoken.http.generate import write_answer

@@ -23,11 +23,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Self
 
+from inference.client.channel import SOCKET_SCHEME
 from inference.config import VARIABLE, EngineConfig
 from inference.errors import LaunchError
 from inference.platforms import IMPORT_ROOT
-from inference.serving.calls import SOCKET_SCHEME
-from inference.serving.private_files import FileLock, make_private_folder, open_folder, open_private
+from inference.private_files import FileLock, make_private_folder, open_folder, open_private
 
 _POLL_S = 0.05
 _MAX_LOG_CHARS = 300

@@ -6,8 +6,8 @@ from contextlib import aclosing
 
 import pytest
 
+from inference.client.pace import Throttle
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
-from inference.serving.throttle import Throttle
 
 _GAP_S = 0.1
 

@@ -17,8 +17,8 @@ from tritonclient.utils import (
     triton_to_np_dtype,
 )
 
+from inference.private_files import open_folder
 from inference.protocol.arrays import Array
-from inference.serving.private_files import open_folder
 
 COMPLETION, CHARACTERS = "completion", "characters"  # the names of the models
 

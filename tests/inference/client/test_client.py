@@ -8,12 +8,12 @@ from typing import Any
 import grpc
 import pytest
 
+from inference.client.channel import CHARACTERS, COMPLETION
+from inference.client.client import Client
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest, RelatedFile
 from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
-from inference.serving.calls import CHARACTERS, COMPLETION
-from inference.serving.client import Client
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton, say
 from tests.support.servers import pick_free_endpoint
 

@@ -21,6 +21,18 @@ import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from inference.client.channel import (
+    CHARACTERS,
+    COMPLETION,
+    Channel,
+    Metadata,
+    OpenCall,
+    Tls,
+    add_tensors,
+    is_lost,
+    read_tensors,
+)
+from inference.client.pace import Throttle
 from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError
 from inference.protocol import characters, completion_arrays
 from inference.protocol.arrays import (
@@ -36,18 +48,6 @@ from inference.protocol.arrays import (
 from inference.protocol.characters import MAX_DEADLINE_MS, CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Priority
 from inference.protocol.completion_arrays import Description
-from inference.serving.calls import (
-    CHARACTERS,
-    COMPLETION,
-    Channel,
-    Metadata,
-    OpenCall,
-    Tls,
-    add_tensors,
-    is_lost,
-    read_tensors,
-)
-from inference.serving.throttle import Throttle
 
 # A server that is older than one of these fields answers well without it, but sends more text or knows less.
 _OPTIONAL = frozenset({"min_probability", "related", "path"})

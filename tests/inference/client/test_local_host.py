@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from inference.client.client import Client
+from inference.client.local_host import HostPlace, ensure_served
 from inference.config import VARIABLE, EngineConfig
 from inference.errors import LaunchError
 from inference.platforms import IMPORT_ROOT
 from inference.protocol.completion import CompletionRequest
-from inference.serving.client import Client
-from inference.serving.local_host import HostPlace, ensure_served
 from tests.support.servers import Served, end_servers, find_processes, make_scripted, wait_until
 
 

@@ -13,11 +13,15 @@ from typing import IO, Any
 import platformdirs
 
 from inference.errors import LaunchError
-from inference.platforms import is_own
 
 _OTHERS_WRITE = 0o022
 _OTHERS_ACCESS = 0o077
 _OTHERS_MORE = 0o037  # than that a group reads it
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Returns whether a file belongs to this user."""
+    return status.st_uid == os.geteuid()
 
 
 def make_private_folder(folder: Path, setting: str = "--state-dir") -> None:

@@ -7,7 +7,7 @@ import pytest
 from platformdirs.macos import MacOS
 
 from inference.errors import LaunchError
-from inference.serving.private_files import FileLock, make_private_folder, open_folder, open_private
+from inference.private_files import FileLock, make_private_folder, open_folder, open_private
 
 
 def _mode(path: Path) -> int:

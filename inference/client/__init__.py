@@ -1,0 +1,1 @@
+"""The gRPC client of a completion server, and finding or starting the one on this machine."""

@@ -1,1 +1,0 @@
-"""Starts, supervises and finds completion servers, and calls them."""
