@@ -37,10 +37,10 @@ from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.loader import load_model
 from inference.model.sampler import Choice, SampleRequest, find_row
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
-from inference.remote.assembly import load_remote_engine
 from inference.remote.choice import GeneratedToken
-from inference.remote.discovery import detect_server
+from inference.remote.executor import load_remote_engine
 from inference.remote.http_client import HttpClient
+from inference.remote.server import detect_server
 from models.training.corpus import iter_held_out
 from trie_cache.vocabulary import Vocabulary
 

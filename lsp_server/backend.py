@@ -14,7 +14,7 @@ from lsp_server.settings import Settings
 from lsp_server.status import Status
 
 if TYPE_CHECKING:  # it imports NumPy, and the language server does not
-    from inference.protocol.completion_arrays import Description
+    from inference.protocol.completion import Description
 
 
 class CompletionBackend(Protocol):

@@ -19,7 +19,7 @@ from lsp_server.settings import ReadSettings, Settings
 from lsp_server.status import Status
 
 if TYPE_CHECKING:  # it imports NumPy, and the language server does not
-    from inference.protocol.completion_arrays import Description
+    from inference.protocol.completion import Description
 
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
 _MAX_WORD_BYTES = 300  # of declarations of the typed word, which stand above the line

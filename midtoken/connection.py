@@ -13,8 +13,7 @@ from typing import Self
 from inference.client.client import Client
 from inference.client.local_host import ensure_served
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
-from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.protocol.completion_arrays import Description
+from inference.protocol.completion import CompletionChunk, CompletionRequest, Description
 from lsp_server.privacy.guard import Cleared
 from lsp_server.project.choice import find_max_bytes
 from lsp_server.settings import Settings

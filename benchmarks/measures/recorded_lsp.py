@@ -19,8 +19,7 @@ from typing import Any, NoReturn
 
 from benchmarks.measures.lsp_client import IS_READ_COMMAND
 from inference.client.client import Client
-from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.protocol.completion_arrays import Description
+from inference.protocol.completion import CompletionChunk, CompletionRequest, Description
 from lsp_server.backend import CompletionBackend
 from lsp_server.privacy.exclusion import Policy
 from lsp_server.privacy.guard import Cleared

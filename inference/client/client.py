@@ -32,25 +32,25 @@ from inference.client.channel import (
     is_lost,
     read_tensors,
 )
-from inference.client.pace import Throttle
-from inference.errors import MidtokenError, OverloadedError, ServerError, ServerUnreachableError
-from inference.protocol import characters, completion_arrays
+from inference.client.pace import Pace
+from inference.errors import OverloadedError, ServerError, ServerUnreachableError
+from inference.protocol import characters
 from inference.protocol.arrays import (
     CANCEL,
     HEARTBEAT,
-    METRICS,
     Array,
+    chunk_from_arrays,
+    description_from_arrays,
     error_from_text,
-    heartbeat_from_arrays,
-    metrics_from_arrays,
+    request_to_arrays,
     to_array,
 )
 from inference.protocol.characters import MAX_DEADLINE_MS, CharacterAnswer, CharacterRequest
-from inference.protocol.completion import CompletionChunk, CompletionRequest, Priority
-from inference.protocol.completion_arrays import Description
+from inference.protocol.completion import CompletionChunk, CompletionRequest, Description, FinishReason, Priority
 
 # A server that is older than one of these fields answers well without it, but sends more text or knows less.
 _OPTIONAL = frozenset({"min_probability", "related", "path"})
+_UNANSWERED = (FinishReason.SUPERSEDED, FinishReason.DEADLINE, FinishReason.CANCELLED)  # without text before
 _REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
 
 _IDLE_TIMEOUT_S = 60.0  # when the server's process dies, its streams stay open and receive nothing
@@ -67,11 +67,11 @@ _FIRST_HEARTBEAT_WAIT_S = 3.0
 _SILENT_S = 2.0
 
 _PATIENCE_S = 3.0  # of an operator, with one answer
-_MAX_STALL_S = 10.0  # without progress; a heartbeat of a model with longer steps counts them as shorter
+_MAX_STALL_S = 10.0  # without progress
 
 # What Triton says of a model while it ends. Another server may be there already.
 _ENDING = ("has no available versions", "Server is stopping")
-_MAX_TOLD_CHARS = 1000  # of the error of a server, which may be another one than ours
+_MAX_REPORTED_CHARS = 1000  # of the error of a server, which may be another one than ours
 _CLOSE_S = 10.0  # for streams to end. Those of a busy server must, or it crashes
 _SILENT_CLOSE_S = 1.0  # of a server that does not answer
 _SESSION_SALT = secrets.token_bytes(16)  # of this process
@@ -113,39 +113,44 @@ class Client(AbstractAsyncContextManager["Client"]):
         self._held: Any = None  # the stream of `hold`
         self._running: dict[OpenCall, Any] = {}  # and their requests
         self._endings: set[asyncio.Task[None]] = set()
-        self._silent_s, self._unheard_since = silent_s, math.inf  # the time of the first request without an answer
-        self._listening: asyncio.Task[float] | None = None
-        self._throttle = Throttle(self._send, asyncio.get_running_loop().time)
+        self._silent_s, self._unanswered_since = silent_s, math.inf  # the time of the first request without an answer
+        self._listening: asyncio.Task[Description] | None = None
+        self._pace = Pace(asyncio.get_running_loop().time)
 
     def hold(self) -> None:
         """Opens a stream on which nothing is sent, until `close`: a host ends when it has none for some time."""
         self._held = self._server.ModelStreamInfer(metadata=self._metadata)
 
-    def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the completion. The last one has `is_last`.
 
-        Closing the generator or cancelling the task that reads it cancels the completion on the server.
+        Closing the generator or cancelling the task that reads it cancels the completion on the server. Nothing is sent
+        if that happens while the request is held back.
         """
-        return self._throttle.stream(request) if request.document and not request.is_prefetch else self._send(request)
-
-    async def _send(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        await self._check_connection()
-        arrays = completion_arrays.request_to_arrays(request)
-        message = _build_request(COMPLETION, {name: arrays[name] for name in arrays if name not in self._left_out})
-        read, timeout_s = completion_arrays.chunk_from_arrays, self._idle_timeout_s
-        sent = self._stream(message, read, lambda chunk: chunk.is_last, timeout_s, _name_session(request))
-        async with aclosing(sent) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        is_typed, is_answered = bool(request.document) and not request.is_prefetch, False
+        if is_typed:
+            await self._pace.wait(request.document)
+        try:
+            await self._check_connection()
+            arrays = request_to_arrays(request)
+            message = _build_request(COMPLETION, {name: arrays[name] for name in arrays if name not in self._left_out})
+            session, timeout_s = _name_session(request), self._idle_timeout_s
+            sent = self._stream(message, chunk_from_arrays, lambda chunk: chunk.is_last, timeout_s, session)
+            async with aclosing(sent) as chunks:
+                async for chunk in chunks:
+                    is_answered = is_answered or chunk.finish_reason not in _UNANSWERED
+                    yield chunk
+        finally:
+            if is_typed:
+                self._pace.note_end(request.document, is_answered)
 
     async def _check_connection(self) -> None:
         """Raises ServerUnreachableError if a server that has been silent answers no heartbeat either.
 
         The requests of somebody who types on wait for the same one.
         """
-        if self._listening is None and monotonic() - self._unheard_since > self._silent_s:
-            beat = self._ask_beside(COMPLETION, heartbeat_from_arrays, self._silent_s, self._silent_s)
-            self._listening = asyncio.create_task(beat)
+        if self._listening is None and monotonic() - self._unanswered_since > self._silent_s:
+            self._listening = asyncio.create_task(self.read_description(timeout_s=self._silent_s))
             self._listening.add_done_callback(self._stop_listening)
         if self._listening is not None:
             try:
@@ -153,7 +158,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             except ServerError as error:
                 raise ServerUnreachableError(str(error)) from None
 
-    def _stop_listening(self, done: "asyncio.Task[float]") -> None:
+    def _stop_listening(self, done: "asyncio.Task[Description]") -> None:
         self._listening = None
         if not done.cancelled():
             done.exception()  # perhaps no request waits for it any more
@@ -165,42 +170,33 @@ class Client(AbstractAsyncContextManager["Client"]):
         message = _build_request(CHARACTERS, characters.request_to_arrays(request))
         return await self._ask(message, characters.answer_from_arrays, self._answer_timeout_s)
 
-    def exchange(self, model_name: str, arrays: Mapping[str, Array]) -> AsyncGenerator[Mapping[str, Array], None]:
-        """Yields the arrays of each response to a request with these arrays.
-
-        Closing the generator or cancelling the task that reads it cancels the request on the server.
-        """
-        is_completion = model_name == COMPLETION
-        timeout_s = self._idle_timeout_s if is_completion else self._answer_timeout_s
-
-        def is_last(answer: Mapping[str, Array]) -> bool:
-            return not is_completion or "stats" in answer
-
-        return self._stream(_build_request(model_name, arrays), dict[str, Array], is_last, timeout_s)
-
-    async def read_heartbeat_ms(
+    async def read_description(
         self,
         model_name: str = COMPLETION,
         timeout_s: float = _IDLE_TIMEOUT_S,
         first_wait_s: float = _FIRST_HEARTBEAT_WAIT_S,
-    ) -> float:
-        """Returns for how many milliseconds the model has made no progress; 0 while it is idle.
+    ) -> Description:
+        """Returns what a model reports of itself; of the character-level one, only for how long it makes no progress.
 
         Does not wait for other requests, and does not load the character-level model. No answer within `timeout_s` is
-        a ServerError.
+        a ServerError. From then on, the server is not sent an optional field that it does not know.
         """
-        return await self._ask_beside(model_name, heartbeat_from_arrays, timeout_s, first_wait_s)
-
-    async def read_description(self) -> Description:
-        """Returns what the server tells of itself. From then on it is not sent an optional field that it lacks."""
-        description = await self._ask_beside(COMPLETION, completion_arrays.description_from_arrays)
-        self._left_out = _OPTIONAL.difference(description.inputs)
-        return description
+        message, wait_s = _build_control(model_name, HEARTBEAT, np.array([True])), first_wait_s
+        while timeout_s > 0:
+            try:
+                async with timeout(min(wait_s, timeout_s)):
+                    description = await self._ask(message, description_from_arrays, timeout_s)
+            except TimeoutError:
+                timeout_s, wait_s = timeout_s - wait_s, 2 * wait_s
+            else:
+                if model_name == COMPLETION:
+                    self._left_out = _OPTIONAL.difference(description.inputs)
+                return description
+        raise ServerError(f"the model {model_name} at {self.url} does not answer")
 
     async def read_metrics(self) -> str:
         """Returns the metrics of the completion model, in Prometheus's text format."""
-        request = _build_heartbeat_request(COMPLETION, METRICS)
-        return await self._ask(request, metrics_from_arrays, _PATIENCE_S)
+        return (await self.read_description(timeout_s=_PATIENCE_S)).metrics
 
     async def find_problem(self) -> str:
         """Returns why a completion would not be answered now; empty if it would.
@@ -209,26 +205,17 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         try:
             for name in (COMPLETION, CHARACTERS):
-                if (stall_ms := await self.read_heartbeat_ms(name, _PATIENCE_S)) > 1000 * _MAX_STALL_S:
-                    return f"the model {name} has made no progress for {stall_ms / 1000:.0f} s"
-            async with timeout(_PATIENCE_S):
-                await self.probe()
-        except TimeoutError:
+                stall_s = (await self.read_description(name, _PATIENCE_S)).heartbeat_ms / 1000
+                if stall_s > _MAX_STALL_S:
+                    return f"the model {name} has made no progress for {stall_s:.0f} s"
+            async with timeout(_PATIENCE_S):  # a completion of one token, unless there was one just now
+                async for _ in self.stream(CompletionRequest("a", max_tokens=1, priority=Priority.PROBE)):
+                    pass
+        except (TimeoutError, OverloadedError):
             return ""  # it is busy, and makes progress
         except ServerError as error:
             return str(error)
         return ""
-
-    async def probe(self) -> None:
-        """Requests a completion of one token and waits for it, unless the server has completed one just now.
-
-        Other requests may run first. Returns at once when the server refuses it as overloaded.
-        """
-        try:
-            async for _ in self.stream(CompletionRequest("a", max_tokens=1, priority=Priority.PROBE)):
-                pass
-        except OverloadedError:
-            return
 
     async def close(self) -> None:
         """Closes the connection and every stream on it."""
@@ -239,28 +226,12 @@ class Client(AbstractAsyncContextManager["Client"]):
         for call in list(self._running):
             self._end(call, is_cancelled=True)
         if self._endings:
-            is_silent = monotonic() - self._unheard_since > self._silent_s
+            is_silent = monotonic() - self._unanswered_since > self._silent_s
             await asyncio.wait(self._endings, timeout=_SILENT_CLOSE_S if is_silent else _CLOSE_S)
         await self._channel.close()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    async def _ask_beside(
-        self,
-        model_name: str,
-        read: Callable[[Mapping[str, Array]], _Response],
-        timeout_s: float = _IDLE_TIMEOUT_S,
-        wait_s: float = _FIRST_HEARTBEAT_WAIT_S,
-    ) -> _Response:
-        message = _build_heartbeat_request(model_name)
-        while timeout_s > 0:
-            try:
-                async with timeout(min(wait_s, timeout_s)):
-                    return await self._ask(message, read, timeout_s)
-            except TimeoutError:
-                timeout_s, wait_s = timeout_s - wait_s, 2 * wait_s
-        raise ServerError(f"the model {model_name} at {self.url} does not answer")
 
     async def _ask(self, message: Any, read: Callable[[Mapping[str, Array]], _Response], timeout_s: float) -> _Response:
         """Returns the only response to a request."""
@@ -279,21 +250,16 @@ class Client(AbstractAsyncContextManager["Client"]):
 
         No response within `timeout_s` is a ServerError.
         """
-        stream = self._server.ModelStreamInfer(metadata=self._metadata + metadata)
-        call, has_ended = OpenCall(stream), False
+        call, has_ended = OpenCall(self._server.ModelStreamInfer(metadata=self._metadata + metadata)), False
         self._running[call] = message
         try:
             with self._translate_errors():
                 await self._write(call, message)
-            self._unheard_since = min(self._unheard_since, monotonic())
+            self._unanswered_since = min(self._unanswered_since, monotonic())
             while not has_ended:
-                received = await self._receive(call, timeout_s)
-                item = received if isinstance(received, MidtokenError) else read(received)
-                if isinstance(item, MidtokenError) or is_last(item):
-                    has_ended = True
+                item = read(await self._receive(call, timeout_s))
+                if has_ended := is_last(item):
                     self._end(call, is_cancelled=False)
-                if isinstance(item, MidtokenError):
-                    raise item
                 yield item
         finally:
             self._end(call, is_cancelled=True)
@@ -320,20 +286,22 @@ class Client(AbstractAsyncContextManager["Client"]):
                 await call.read()
         call.cancel()
 
-    async def _receive(self, call: OpenCall, timeout_s: float) -> Mapping[str, Array] | MidtokenError:
+    async def _receive(self, call: OpenCall, timeout_s: float) -> Mapping[str, Array]:
+        """Returns the arrays of the next response. Raises the error that the server has answered with instead."""
         try:
             async with timeout(timeout_s):
                 with self._translate_errors():
                     response = await call.read()
         except TimeoutError:
             raise ServerError(f"the server at {self.url} sent nothing for {timeout_s:g} s") from None
-        self._unheard_since = math.inf
+        self._unanswered_since = math.inf
         if response is grpc.aio.EOF:
             raise ServerError(f"the server at {self.url} ended its answer before the last part")
-        if any(sign in response.error_message for sign in _ENDING):
-            return ServerUnreachableError(f"no server answers at {self.url}: it is ending")
         if response.error_message:
-            return error_from_text(response.error_message[:_MAX_TOLD_CHARS])
+            self._end(call, is_cancelled=False)
+            if any(sign in response.error_message for sign in _ENDING):
+                raise ServerUnreachableError(f"no server answers at {self.url}: it is ending")
+            raise error_from_text(response.error_message[:_MAX_REPORTED_CHARS])
         answer = response.infer_response
         return read_tensors(answer.outputs, answer.raw_output_contents)
 
@@ -342,13 +310,15 @@ class Client(AbstractAsyncContextManager["Client"]):
         request = self._running.pop(call, None)
         if request is None:
             return
-        task = asyncio.create_task(self._wait_for_end(call, _build_cancel(request) if is_cancelled else None))
+        cancelled = to_array((request.id,), np.object_)
+        cancel = _build_control(request.model_name, CANCEL, cancelled) if is_cancelled else None
+        task = asyncio.create_task(self._wait_for_end(call, cancel))
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
 
     async def _wait_for_end(self, call: OpenCall, cancel: Any) -> None:
         if await call.end(cancel, self._idle_timeout_s):
-            self._unheard_since = math.inf
+            self._unanswered_since = math.inf
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -357,7 +327,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         except OSError as error:  # the folder of its socket is not there
             raise ServerUnreachableError(f"no server answers at {self.url}: {error.strerror}") from None
         except grpc.RpcError as error:
-            code, details = error.code(), (error.details() or "")[:_MAX_TOLD_CHARS]
+            code, details = error.code(), (error.details() or "")[:_MAX_REPORTED_CHARS]
             if is_lost(error):
                 reason = self._channel.describe_loss(details)
                 raise ServerUnreachableError(f"no server answers at {self.url}: {reason}") from None
@@ -377,17 +347,6 @@ def _build_request(model_name: str, arrays: Mapping[str, Array]) -> Any:
     return request
 
 
-def _build_heartbeat_request(model_name: str, *more: str) -> Any:
-    asked = {name: np.array([True]) for name in (HEARTBEAT, *more)}
-    return _build_request(model_name, _list_required(model_name) | asked)
-
-
-def _build_cancel(request: Any) -> Any:
-    """The message that cancels a request."""
-    cancelled = {CANCEL: to_array((request.id,), np.object_)}
-    return _build_request(request.model_name, _list_required(request.model_name) | cancelled)
-
-
-def _list_required(model_name: str) -> dict[str, Array]:
-    """The arrays without which Triton refuses any request to a model."""
-    return {_REQUIRED_INPUTS[model_name]: to_array(("",), np.object_)}
+def _build_control(model_name: str, name: str, value: Array) -> Any:
+    """The message that asks for a heartbeat, or cancels. Triton refuses any without the model's required input."""
+    return _build_request(model_name, {_REQUIRED_INPUTS[model_name]: to_array(("",), np.object_), name: value})

@@ -12,69 +12,45 @@ distance in time:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+import math
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
-
-_LONGER, _SHORTER = 1.2, 0.8  # the distance is stable if about five of nine requests are answered
+# The distance is stable if a share p of the requests is answered, with 0.8^p * 1.2^(1 - p) = 1: 45 %.
+_LONGER, _SHORTER = 1.2, 0.8
 _MIN_S = 0.01  # a shorter distance is none
 _MAX_S = 0.25  # about two keys
 _PAUSE_FACTOR = 1.5  # of the distance
-_UNANSWERED = (FinishReason.SUPERSEDED, FinishReason.DEADLINE, FinishReason.CANCELLED)  # without text before
 _MAX_DOCUMENTS = 256  # whose distances are known
-
-Send = Callable[[CompletionRequest], AsyncGenerator[CompletionChunk, None]]
 
 
 @dataclass(slots=True)
 class _Typing:
     """The requests of one document. Times are in seconds."""
 
-    sent_at: float | None = None
+    sent_at: float = -math.inf
     distance: float = 0.0
 
-    def find_delay(self, now: float) -> float:
-        if self.sent_at is None or now >= self.sent_at + self.distance:
-            return 0.0
-        return self.sent_at + _PAUSE_FACTOR * self.distance - now
 
-    def note_end(self, is_answered: bool) -> None:
-        longer = min(max(self.distance * _LONGER, _MIN_S), _MAX_S)
-        self.distance = self.distance * _SHORTER if is_answered else longer
-        if self.distance < _MIN_S:
-            self.distance = 0.0
+class Pace:
+    """The pace of one client's requests. Not thread-safe."""
 
+    def __init__(self, clock: Callable[[], float], sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        """`clock` and `sleep`: in seconds."""
+        self._clock, self._sleep = clock, sleep
+        self._find: Callable[[str], _Typing] = lru_cache(_MAX_DOCUMENTS)(lambda _document: _Typing())
 
-class Throttle:
-    """Sends the requests of one client. Not thread-safe."""
-
-    def __init__(
-        self, send: Send, clock: Callable[[], float], sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    ) -> None:
-        """`send`: sends a request at once, as `Client.stream`. `clock` and `sleep`: in seconds."""
-        self._send, self._clock, self._sleep = send, clock, sleep
-        self._documents: dict[str, _Typing] = {}
-
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        """Yields the chunks. Nothing is sent if the generator is closed while the request is held back."""
-        typing, is_answered = self._find(request.document), False
-        delay = typing.find_delay(self._clock())
-        if delay > 0:
-            await self._sleep(delay)
+    async def wait(self, document: str) -> None:
+        """Returns when a request for the document may be sent. It is cancelled if another key comes before."""
+        typing, now = self._find(document), self._clock()
+        if now < typing.sent_at + typing.distance:
+            await self._sleep(typing.sent_at + _PAUSE_FACTOR * typing.distance - now)
         typing.sent_at = self._clock()
-        try:
-            async with aclosing(self._send(request)) as chunks:
-                async for chunk in chunks:
-                    is_answered = is_answered or chunk.finish_reason not in _UNANSWERED
-                    yield chunk
-        finally:
-            typing.note_end(is_answered)
 
-    def _find(self, document: str) -> _Typing:
-        typing = self._documents.pop(document, None) or _Typing()
-        self._documents[document] = typing  # the latest is last
-        if len(self._documents) > _MAX_DOCUMENTS:
-            del self._documents[next(iter(self._documents))]
-        return typing
+    def note_end(self, document: str, is_answered: bool) -> None:
+        """Notes the end of a request that was sent: whether it got text, or reached an end of its own."""
+        typing = self._find(document)
+        longer = min(max(typing.distance * _LONGER, _MIN_S), _MAX_S)
+        distance = typing.distance * _SHORTER if is_answered else longer
+        typing.distance = distance if distance >= _MIN_S else 0.0

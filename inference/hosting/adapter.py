@@ -2,7 +2,7 @@
 
 Each folder of the model repository has one such model. Triton calls `initialize`, `execute` and `finalize`, which
 convert between its objects and arrays; the host (`inference.hosting.host`) calls `load`, `take` and
-`close` itself.
+`finalize` itself.
 
 A request is passed on at once, and another thread sends its answer. Every request ends in exactly one last part or
 error; without it, its stream would never close. A heartbeat request is answered at once.
@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol  # Triton's objects have no types
@@ -41,12 +42,11 @@ from inference.protocol.arrays import (
     HEARTBEAT,
     Array,
     FieldTypes,
-    asks_for,
+    description_to_arrays,
     error_to_response,
-    heartbeat_to_arrays,
     to_text,
 )
-from inference.protocol.completion import CompletionChunk
+from inference.protocol.completion import CompletionChunk, Description
 
 _log = logging.getLogger(__name__)
 
@@ -91,28 +91,37 @@ class Adapter:
         self.types = types | COMMON_TYPES
         self._sinks = WeakValueDictionary[str, Sink]()  # of the requests that have an id, while they run
         self._name, self._read, self._write, self._load_engine = name, read, write, load_engine
-        self.log_info: Callable[[str], object] = partial(print, file=sys.stderr, flush=True)
-        self.log_error = self.log_info
 
     def load(self, config: EngineConfig) -> None:
         """Makes the engine. Raises ModelError."""
-        self.log_info(f"{self._name}: inference is {inference.__file__}")
+        say(f"{self._name}: inference is {inference.__file__}")
         sys.setswitchinterval(_SWITCH_S)
         self.engine = self._load_engine(config)
 
-    def take(self, arrays: Mapping[str, Array], reply: Reply, request_id: str = "") -> None:
-        """Answers a heartbeat request, cancels, and passes any other to the engine."""
+    def take(self, read_arrays: Callable[[], Mapping[str, Array]], reply: Reply, request_id: str = "") -> None:
+        """Answers a heartbeat request, cancels, or passes any other to the engine.
+
+        `read_arrays`: returns the arrays of the request, or raises InvalidRequestError.
+        """
         sink = Sink(reply, self._write, self.note_end)
-        with sink.failing(self.log_error):
-            self._take(dict(arrays), sink, request_id)
+        with sink.failing():
+            arrays = read_arrays()
+            if HEARTBEAT in arrays:
+                description = replace(self.describe(), heartbeat_ms=self.engine.measure_heartbeat_ms())
+                return sink.end(description_to_arrays(description))
+            if CANCEL in arrays:
+                for each in arrays[CANCEL].reshape(-1).tolist():
+                    if cancelled := self._sinks.get(to_text(CANCEL, each)):
+                        cancelled.cancel()
+                return sink.end({})
+            sink.request = self._read(arrays)
+            if request_id:
+                self._sinks[request_id] = sink
+            self.submit(sink.request, sink)
 
-    def close(self) -> None:
-        """Fails the unfinished requests and stops the engine."""
-        self.engine.close()
-
-    def describe(self, _arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """The description that is sent with a heartbeat. The arrays are those of the request for that."""
-        return {}
+    def describe(self) -> Description:
+        """What is reported with a heartbeat."""
+        return Description(inputs=())
 
     def submit(self, request: Any, sink: "Sink") -> None:
         """Passes a request to the engine. Raises MidtokenError."""
@@ -127,42 +136,18 @@ class Adapter:
     def initialize(self, _args: dict[str, str]) -> None:
         """Triton loads the model. Raises ModelError if the environment has no valid configuration."""
         self.triton = importlib.import_module("triton_python_backend_utils")  # which exists only inside its stubs
-        self.log_info, self.log_error = self.triton.Logger.log_info, self.triton.Logger.log_error
         threading.Thread(target=_end_with_parent, daemon=True).start()
         self.load(EngineConfig.from_environment(os.environ))
 
     def execute(self, requests: Iterable[Any]) -> None:
         """Triton has requests."""
         for request in requests:
-            sink = Sink(_TritonReply(self.triton, request.get_response_sender()), self._write, self.note_end)
-            with sink.failing(self.log_error):
-                arrays = read_inputs(request, self.triton.get_input_tensor_by_name, self.types)
-                self._take(arrays, sink, request.request_id())
+            read_arrays = partial(read_inputs, request, self.triton.get_input_tensor_by_name, self.types)
+            self.take(read_arrays, _TritonReply(self.triton, request.get_response_sender()), request.request_id())
 
     def finalize(self) -> None:
-        """Triton ends the model."""
-        self.close()
-
-    def _take(self, arrays: dict[str, Array], sink: "Sink", request_id: str) -> None:
-        if asks_for(HEARTBEAT, arrays):
-            sink.end(heartbeat_to_arrays(self.engine.measure_heartbeat_ms()) | self.describe(arrays))
-            return
-        if CANCEL in arrays:
-            self._cancel(arrays[CANCEL])
-            sink.end({})
-            return
-        arrays.pop(HEARTBEAT, None)
-        sink.request = self._read(arrays)
-        if request_id:
-            self._sinks[request_id] = sink
-        self.submit(sink.request, sink)
-
-    def _cancel(self, request_ids: Array) -> None:
-        """Cancels the requests that have not ended."""
-        for each in request_ids.reshape(-1).tolist():
-            sink = self._sinks.get(to_text(CANCEL, each))
-            if sink is not None:
-                sink.cancel()
+        """Fails the unfinished requests and stops the engine."""
+        self.engine.close()
 
 
 class _TritonReply:
@@ -224,12 +209,12 @@ class Sink:
         self._end(partial(self._reply.send, arrays, is_last=True), part)
 
     @contextmanager
-    def failing(self, log_error: Callable[[str], object]) -> Iterator[None]:
+    def failing(self) -> Iterator[None]:
         """A context in which an error ends the answer. An exception raised out of it would leave the stream open."""
         try:
             yield
         except Exception as error:
-            self.fail(to_public_error(error, log_error))
+            self.fail(to_public_error(error, say))
 
     def cancel(self) -> None:
         """Has the engine end the answer. Thread-safe."""
@@ -251,6 +236,11 @@ class Sink:
                 send()
             if end is not None:
                 self._note_end(self.request, end, time.monotonic() - self._began_at)
+
+
+def say(line: str) -> None:
+    """Writes a line to the log of the server."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def _end_with_parent() -> None:

@@ -31,13 +31,12 @@ from inference.errors import (
     MidtokenError,
     quote,
     silence_libraries,
-    to_public_error,
 )
 from inference.platforms import ADDRESS, run_until_signal
 from inference.private_files import open_folder
 from inference.protocol.arrays import CANCEL, Array, FieldTypes, error_to_response
 
-MAX_STALL_S = 60.0  # after so long without progress a model has failed; one step takes seconds on a slow machine
+_MAX_STALL_S = 60.0  # after so long without progress a model has failed; one step takes seconds on a slow machine
 _DRAIN_S = 4  # for running streams. Those that have not ended by then are told so
 _END_S = 8  # for the models to close
 _POLL_S = 0.25  # between looks at whether somebody is connected
@@ -53,21 +52,21 @@ class Host:
         self._resources = contextlib.ExitStack()
 
     @classmethod
-    async def start(
-        cls,
-        config: EngineConfig,
-        repository: Path,
-        socket: Path,
-        port: int | None = None,
-        max_stall_s: float = MAX_STALL_S,
-    ) -> Self:
+    async def start(cls, config: EngineConfig, repository: Path, socket: Path, port: int | None = None) -> Self:
         """Loads the models, and then listens. The socket's folder is private. Raises ModelError or LaunchError."""
         names = (COMPLETION, CHARACTERS)
         host = cls({name: await _run(partial(_load, repository / name, config)) for name in names})
-        host._listen(socket, port)
+        try:
+            short = host._resources.enter_context(open_folder(socket.parent))
+            host._grpc.add_insecure_port(f"{SOCKET_SCHEME}{short / socket.name}")
+            if port is not None:
+                host._grpc.add_insecure_port(f"{ADDRESS}:{port}")
+        except (OSError, RuntimeError) as error:
+            raise LaunchError(f"cannot listen at {socket} or port {port}: {error}; choose others") from None
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(host._service, host._grpc)
         await host._grpc.start()
         host._resources.callback(faulthandler.cancel_dump_traceback_later)
-        host._resources.callback(asyncio.ensure_future(host._end_if_stuck(max_stall_s)).cancel)
+        host._resources.callback(asyncio.ensure_future(host._end_if_stuck()).cancel)
         return host
 
     async def wait_until_idle(self, idle_s: float) -> None:
@@ -85,21 +84,10 @@ class Host:
         for adapter in self._adapters.values():
             with contextlib.suppress(TimeoutError):
                 async with timeout(_END_S):
-                    await _run(adapter.close)
+                    await _run(adapter.finalize)
         self._resources.close()
 
-    def _listen(self, socket: Path, port: int | None) -> None:
-        """Raises LaunchError."""
-        try:
-            short = self._resources.enter_context(open_folder(socket.parent))
-            self._grpc.add_insecure_port(f"{SOCKET_SCHEME}{short / socket.name}")
-            if port is not None:
-                self._grpc.add_insecure_port(f"{ADDRESS}:{port}")
-        except (OSError, RuntimeError) as error:
-            raise LaunchError(f"cannot listen at {socket} or port {port}: {error}; choose others") from None
-        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(self._service, self._grpc)
-
-    async def _end_if_stuck(self, limit_s: float) -> None:
+    async def _end_if_stuck(self, limit_s: float = _MAX_STALL_S) -> None:
         """Ends this process when nothing runs in it for so long, or a model makes no progress.
 
         What started it starts another: a model that hangs can be ended only with its process.
@@ -154,17 +142,11 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
             requests.put_nowait(None)
 
     def _take(self, message: Any, reply: "_Reply") -> None:
-        try:
-            adapter = self._adapters.get(message.model_name)
-            if adapter is None:
-                raise InvalidRequestError(
-                    f"unknown model {quote(message.model_name)}; known are {', '.join(self._adapters)}"
-                )
-            arrays = _read_inputs(message, adapter.types)
-        except Exception as error:  # of a message that is not what a client of ours sends
-            reply.fail(to_public_error(error, lambda text: print(text, file=sys.stderr)))
-        else:
-            adapter.take(arrays, reply, message.id)
+        adapter = self._adapters.get(message.model_name)
+        if adapter is None:
+            known = ", ".join(self._adapters)
+            return reply.fail(InvalidRequestError(f"unknown model {quote(message.model_name)}; known are {known}"))
+        adapter.take(partial(_read_inputs, message, adapter.types), reply, message.id)
 
 
 def _read_inputs(message: Any, types: FieldTypes) -> dict[str, Array]:

@@ -46,26 +46,18 @@ class TritonInstallation:
 
     binary: Path
     backends_dir: Path
+    stub: Path | None = None  # of the Python backend, for this interpreter; None: it is in the backend's folder
     cache_dir: Path | None = None  # None: the server's own default
     shared_library_dirs: tuple[Path, ...] = ()
 
 
-def find_obstacle(binary: Path | None) -> str | None:
-    """Returns why tritonserver cannot run here; None if it can, or if `binary` names one."""
-    try:
-        _ = binary or _find_bundle()
-    except LaunchError as error:
-        return str(error)
-    return None
+def find_installation(binary: Path | None) -> TritonInstallation:
+    """Returns the installation of `binary`, laid out as in NVIDIA's container; None: that in the nvidia-pytriton wheel.
 
-
-def prepare_installation(binary: Path | None, links_dir: Path) -> TritonInstallation:
-    """Returns the installation of `binary`, laid out as in NVIDIA's container; None: the one that is bundled.
-
-    `links_dir`: see `link_bundled_installation`. Raises LaunchError.
+    Raises LaunchError, which says what to install.
     """
     if binary is None:
-        return link_bundled_installation(links_dir)
+        return _find_bundle()
     if not os.access(binary, os.X_OK) or binary.is_dir():
         raise LaunchError(f"{binary} is not an executable file")
     backends_dir = binary.resolve().parents[1] / "backends"
@@ -74,26 +66,23 @@ def prepare_installation(binary: Path | None, links_dir: Path) -> TritonInstalla
     return TritonInstallation(binary, backends_dir)
 
 
-def link_bundled_installation(links_dir: Path) -> TritonInstallation:
-    """Returns the server in the nvidia-pytriton wheel, with a Python backend for this interpreter.
+def link_backend(installation: TritonInstallation, links_dir: Path) -> Path:
+    """Returns a folder of backends in which the Python backend has its stub. Raises LaunchError.
 
     The backend runs each model in a stub process. The stub is built for one Python version and must be in the
     backend's folder. So a folder below `links_dir` gets a link to each file of the backend, and a copy of the stub: the
-    backend changes the stub's mode, which only its owner can do. Raises LaunchError, which says what to install.
+    backend changes the stub's mode, which only its owner can do.
     """
-    bundle = _find_bundle()
-    digest = hashlib.sha256(f"{bundle.folder} {bundle.stub.parent.name}".encode()).hexdigest()[:12]
+    stub = installation.stub
+    if stub is None:
+        return installation.backends_dir
+    digest = hashlib.sha256(f"{installation.backends_dir} {stub.parent.name}".encode()).hexdigest()[:12]
     backend_dir = links_dir / digest / "python"
     backend_dir.mkdir(parents=True, exist_ok=True)
-    for file in (bundle.folder / "backends" / "python").iterdir():
+    for file in (installation.backends_dir / "python").iterdir():
         _link(backend_dir / file.name, file)
-    _copy(backend_dir / bundle.stub.name, bundle.stub)
-    return TritonInstallation(
-        binary=bundle.folder / "bin" / "tritonserver",
-        backends_dir=backend_dir.parent,
-        cache_dir=bundle.folder / "caches",
-        shared_library_dirs=(bundle.folder.parents[1] / "nvidia_pytriton.libs", bundle.libpython.parent),
-    )
+    _copy(backend_dir / stub.name, stub)
+    return backend_dir.parent
 
 
 def become_triton(
@@ -106,12 +95,12 @@ def become_triton(
 ) -> NoReturn:
     """Replaces this process by tritonserver with the model repository. Its output is this process's.
 
-    `folder`: a private one, for links. `binary`: see `prepare_installation`. Raises LaunchError.
+    `folder`: a private one, for links. `binary`: see `find_installation`. Raises LaunchError.
     """
     make_private_folder(folder)
     try:
-        installation = prepare_installation(binary, folder / "backends")
-        backends_dir = to_shell_path(installation.backends_dir, folder, "backends.link")
+        installation = find_installation(binary)
+        backends_dir = to_shell_path(link_backend(installation, folder / "backends"), folder, "backends.link")
         repository = to_shell_path(repository, folder, "repository.link")
         os.chdir(folder)  # a model's process imports from its working folder, and this one has nothing to import
         os.umask(_OTHERS_ACCESS)
@@ -197,16 +186,7 @@ def _copy(place: Path, source: Path) -> None:
         fresh.unlink(missing_ok=True)  # of a copy that failed, as on a full disk
 
 
-@dataclass(frozen=True, slots=True)
-class _Bundle:
-    """The nvidia-pytriton wheel, with what its Python backend needs for this interpreter."""
-
-    folder: Path
-    stub: Path
-    libpython: Path
-
-
-def _find_bundle() -> _Bundle:
+def _find_bundle() -> TritonInstallation:
     spec = importlib.util.find_spec("pytriton")
     if spec is None or spec.origin is None:
         raise LaunchError(
@@ -220,7 +200,10 @@ def _find_bundle() -> _Bundle:
         raise LaunchError(f"the bundled tritonserver has no stub for Python {python}")
     if int((numpy := version("numpy")).partition(".")[0]) >= 2:
         raise LaunchError(f"the bundled tritonserver needs NumPy below 2, and NumPy {numpy} is installed")
-    return _Bundle(folder, stub, _find_libpython(python))
+    libraries = (folder.parents[1] / "nvidia_pytriton.libs", _find_libpython(python).parent)
+    return TritonInstallation(
+        folder / "bin" / "tritonserver", folder / "backends", stub, folder / "caches", shared_library_dirs=libraries
+    )
 
 
 def _find_libpython(python: str) -> Path:

@@ -1,6 +1,11 @@
-"""What the requests and answers of all models have in common: fields as arrays, the heartbeat, errors as text."""
+"""Requests and answers as named arrays, and back: what all models have in common, and those of completions.
+
+The arrays are sent over gRPC as tensors, and over HTTP as JSON fields of the same names. The client
+(`inference.client.client`) and the server's models (`inference.hosting`) both use these conversions.
+"""
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from enum import EnumMeta
 from itertools import chain
@@ -17,17 +22,23 @@ from inference.errors import (
     ServerError,
     quote,
 )
-from inference.protocol.completion import replace_surrogates
+from inference.protocol.completion import (
+    CompletionChunk,
+    CompletionRequest,
+    CompletionStats,
+    Description,
+    Explanation,
+    FinishReason,
+    replace_surrogates,
+)
 
 Array = npt.NDArray[Any]  # BYTES tensors are object arrays; FieldTypes names the dtype of each field
 FieldTypes = dict[str, tuple[str, type]]  # name -> (Triton type, NumPy type)
 _Request = TypeVar("_Request")
 
-# A model's heartbeat: how long ago its worker thread last made progress. A normal request as a probe would wait for
-# other requests, and a busy server would look dead. `model.py` answers a heartbeat request at once.
-HEARTBEAT = "heartbeat"  # the input that requests it; required inputs of the model are sent too, empty
-HEARTBEAT_ANSWER = "heartbeat_ms"  # the only output: milliseconds without progress, 0 while idle
-HEARTBEAT_ANSWER_TYPES: FieldTypes = {HEARTBEAT_ANSWER: ("FP32", np.float32)}
+# The input that asks a model for its `Description`, beside its required inputs, which are empty then. A normal request
+# as a probe would wait for other requests, and a busy server would look dead. This one is answered at once.
+HEARTBEAT = "heartbeat"
 
 # The input with the id of a request that this one cancels. It has no answer of its own: that request's answer ends. A
 # request's id is that of its message, and random, so that no other client can cancel it.
@@ -35,10 +46,53 @@ CANCEL = "cancel"
 
 COMMON_TYPES: FieldTypes = {HEARTBEAT: ("BOOL", np.bool_), CANCEL: ("BYTES", np.object_)}
 
-# With a heartbeat, also the model's metrics.
-METRICS, METRICS_ANSWER = "metrics", "metrics_text"
-METRICS_TYPES: FieldTypes = {METRICS: ("BOOL", np.bool_)}
-METRICS_ANSWER_TYPES: FieldTypes = {METRICS_ANSWER: ("BYTES", np.object_)}
+# One array for each field of a `Description`. An empty one is left out. The character-level model has the first alone.
+DESCRIPTION_TYPES: FieldTypes = {
+    "heartbeat_ms": ("FP32", np.float32),
+    **dict.fromkeys(("languages", "runs_as", "problem", "inputs", "repository_format"), ("BYTES", np.object_)),
+    "context_tokens": ("BYTES", np.object_),
+    "metrics": ("BYTES", np.object_),
+}
+
+# Input arrays: name -> (Triton type, NumPy type). Shape [1], `stop` [num_stop], `related` [2 * num_files]: the path and
+# the text of each file. Only `prefix` is required.
+REQUEST_TYPES: FieldTypes = {
+    "prefix": ("BYTES", np.object_),
+    "suffix": ("BYTES", np.object_),
+    "max_tokens": ("INT32", np.int32),
+    "healing": ("BYTES", np.object_),
+    "stop": ("BYTES", np.object_),
+    "extent": ("BYTES", np.object_),
+    "temperature": ("FP32", np.float32),
+    "top_p": ("FP32", np.float32),
+    "seed": ("INT64", np.int64),
+    "num_candidates": ("INT32", np.int32),
+    "deadline_ms": ("INT32", np.int32),
+    "explain": ("BOOL", np.bool_),
+    "chunks": ("BYTES", np.object_),
+    "tenant": ("BYTES", np.object_),
+    "document": ("BYTES", np.object_),
+    "priority": ("BYTES", np.object_),
+    "min_probability": ("FP32", np.float32),
+    "related": ("BYTES", np.object_),
+    "path": ("BYTES", np.object_),
+}
+
+# Output arrays, each of shape [1]; `text_ends` and `log_probs` [num_ends], absent if there are none. `stats` and
+# `explanation` are in the last chunk only.
+CHUNK_TYPES: FieldTypes = {
+    "text": ("BYTES", np.object_),
+    "candidate": ("INT32", np.int32),
+    "text_ends": ("INT32", np.int32),
+    "log_probs": ("FP32", np.float32),
+    "healed_bytes": ("INT32", np.int32),
+    "finish_reason": ("BYTES", np.object_),  # empty until the candidate ends
+    "stats": ("BYTES", np.object_),  # CompletionStats as JSON; Triton takes 0.05 ms for each array
+    "explanation": ("BYTES", np.object_),  # Explanation as JSON
+}
+
+PROBABILITIES = ("text_ends", "log_probs")
+
 
 # Kind of error -> the beginning of its text, the name of its code in Triton. A gRPC stream transmits only the text.
 _ERRORS: dict[type[MidtokenError], tuple[str, str]] = {
@@ -70,7 +124,9 @@ def fields_to_arrays(request: Any, types: FieldTypes) -> dict[str, Array]:
     for field in dataclasses.fields(request):
         value = getattr(request, field.name)
         if value != field.default:  # the first field has none
-            items = chain.from_iterable(map(_list_texts, value)) if isinstance(value, tuple) else (value,)
+            items = value if isinstance(value, tuple) else (value,)
+            if items and dataclasses.is_dataclass(items[0]):
+                items = tuple(chain.from_iterable(map(dataclasses.astuple, items)))
             arrays[field.name] = to_array(items, types[field.name][1])
     return arrays
 
@@ -87,26 +143,78 @@ def fields_from_arrays(kind: type[_Request], arrays: Mapping[str, Array], requir
     return kind(**{name: _read_field(name, array, fields[name]) for name, array in arrays.items()})
 
 
-def asks_for(name: str, arrays: Mapping[str, Array]) -> bool:
-    """True for a request of a heartbeat, or of metrics."""
-    return name in arrays and bool(np.all(arrays[name]))
+def description_to_arrays(description: Description) -> dict[str, Array]:
+    """The arrays of the description's fields."""
+    arrays = {"heartbeat_ms": to_array((description.heartbeat_ms,), np.float32)}
+    for name in list(DESCRIPTION_TYPES)[1:]:
+        if value := getattr(description, name):
+            arrays[name] = to_array(value if isinstance(value, tuple) else (value,), np.object_)
+    return arrays
 
 
-def heartbeat_to_arrays(without_progress_ms: float) -> dict[str, Array]:
-    """The arrays of the answer to a heartbeat request."""
-    return {HEARTBEAT_ANSWER: np.array([without_progress_ms], np.float32)}
+def description_from_arrays(arrays: Mapping[str, Array]) -> Description:
+    """The description in the arrays. A server that is older than a field does not report it.
 
-
-def heartbeat_from_arrays(arrays: Mapping[str, Array]) -> float:
-    """Milliseconds without progress. Raises ServerError if the arrays are not an answer to a heartbeat request."""
-    if HEARTBEAT_ANSWER not in arrays:
+    Raises ServerError if the arrays are no description.
+    """
+    if "heartbeat_ms" not in arrays:
         raise ServerError("the server answered a request for its heartbeat with something else")
-    return float(arrays[HEARTBEAT_ANSWER].reshape(-1)[0])
+
+    def read(name: str) -> tuple[str, ...]:
+        return tuple(to_text(name, item) for item in arrays[name].reshape(-1)) if name in arrays else ()
+
+    return Description(
+        languages=read("languages"),
+        inputs=read("inputs"),
+        context_tokens=next((int(text) for text in read("context_tokens") if text.isdecimal()), None),
+        heartbeat_ms=float(arrays["heartbeat_ms"].reshape(-1)[0]),
+        **{name: "".join(read(name)) for name in ("runs_as", "problem", "repository_format", "metrics")},
+    )
 
 
-def metrics_from_arrays(arrays: Mapping[str, Array]) -> str:
-    """The metrics in the answer to a heartbeat request; none from a model that has none."""
-    return "".join(to_text(METRICS_ANSWER, item) for item in arrays.get(METRICS_ANSWER, np.array([])))
+def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
+    """The array of `prefix`, and of each field that differs from its default."""
+    return fields_to_arrays(request, REQUEST_TYPES)
+
+
+def request_from_arrays(arrays: Mapping[str, Array]) -> CompletionRequest:
+    """The request in the arrays. Raises InvalidRequestError, which names the field and says what it should be."""
+    return fields_from_arrays(CompletionRequest, arrays, "the text before the cursor")
+
+
+def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:
+    """The arrays of the chunk's fields."""
+    parts = {"stats": chunk.stats, "explanation": chunk.explanation}
+    values: dict[str, Any] = {
+        "text": chunk.text,
+        "candidate": chunk.candidate,
+        "healed_bytes": chunk.healed_bytes,
+        "finish_reason": chunk.finish_reason or "",
+        **{name: json.dumps(dataclasses.asdict(part)) for name, part in parts.items() if part is not None},
+    }
+    arrays = {name: to_array((value,), CHUNK_TYPES[name][1]) for name, value in values.items()}
+    if chunk.text_ends:
+        arrays |= {name: to_array(getattr(chunk, name), CHUNK_TYPES[name][1]) for name in PROBABILITIES}
+    return arrays
+
+
+def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
+    """The chunk in the arrays of `chunk_to_arrays`. Raises ServerError if its probabilities are of another text."""
+    texts = {name: to_text(name, array.reshape(-1)[0]) for name, array in arrays.items() if array.dtype == np.object_}
+    reason = texts["finish_reason"]
+    ends, log_probs = (arrays[name].reshape(-1).tolist() if name in arrays else [] for name in PROBABILITIES)
+    if len(ends) != len(log_probs) or ends != sorted(set(ends) & {*range(1, len(texts["text"]) + 1)}):
+        raise ServerError("the server's probabilities (text_ends, log_probs) do not belong to its text")
+    return CompletionChunk(
+        text=texts["text"],
+        candidate=arrays["candidate"].item(),
+        healed_bytes=arrays["healed_bytes"].item(),
+        text_ends=tuple(ends),
+        log_probs=tuple(log_probs),
+        finish_reason=FinishReason(reason) if reason else None,
+        stats=read_json(json.loads(texts["stats"]), CompletionStats) if "stats" in texts else None,
+        explanation=read_json(json.loads(texts["explanation"]), Explanation) if "explanation" in texts else None,
+    )
 
 
 def error_to_response(error: MidtokenError) -> tuple[str, str]:
@@ -131,19 +239,18 @@ def check_known(names: Iterable[str], known: Iterable[str]) -> None:
 
 
 def _read_field(name: str, array: Array, kind: Any) -> Any:
-    items = array.reshape(-1)
+    items = array.reshape(-1).tolist()
     if get_origin(kind) is tuple:  # of strings, or of dataclasses whose fields are strings
-        return _read_items(name, [to_text(name, item) for item in items.tolist()], get_args(kind)[0])
+        return _read_items(name, [to_text(name, item) for item in items], get_args(kind)[0])
     if len(items) != 1:
         raise InvalidRequestError(f"{name} takes one value, not {len(items)}")
-    item = items.item()
-    if kind is str:
-        return to_text(name, item)
-    return _to_member(name, to_text(name, item), kind) if isinstance(kind, EnumMeta) else item
-
-
-def _list_texts(item: Any) -> Iterable[str]:
-    return (item,) if isinstance(item, str) else dataclasses.astuple(item)
+    value = to_text(name, items[0]) if kind is str or isinstance(kind, EnumMeta) else items[0]
+    if not isinstance(kind, EnumMeta):
+        return value
+    members = {str(member): member for member in kind}
+    if value not in members:
+        raise InvalidRequestError(f"{name} must be one of {', '.join(members)}, not {quote(value)}")
+    return members[value]
 
 
 def _read_items(name: str, texts: list[str], kind: Any) -> tuple[Any, ...]:
@@ -155,8 +262,9 @@ def _read_items(name: str, texts: list[str], kind: Any) -> tuple[Any, ...]:
     return tuple(kind(*texts[start : start + len(names)]) for start in range(0, len(texts), len(names)))
 
 
-def _to_member(name: str, value: str, kind: EnumMeta) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        raise InvalidRequestError(f"{name} must be one of {', '.join(map(str, kind))}, not {quote(value)}") from None
+def read_json(value: Any, kind: Any) -> Any:
+    """The dataclass, or the tuple of some, in parsed JSON. Leaves out what a newer server reports, too."""
+    if dataclasses.is_dataclass(kind):
+        kinds = {field.name: field.type for field in dataclasses.fields(kind)}
+        return cast(Any, kind)(**{name: read_json(value[name], kinds[name]) for name in value.keys() & kinds.keys()})
+    return tuple(read_json(item, get_args(kind)[0]) for item in value) if get_origin(kind) is tuple else value

@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from inference.errors import InvalidRequestError, check_ranges, refuse
-from inference.protocol.arrays import Array, FieldTypes, fields_from_arrays, fields_to_arrays, to_array, to_text
+from inference.protocol.arrays import (
+    Array,
+    FieldTypes,
+    fields_from_arrays,
+    fields_to_arrays,
+    read_json,
+    to_array,
+    to_text,
+)
 
 END = 256  # the index of the end of the text in a distribution, after the 256 bytes
 MAX_TEXT_BYTES = 16 * 1024  # requests are answered one at a time, and each byte may take a forward pass
@@ -208,13 +216,9 @@ def answer_from_arrays(arrays: Mapping[str, Array]) -> CharacterAnswer:
         name: each if types[name] == tuple[float, ...] else each[0] for name, each in numbers.items()
     }
     if "members" in arrays:
-        values["members"] = _read_members(arrays["members"])
+        members = json.loads(to_text("members", arrays["members"].reshape(-1)[0]))
+        values["members"] = read_json(members, types["members"])
     return kind(**values)
-
-
-def _read_members(array: Array) -> tuple[CoveringMember, ...]:
-    members = json.loads(to_text("members", array.reshape(-1)[0]))
-    return tuple(CoveringMember(tuple(member["tokens"]), member["ahead"], member["probability"]) for member in members)
 
 
 def _to_finite(values: float | Sequence[float]) -> Array:

@@ -1,10 +1,10 @@
 """One completion request and the chunks that answer it, as dataclasses.
 
-`inference.protocol.completion_arrays` converts them to named arrays and back. This module does not import NumPy: the
+`inference.protocol.arrays` converts them to named arrays and back. This module does not import NumPy: the
 language server starts without it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from inference.errors import InvalidRequestError, check_ranges, refuse
@@ -218,6 +218,27 @@ class CompletionChunk:
     def is_last(self) -> bool:
         """True for the last chunk of the request."""
         return self.stats is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a server reports of itself, as the answer to a heartbeat."""
+
+    languages: tuple[str, ...] = ()  # those that the model knows, by their identifiers in LSP; empty: any
+    runs_as: str = ""  # the type of numbers, the threads, and why
+    problem: str = ""  # why no request would be answered now; empty: one would
+    # The fields of requests that it knows.
+    inputs: tuple[str, ...] = tuple(each.name for each in fields(CompletionRequest))
+    repository_format: str = ""  # in which the model reads `related`; empty: as plain text, which it was not trained on
+    context_tokens: int | None = None  # of a prompt, at most
+    metrics: str = field(default="", compare=False)  # in Prometheus's text format
+    # For how long the worker thread of the model has made no progress; 0 while it is idle.
+    heartbeat_ms: float = field(default=0.0, compare=False)
+
+    @property
+    def reads_files(self) -> bool:
+        """True if the model was trained on several files in one text."""
+        return self.repository_format != ""
 
 
 def replace_surrogates(text: str) -> str:

@@ -1,41 +1,66 @@
-"""Executes jobs with the model of a server elsewhere: choices are made here, scores and tokens come from there.
+"""An engine in front of a server elsewhere: choices are made here, scores and tokens come from there.
 
-A job is a task in an event loop. It asks for the scores that its first choice needs, chooses exactly, and then has the
-server write on from the chosen token. What it hears is applied by the engine's thread, in the next step. What was read
-is cached by the server, in the slot that a document keeps to.
+A job has one task after the other in an event loop. The first asks for the scores that the first choice needs, and
+chooses exactly. Once the engine's thread has taken that choice, the second has the server write on from there. What the
+tasks report is applied by the engine's thread, in its next step. The server caches what it has prefilled, in the slot
+that a document keeps to.
 """
 
 import asyncio
 import math
 import queue
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from inference.config import EngineConfig, find_engine_url
 from inference.engine.candidate import Candidate
+from inference.engine.engine import Engine
+from inference.engine.fill_in import list_fill_ins
 from inference.engine.job import Job, StepCosts
-from inference.errors import InvalidRequestError, ModelError, OverloadedError, ServerError, quote
+from inference.engine.prompt import PromptBuilder
+from inference.errors import InvalidRequestError, MidtokenError, ModelError, OverloadedError, ServerError, quote
 from inference.healing.covering import Crossing, Rule
-from inference.healing.loaded_tokenizer import LoadedTokenizer
+from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from inference.model.sampler import Choice, NumpyRow, NumpyTokens, SampleRequest, SampleResult, Sampling, choose
+from inference.model.sizes import MEDIUM_TOKENS, check_window
+from inference.model_folder import read_folder_file
 from inference.protocol.completion import FinishReason, Healing
 from inference.remote.choice import GeneratedToken, KnownLogprobs
-from inference.remote.discovery import RemoteServer
-from inference.remote.event_loop import EventLoopThread
-from inference.remote.http_client import ask_all
-from inference.remote.server_health import ServerHealth
+from inference.remote.http_client import HttpClient
+from inference.remote.server import Find, RemoteServer, ServerHealth, detect_server
 from trie_cache.vocabulary import Vocabulary
 
-_MORE = (0, 2000, 2**20)  # tokens of each row, where one is drawn: as usual, and if that is too little; all of them
+_NUM_TOPS = (0, 2000, 2**20)  # tokens of each row, where one is drawn: as usual, and if that is too little; all of them
 _NEGLIGIBLE = math.log(0.001)  # of a probability; the server's own differ by more from run to run
 _NEXT = Crossing(None, b"", Rule.EXTEND)
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstChoices:
+    """The first choices of a job, and what the server has done for them."""
+
+    result: SampleResult
+    costs: StepCosts
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The next token of a candidate, or why none follows."""
+
+    candidate: Candidate
+    token: GeneratedToken | FinishReason
+
+
+_Event = _FirstChoices | _Written | FinishReason | BaseException  # FinishReason: of a prefetch
 
 
 class RemoteExecutor:
@@ -46,13 +71,20 @@ class RemoteExecutor:
     runs_together = True
     reads_ahead = False  # a server's slot has one context
 
-    def __init__(self, health: ServerHealth, tokenizer: LoadedTokenizer, loop: EventLoopThread) -> None:
-        self.runs_as = health.name
-        self._health, self._tokenizer, self._loop = health, tokenizer, loop
-        self._tokens = NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
-        self._heard: queue.SimpleQueue[tuple[Job, Callable[[], None]]] = queue.SimpleQueue()
+    def __init__(self, config: EngineConfig, tokenizer: LoadedTokenizer, find: Find) -> None:
+        """Starts the thread of its event loop. Raises ModelError if the server cannot be used."""
+        self._tokenizer, self._tokens = tokenizer, NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
+        self._events: queue.SimpleQueue[tuple[Job, _Event]] = queue.SimpleQueue()
         self._running: dict[Job, Future[None]] = {}
-        self._costs: dict[Job, StepCosts] = {}  # what the engine was not told
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="midtoken-remote", daemon=True)
+        self._thread.start()
+        try:
+            self._health = self._start(_open(config, tokenizer.sample, find)).result()
+        except MidtokenError as error:  # each means that the engine cannot be used
+            self._stop_loop()
+            raise ModelError(str(error)) from error
+        self.runs_as = self._health.http.name
 
     @property
     def max_tokens(self) -> int:
@@ -61,12 +93,12 @@ class RemoteExecutor:
 
     @property
     def problem(self) -> str:
-        self._loop.call(self._health.look)
+        self._loop.call_soon_threadsafe(self._health.look)
         return self._health.problem
 
     @property
     def has_work(self) -> bool:
-        return not self._heard.empty()
+        return not self._events.empty()
 
     def start(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -76,90 +108,99 @@ class RemoteExecutor:
             raise InvalidRequestError(f"the healing {job.request.healing} masks each token, which needs the weights")
 
     def begin(self, job: Job) -> None:
-        self._running[job] = self._loop.start(self._run(job))
+        self._running[job] = self._start(self._run(job, partial(self._choose, job)))
 
     def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, StepCosts]:  # noqa: ARG002  # the servers know it
+        costs = {job: StepCosts() for job in jobs}
         while self.has_work:
-            job, act = self._heard.get()
+            job, event = self._events.get()
             if job in self._running and job.failure is None:
                 with job.recording_failure():
-                    act()
-        return {job: self._costs.pop(job, StepCosts()) for job in jobs}
+                    match event:
+                        case _Written():
+                            self._take(event)
+                        case _FirstChoices():
+                            costs[job] = event.costs
+                            self._begin_decode(job, event.result)
+                        case FinishReason():
+                            job.finish(event)
+                        case _:
+                            raise event
+        return costs
 
     def end(self, job: Job) -> None:
         """Ends its work on the server, too: cancelling the task closes its stream, at which the server stops."""
-        self._costs.pop(job, None)
         if job in self._running:
             self._running.pop(job).cancel()
 
     def close(self) -> None:
-        self._loop.run(self._close())
+        self._start(self._close()).result()
+        self._stop_loop()
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _stop_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
         self._loop.close()
 
     async def _close(self) -> None:
-        await self._loop.cancel_all()
-        await self._health.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._health.http.close()
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: Job, work: Callable[[RemoteServer], Coroutine[Any, Any, None]]) -> None:
+        """Does the work with the server. What fails is reported."""
         try:
-            await self._complete(job)
+            server = await self._health.find()
+            await self._health.ask(partial(work, server))
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # a library's panic is no Exception, and the client waits
-            await self._apply(job, partial(_raise, error))
+            if isinstance(error, ServerError | OverloadedError | ModelError):
+                self._health.note(error)
+            self._report(job, error)
 
-    async def _apply(self, job: Job, act: Callable[[], T]) -> T:
-        """The result of a call that the engine's thread makes in its next step. If it raises, the job has failed."""
-        result = asyncio.get_running_loop().create_future()
-        self._heard.put((job, lambda: self._loop.call(_set_result, result, act())))
+    def _report(self, job: Job, event: _Event) -> None:
+        self._events.put((job, event))
         self._wake()
-        applied: T = await result
-        return applied
 
-    async def _complete(self, job: Job) -> None:
-        try:
-            server = await self._health.find()
-            await self._health.ask(partial(self._complete_with, server, job))
-        except (ServerError, OverloadedError, ModelError) as error:
-            self._health.note(error)
-            raise
-
-    async def _complete_with(self, server: RemoteServer, job: Job) -> None:
-        request, prompt = job.request, job.prompt
+    async def _choose(self, job: Job, server: RemoteServer) -> None:
+        """Reports the first choices; of a prefetch, that it is prefilled."""
+        request, prompt, tree = job.request, job.prompt, job.prompt.tree
         if len(prompt.context_ids) + request.max_tokens > server.max_tokens:  # it was not known then
             raise OverloadedError(f"{server.name} sees {server.max_tokens} tokens only; try again in a moment")
         if request.is_prefetch:
             await server.prefill(request, prompt.context_ids)
-            return await self._apply(job, partial(job.finish, FinishReason.PREFILLED))
-        result, costs = await self._choose(job, server)
-        for candidate in await self._apply(job, partial(self._begin_decode, server, job, result, costs)):
-            await self._generate(job, candidate, server)
-
-    def _begin_decode(self, server: RemoteServer, job: Job, result: SampleResult, costs: StepCosts) -> list[Candidate]:
-        """Takes the first choices. Returns the candidates that go on."""
-        self._costs[job] = costs
-        tree, candidates = job.prompt.tree, job.begin_decode(result, self._tokenizer)
-        for candidate, choice in zip(candidates, result.choices, strict=True):
-            self._check_token(choice.token_id)
-            path = tree.spell_path(choice.crossing.node)
-            candidate.take(path, choice if server.returns_logprobs else replace(choice, log_prob=None))
-        return [candidate for candidate in candidates if not candidate.is_finished]
-
-    async def _choose(self, job: Job, server: RemoteServer) -> tuple[SampleResult, StepCosts]:
-        """The first choices, and what the server has done for them."""
-        prompt, tree, request = job.prompt, job.prompt.tree, job.request
-        nodes = (None, *range(len(tree.branch_ids)))
-        rows = [prompt.context_ids + tree.spell_path(node) for node in nodes]
+            return self._report(job, FinishReason.PREFILLED)
+        rows = [prompt.context_ids + tree.spell_path(node) for node in (None, *range(len(tree.branch_ids)))]
         reported, num_forwards = await server.score(request, rows), 1
         known = KnownLogprobs(prompt.covering, self._tokenizer.trie, reported.rows)
         if request.explain or request.temperature > 0 or request.num_candidates > 1:
             result, num_more = await self._draw(job, server, rows, known)
-            return result, StepCosts(num_forwards=num_forwards + num_more, num_read_tokens=reported.num_read_tokens)
-        while not isinstance(choice := known.choose(), Choice):
-            asked = [server.find_best_token(request, rows[query.row], query.token_ids) for query in choice]
-            known.answers |= dict(zip(choice, await ask_all(asked), strict=True))
-            num_forwards += 1
-        return SampleResult((choice,)), StepCosts(num_forwards=num_forwards, num_read_tokens=reported.num_read_tokens)
+            num_forwards += num_more
+        else:
+            while not isinstance(choice := known.choose(), Choice):
+                asked = [server.find_best_token(request, rows[query.row], query.token_ids) for query in choice]
+                known.answers |= dict(zip(choice, await asyncio.gather(*asked), strict=True))
+                num_forwards += 1
+            result = SampleResult((choice,))
+        if not server.returns_logprobs:
+            result = replace(result, choices=tuple(replace(each, log_prob=None) for each in result.choices))
+        costs = StepCosts(num_forwards=num_forwards, num_read_tokens=reported.num_read_tokens)
+        self._report(job, _FirstChoices(result, costs))
+
+    def _begin_decode(self, job: Job, result: SampleResult) -> None:
+        """Takes the first choices, and has the server write on from those of candidates that have not ended."""
+        candidates = job.begin_decode(result, self._tokenizer)
+        for candidate, choice in zip(candidates, result.choices, strict=True):
+            self._check_token(choice.token_id)
+            candidate.take(job.prompt.tree.spell_path(choice.crossing.node), choice)
+        if unfinished := [each for each in candidates if not each.is_finished]:
+            self._running[job] = self._start(self._run(job, partial(self._generate, job, unfinished)))
 
     async def _draw(
         self, job: Job, server: RemoteServer, rows: list[tuple[int, ...]], known: KnownLogprobs
@@ -173,7 +214,7 @@ class RemoteExecutor:
         sampling, crossings = Sampling(request.temperature, request.top_p), known.covering.crossings
         sources = tuple(map(np.random.default_rng, job.list_seeds()))
         num_more = 0
-        for num_top in _MORE[2 * request.explain :]:
+        for num_top in _NUM_TOPS[2 * request.explain :]:
             if num_top:
                 known.rows = (await server.score(request, rows, num_top)).rows
                 num_more += 1
@@ -189,37 +230,33 @@ class RemoteExecutor:
                 break
         return result, num_more
 
-    async def _generate(self, job: Job, candidate: Candidate, server: RemoteServer) -> None:
+    async def _generate(self, job: Job, candidates: Sequence[Candidate], server: RemoteServer) -> None:
+        """Reports what the server writes. The engine's thread ends a candidate, which is noticed at the next token."""
         seed = job.request.seed
-        request = replace(job.request, seed=None if seed is None else seed + candidate.index)
-        prompt = (*job.prompt.context_ids, *candidate.token_ids)  # which only this changes from now on
-        async with aclosing(server.generate(request, prompt)) as steps:
-            async for step in steps:
-                if await self._apply(job, partial(self._take, candidate, step, server)):
-                    return
+        for candidate in candidates:
+            request = replace(job.request, seed=None if seed is None else seed + candidate.index)
+            prompt = (*job.prompt.context_ids, *candidate.token_ids)
+            async with aclosing(server.generate(request, prompt)) as tokens:
+                async for token in tokens:
+                    if candidate.is_finished:
+                        break
+                    if isinstance(token, GeneratedToken) and not server.returns_logprobs:
+                        token = GeneratedToken(token.token_id, None)
+                    self._report(job, _Written(candidate, token))
 
-    def _take(self, candidate: Candidate, step: GeneratedToken | FinishReason, server: RemoteServer) -> bool:
-        """Adds what a server has written. Returns whether the candidate has ended."""
-        answer = candidate.answer
-        if isinstance(step, FinishReason):
-            answer.finish(step)
-            return True
-        self._check_token(step.token_id)
-        candidate.take((), Choice(_NEXT, step.token_id, step.log_prob if server.returns_logprobs else None))
-        return candidate.is_finished
+    def _take(self, written: _Written) -> None:
+        candidate, token = written.candidate, written.token
+        if candidate.is_finished:
+            return
+        if isinstance(token, FinishReason):
+            candidate.answer.finish(token)
+        else:
+            self._check_token(token.token_id)
+            candidate.take((), Choice(_NEXT, token.token_id, token.log_prob))
 
     def _check_token(self, token_id: int) -> None:
         if not self._tokenizer.vocabulary.has(token_id):
             raise ServerError(f"the engine has chosen the token {quote(str(token_id))}, which its model does not have")
-
-
-def _raise(error: BaseException) -> None:
-    raise error
-
-
-def _set_result(future: "asyncio.Future[T]", result: T) -> None:
-    if not future.done():  # it may have been cancelled
-        future.set_result(result)
 
 
 class _ReportedRow(NumpyRow):
@@ -231,3 +268,25 @@ class _ReportedRow(NumpyRow):
         super().__init__(np.full(vocabulary.num_rows, -1e4, np.float32), tokens)
         for token_id in filter(vocabulary.has, reported):
             self.logits[token_id] = reported[token_id]
+
+
+def load_remote_engine(config: EngineConfig, find: Find = detect_server) -> Engine:
+    """An engine for the server `config.engine_url`, with the tokenizer in `config.model_dir`. Raises ModelError."""
+    tokenizer = load_tokenizer(config.model_dir)
+    choice = list_fill_ins(config.fill_in_layout, config.model_dir, tokenizer.vocabulary)
+    prompts = PromptBuilder(tokenizer, next(iter(choice.fill_ins), None))
+    window = config.max_context_tokens or read_folder_file(config.model_dir).context_tokens or MEDIUM_TOKENS
+    executor = RemoteExecutor(config, tokenizer, find)
+    return Engine(replace(config, max_context_tokens=window), executor, prompts)
+
+
+async def _open(config: EngineConfig, sample: Sequence[tuple[str, tuple[int, ...]]], find: Find) -> ServerHealth:
+    """The server. Raises ModelError or ServerError."""
+    health = ServerHealth(HttpClient(find_engine_url(config.engine_url), config.engine_key), sample, find)
+    try:
+        await health.open()
+        check_window(config, health.max_tokens or sys.maxsize)
+    except BaseException:
+        await health.http.close()
+        raise
+    return health

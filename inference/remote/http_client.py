@@ -1,6 +1,5 @@
 """HTTP to the server of an engine. What goes wrong there, or before it, becomes one sentence."""
 
-import asyncio
 import hashlib
 import json
 import math
@@ -8,10 +7,10 @@ import re
 import secrets
 import time
 from asyncio import timeout
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, TypeVar  # Any: parsed JSON
+from typing import Any  # parsed JSON
 
 import aiohttp
 
@@ -25,7 +24,6 @@ _MAX_ERROR_BYTES = 2**14
 _MAX_BYTES = 2**20  # of an answer, and of an event
 _NUM_EVENTS = 4  # at most, for each token, and beside them
 _ROUNDING, _LEAST = 0.01, -1e30  # of log probabilities; a server tells the least of its numbers for none at all
-T = TypeVar("T")
 _KINDS = ("application/json", "text/event-stream")
 _OTHER = "something else stands there, or before it"
 _REFUSED = ServerError, "refuses the key, which is in MIDTOKEN_ENGINE_KEY or the file of --engine-key"
@@ -57,8 +55,8 @@ class HttpClient:
         """
         url, _, self.model = url.partition("#")
         self.url, self.name = url, f"the server at {url}"
-        self.is_quoted = True  # until text of requests is sent: a server may repeat it, and errors are logged
-        self.heard_at = -math.inf  # when the last answer or event came
+        self.shows_reports = True  # until text of requests is sent: a server may repeat it, and errors are logged
+        self.last_response_at = -math.inf  # when the last answer or event came
         self._secret = secrets.token_bytes(16)  # it hides what the server may log
         self._answer_s, self._silent_s = answer_s, silent_s
         self._pause_until, self._pause = -math.inf, ""  # for which the server has asked, and how
@@ -69,13 +67,13 @@ class HttpClient:
             auto_decompress=False,  # a few bytes can become as many as one likes
         )
 
-    def hide(self, *names: str) -> str:
+    def pseudonymize(self, *names: str) -> str:
         """A name that tells nothing to those who log it, and that no one else can guess."""
         return hashlib.blake2b("\0".join(names).encode(), key=self._secret, digest_size=16).hexdigest()
 
     def build_session(self, tenant: str, document: str) -> dict[str, str]:
         """The header by which a gateway keeps a document at one server; none without a document."""
-        return {"X-Session-ID": self.hide(tenant, document)} if document else {}
+        return {"X-Session-ID": self.pseudonymize(tenant, document)} if document else {}
 
     async def ask(
         self, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] = {}
@@ -88,7 +86,7 @@ class HttpClient:
                     data += part
                     if len(data) > _MAX_BYTES:
                         raise ValueError
-            answer, self.heard_at = self._parse(data), time.monotonic()
+            answer, self.last_response_at = self._parse(data), time.monotonic()
             return answer
 
     async def stream(
@@ -106,7 +104,7 @@ class HttpClient:
                     event = await self._read_event(response.content, max_bytes)
                 if event is None:
                     return
-                self.heard_at = time.monotonic()
+                self.last_response_at = time.monotonic()
                 yield event
             raise ValueError
 
@@ -123,7 +121,7 @@ class HttpClient:
 
     def quote(self, reported: str) -> str:
         """What the server has reported, for the end of a message; nothing if it may be text of a request."""
-        return f": {quote(reported)}" if self.is_quoted else ""
+        return f": {quote(reported)}" if self.shows_reports else ""
 
     async def close(self) -> None:
         """Closes all connections, which ends their work."""
@@ -221,14 +219,3 @@ def read_log_prob(value: object) -> float:
 def parse_token(token_id: object, log_prob: object) -> GeneratedToken:
     """A token that was written, in parsed JSON, where NaN is null. Raises as `read_number` does."""
     return GeneratedToken(read_whole(token_id), math.nan if log_prob is None else read_number(log_prob))
-
-
-async def ask_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """The results of some work that is done at once. Where one fails, the others are ended."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

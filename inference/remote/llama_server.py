@@ -26,20 +26,22 @@ _FORCED = 100.0  # added to a logit, it exceeds all others; the reported log pro
 
 
 class LlamaServer:
-    """See `RemoteServer`."""
+    """A server with a model. All calls are made in one event loop, and raise ServerError or OverloadedError."""
 
-    returns_distributions: bool = True
-    returns_logprobs: bool = False
+    returns_distributions = True  # whether it reports whole distributions, and samples
+    returns_logprobs = False  # whether it reports how likely each token is that it writes; `ServerHealth` finds out
 
     def __init__(self, http: HttpClient, model: str) -> None:
         """`model`: its name there, by which a router among several servers knows the one to ask."""
         http.name = self.name = f"llama.cpp's server at {http.url}"
         self._http, self._model = http, model
-        self._slots, self.max_tokens = Slots(1), 0
+        self._slots = Slots(1)
+        self.max_tokens = 0  # of its window; known once it was identified
         self._prefill_lock = asyncio.Lock()  # of the one who has a long text read
         self._part = 256.0  # tokens that take about `_PART_S` to read
 
     async def identify(self) -> object:
+        """An identity that changes if the server restarts with another model. Raises ModelError if it is not usable."""
         properties = await self._http.ask(f"props?model={quote(self._model, safe='')}")
         settings = properties.get("default_generation_settings") or {}
         if not is_count(properties.get("total_slots")) or not is_count(settings.get("n_ctx")):
@@ -50,12 +52,14 @@ class LlamaServer:
         return [properties.get(name) for name in ("model_path", "model_alias", "build_info", "media_marker")]
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
+        """The server's own tokens of a text, in which nothing is a control token."""
         body = {"model": self._model, "content": text, "add_special": False, "parse_special": False}
         return tuple((await self._http.ask("tokenize", body))["tokens"])
 
     async def score(
         self, request: CompletionRequest, prompts: Sequence[tuple[int, ...]], num_top: int | None = None
     ) -> TopLogprobs:
+        """The most likely tokens after each prompt: `num_top`, or as many as the server reports. None: its default."""
         num_top = num_top or _NUM_TOP
         body = {"prompt": list(map(list, prompts)), "n_predict": 1, "n_probs": num_top, **_GREEDY}
         reported: dict[int, Mapping[int, float]] = {}
@@ -76,6 +80,7 @@ class LlamaServer:
     async def find_best_token(
         self, request: CompletionRequest, prompt: tuple[int, ...], allowed_token_ids: tuple[int, ...]
     ) -> tuple[int, float]:
+        """The most likely of the allowed tokens after a prompt, and its log probability."""
         bias = [[token_id, _FORCED] for token_id in allowed_token_ids]
         body = {"prompt": list(prompt), "n_predict": 1, "n_probs": 1, "logit_bias": bias, **_GREEDY}
         async with self._stream(request, body) as events:
@@ -87,6 +92,7 @@ class LlamaServer:
         raise ServerError(f"{self.name} has reported no probability")
 
     async def prefill(self, request: CompletionRequest, prompt: tuple[int, ...]) -> None:
+        """Has the server prefill a prompt, which it caches."""
         async with self._stream(request, {"prompt": list(prompt), "n_predict": 0, **_GREEDY}) as events:
             async for _ in events:
                 pass
@@ -94,6 +100,7 @@ class LlamaServer:
     async def generate(
         self, request: CompletionRequest, prompt: tuple[int, ...]
     ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
+        """The tokens that follow, one after the other; then, why none follows."""
         sampling: dict[str, Any] = _GREEDY
         if request.temperature > 0:
             sampling = {"samplers": ["temperature", "top_p"], "temperature": request.temperature, "dynatemp_range": 0.0}

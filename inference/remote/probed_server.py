@@ -1,9 +1,10 @@
-"""A server that is given token ids: vLLM or SGLang. Its limits are found out by probing it.
+"""vLLM and SGLang, which are given token ids. Their limits are found out by probing them.
 
 A query asks for the most likely tokens after a prompt, for the best of some named ones, or for what follows. An adapter
 turns a query into a request, and the response into deltas.
 """
 
+import asyncio
 import math
 import time
 from abc import ABC, abstractmethod
@@ -21,8 +22,8 @@ from inference.errors import (
     quote,
 )
 from inference.protocol.completion import CompletionRequest, FinishReason
-from inference.remote.choice import GAP, GeneratedToken, TopLogprobs
-from inference.remote.http_client import HttpClient, ask_all, is_count, naming_malformed
+from inference.remote.choice import LOGPROB_TOLERANCE, GeneratedToken, TopLogprobs
+from inference.remote.http_client import HttpClient, is_count, naming_malformed, parse_token, read_number, read_whole
 
 # Each field is sent, since a server takes what is absent from the model's files or from its own settings.
 _GREEDY: Mapping[str, float] = {
@@ -41,6 +42,7 @@ _MAX_NAMED = 1024  # tokens in one request: more of them stop the newer runner o
 _TEXT = "def main():\n    return "  # with which it is measured
 _ENDS = {"stop": FinishReason.END, "length": FinishReason.LENGTH}
 _NOBODY = CompletionRequest("")
+_TOKEN_ID = "token_id:"  # before a token's number, as vLLM reports it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class OutputDelta:
 
 
 class ProbedServer(ABC):
-    """See `RemoteServer`."""
+    """See `LlamaServer`."""
 
     kind: ClassVar[str]
     has_adapters: ClassVar[bool] = False  # whether a model's name may be that of an adapter
@@ -126,7 +128,7 @@ class ProbedServer(ABC):
             )
         for step in reported.values():
             first = step.log_probs.get(step.written[0].token_id, -math.inf)
-            if first < max(step.log_probs.values(), default=math.inf) - GAP:
+            if first < max(step.log_probs.values(), default=math.inf) - LOGPROB_TOLERANCE:
                 raise ServerError(f"{self.name} chooses another token than the likeliest: it samples in its own way")
         return TopLogprobs([reported[index].log_probs for index in range(len(prompts))])
 
@@ -136,7 +138,9 @@ class ProbedServer(ABC):
         parts = [
             allowed_token_ids[start : start + _MAX_NAMED] for start in range(0, len(allowed_token_ids), _MAX_NAMED)
         ]
-        answers = await ask_all(self._gather(request, PromptQuery([prompt], allowed_token_ids=part)) for part in parts)
+        answers = await asyncio.gather(
+            *(self._gather(request, PromptQuery([prompt], allowed_token_ids=part)) for part in parts)
+        )
         reported = {
             token_id: value for steps in answers for step in steps for token_id, value in step.log_probs.items()
         }
@@ -165,7 +169,7 @@ class ProbedServer(ABC):
         steps = [step async for step in self._ask(request, query) if step.written]
         for step in steps:
             reported = step.log_probs.values()
-            if max(reported, default=0) > GAP or sum(map(math.exp, reported)) > 1 + GAP:
+            if max(reported, default=0) > LOGPROB_TOLERANCE or sum(map(math.exp, reported)) > 1 + LOGPROB_TOLERANCE:
                 raise ServerError(f"{self.name} tells other numbers than log probabilities (--logprobs-mode)")
         return steps
 
@@ -188,7 +192,7 @@ class ProbedServer(ABC):
             return None
         if not self._has_salts:
             raise InvalidRequestError(f"{self.name} does not get the salts that keep tenants apart (cache_salt)")
-        return self._http.hide(request.tenant)
+        return self._http.pseudonymize(request.tenant)
 
     async def _measure(self) -> None:
         """Finds out what arrives at the server, besides what `ServerHealth` does. Raises ModelError or ServerError."""
@@ -211,6 +215,84 @@ class ProbedServer(ABC):
         except ServerError:
             return True
         return False
+
+
+class VllmServer(ProbedServer):
+    """Named tokens are all that it may choose. Its log probabilities are those before that.
+
+    It could report those of named tokens, too (`logprob_token_ids`), but one of its runners then reports wrong ones to
+    the requests beside (vllm#51789).
+    """
+
+    kind = "vLLM"
+    has_adapters = True
+
+    def _build(self, query: PromptQuery) -> tuple[str, dict[str, Any]]:
+        body = {"model": self._model, "prompt": list(map(list, query.prompts)), "max_tokens": query.max_tokens}
+        if query.allowed_token_ids:
+            body["allowed_token_ids"] = list(query.allowed_token_ids)
+        if query.wants_scores:
+            body |= {"logprobs": query.num_top, "return_tokens_as_token_ids": True}
+        return "v1/completions", {**body, **query.sampling, "return_token_ids": not query.wants_scores}
+
+    def _parse(self, event: dict[str, Any]) -> list[OutputDelta]:
+        return [self._parse_choice(choice) for choice in event["choices"]]
+
+    def _parse_choice(self, choice: dict[str, Any]) -> OutputDelta:
+        scores = choice["logprobs"] or {"tokens": (), "token_logprobs": (), "top_logprobs": ()}
+        written = [*map(parse_token, map(_read_id, scores["tokens"]), scores["token_logprobs"])]
+        written = written or [GeneratedToken(read_whole(token_id), None) for token_id in choice.get("token_ids") or ()]
+        top: dict[str, object] = next(iter(scores["top_logprobs"]), {})
+        log_probs = {_read_id(token): read_number(value) for token, value in top.items()}
+        prompt, echo = read_whole(choice["index"]), choice.get("prompt_token_ids")
+        return OutputDelta(prompt, written, log_probs, choice["finish_reason"], echo)
+
+
+def _read_id(token: str) -> int:
+    return int(token.removeprefix(_TOKEN_ID))
+
+
+class SglangServer(ProbedServer):
+    """It reports the log probabilities of named tokens, whatever it chooses.
+
+    A bias would change what it reports, so none is sent. Nobody has run it with a real server.
+    """
+
+    kind = "SGLang"
+
+    def _build(self, query: PromptQuery) -> tuple[str, dict[str, Any]]:
+        body: dict[str, Any] = {
+            "model": self._model,  # for a router
+            "input_ids": list(map(list, query.prompts)),
+            "sampling_params": {"max_new_tokens": query.max_tokens, **query.sampling},
+            "return_prompt_token_ids": not query.wants_scores,
+        }
+        if query.wants_scores:
+            body |= {"return_logprob": True, "top_logprobs_num": query.num_top}
+        if query.allowed_token_ids:
+            body["token_ids_logprob"] = [list(query.allowed_token_ids)]
+        return "generate", body
+
+    def _parse(self, event: dict[str, Any]) -> list[OutputDelta]:
+        meta, token_ids = event["meta_info"], [*map(read_whole, event["output_ids"])]
+        places = meta.get("output_token_ids_logprobs") or meta.get("output_top_logprobs") or [()]
+        log_probs = {read_whole(token_id): read_number(value) for value, token_id, _ in places[0] or ()}
+        end, is_cumulative = meta["finish_reason"], len(token_ids) == read_whole(meta["completion_tokens"])
+        echo = event.get("prompt_token_ids")
+        prompt, written = (
+            read_whole(event.get("index", 0)),
+            _parse_tokens(token_ids, meta.get("output_token_logprobs") or ()),
+        )
+        return [OutputDelta(prompt, written, log_probs, end and end["type"], echo, is_cumulative)]
+
+
+def _parse_tokens(token_ids: list[int], places: Sequence[tuple[object, object, object]]) -> list[GeneratedToken]:
+    """The tokens of an event. Of tokens and places, each may be all so far, or those that are new."""
+    reported = [parse_token(token_id, value) for value, token_id, _ in places][-len(token_ids) or len(places) :]
+    written = [*(GeneratedToken(each, None) for each in token_ids[: len(token_ids) - len(reported)]), *reported]
+    if [each.token_id for each in written] != token_ids:
+        raise ValueError("the log probabilities are those of other tokens")
+    return written
 
 
 async def fetch_model_card(http: HttpClient) -> Mapping[str, Any]:

@@ -25,8 +25,7 @@ from inference.errors import (
 )
 from inference.platforms import find_stranger
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from inference.protocol.completion_arrays import Description
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Description, FinishReason
 from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError
 from lsp_server.privacy.guard import Cleared, Guard

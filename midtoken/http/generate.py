@@ -8,18 +8,27 @@ import numpy as np
 
 from inference.client.channel import CHARACTERS, COMPLETION
 from inference.errors import InvalidRequestError
-from inference.protocol import characters, completion_arrays
-from inference.protocol.arrays import Array, FieldTypes, check_known, to_array
+from inference.protocol import characters
+from inference.protocol.arrays import (
+    PROBABILITIES,
+    REQUEST_TYPES,
+    Array,
+    FieldTypes,
+    check_known,
+    chunk_to_arrays,
+    request_from_arrays,
+    to_array,
+)
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 
 PATH = "/v2/models/{model}{version:(/versions/1)?}/{call:generate|generate_stream}"
 _READERS: Mapping[str, tuple[FieldTypes, Callable[[Mapping[str, Array]], CompletionRequest | CharacterRequest]]] = {
-    COMPLETION: (completion_arrays.REQUEST_TYPES, completion_arrays.request_from_arrays),
+    COMPLETION: (REQUEST_TYPES, request_from_arrays),
     CHARACTERS: (characters.REQUEST_TYPES, characters.request_from_arrays),
 }
 # Fields that may have any number of values. In a response, these are a list also if there is one.
-_LISTS = {"stop", "related", *completion_arrays.PROBABILITIES, "probabilities", "surprisals", "generated_bytes"}
+_LISTS = {"stop", "related", *PROBABILITIES, "probabilities", "surprisals", "generated_bytes"}
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {  # by NumPy's kind of type
     "O": ((str,), "a string"),
     "b": ((bool,), "true or false"),
@@ -45,10 +54,7 @@ def read_request(model: str, body: bytes) -> CompletionRequest | CharacterReques
 
 def write_answer(model: str, answer: CompletionChunk | CharacterAnswer) -> str:
     """Returns one response."""
-    if isinstance(answer, CompletionChunk):
-        arrays = completion_arrays.chunk_to_arrays(answer)
-    else:
-        arrays = characters.answer_to_arrays(answer)
+    arrays = chunk_to_arrays(answer) if isinstance(answer, CompletionChunk) else characters.answer_to_arrays(answer)
     fields: dict[str, Any] = {"model_name": model, "model_version": "1"}
     for name, array in arrays.items():
         items = [item.decode() if isinstance(item, bytes) else item for item in array.reshape(-1).tolist()]

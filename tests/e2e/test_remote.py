@@ -16,7 +16,7 @@ from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent, Priority, RelatedFile
-from inference.remote.assembly import load_remote_engine
+from inference.remote.executor import load_remote_engine
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 from tests.support.front_clients import EDITORS, ask_as_editors

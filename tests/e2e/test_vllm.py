@@ -11,7 +11,7 @@ from benchmarks.corpora.cuts import draw_cuts
 from benchmarks.remote import compare_remote
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest, Extent
-from inference.remote.assembly import load_remote_engine
+from inference.remote.executor import load_remote_engine
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 from tests.support.servers import wait_until

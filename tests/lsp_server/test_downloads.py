@@ -5,7 +5,7 @@ from typing import Any
 
 from lsprotocol import types
 
-from inference.protocol.completion_arrays import Description
+from inference.protocol.completion import Description
 from lsp_server.backend import OnDownload
 from tests.support.lsp_editor import build_capabilities, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process

@@ -7,7 +7,7 @@ from lsprotocol import types
 from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
 
 from inference.errors import ServerError
-from inference.protocol.completion_arrays import Description
+from inference.protocol.completion import Description
 from lsp_server.documents import MAX_CHARS, Document
 from lsp_server.no_suggestion import Reason, find_disturbance, is_paste
 from lsp_server.session import build_editor_request

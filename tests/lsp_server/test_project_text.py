@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from lsprotocol import types
 
-from inference.protocol.completion import CompletionRequest, RelatedFile
-from inference.protocol.completion_arrays import Description
+from inference.protocol.completion import CompletionRequest, Description, RelatedFile
 from lsp_server import project_text
 from tests.support.lsp_editor import WITHIN_S, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process

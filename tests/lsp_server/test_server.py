@@ -9,8 +9,7 @@ from lsprotocol import types
 from lsprotocol.types import Position, Range
 from pygls.exceptions import JsonRpcRequestCancelled
 
-from inference.protocol.completion import Chunks, CompletionRequest, Extent, Healing
-from inference.protocol.completion_arrays import Description
+from inference.protocol.completion import Chunks, CompletionRequest, Description, Extent, Healing
 from lsp_server import open_documents
 from lsp_server.backend import OnDownload
 from tests.support.lsp_editor import LspEditor, build_capabilities, wait_for

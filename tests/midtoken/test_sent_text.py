@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from inference.protocol.characters import CharacterRequest
-from inference.protocol.completion import CompletionRequest
-from inference.protocol.completion_arrays import Description
+from inference.protocol.completion import CompletionRequest, Description
 from lsp_server.privacy.guard import Cleared, Guard
 from midtoken.cli import main
 from midtoken.connection import Connection

@@ -11,7 +11,7 @@ from inference.config import EngineConfig
 from inference.errors import OverloadedError
 from inference.platforms import IMPORT_ROOT
 from inference.protocol import characters
-from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_from_arrays
+from inference.protocol.arrays import HEARTBEAT, Array, description_from_arrays
 from inference.protocol.characters import Ask, CharacterRequest, Surprisals
 from tests.support.adapters import RecordedReply, load_adapter
 from tests.support.character_fakes import ScriptedCharacterModel, build_scripted_service
@@ -26,19 +26,19 @@ def test_only_a_question_loads_the_model_and_gets_one_answer() -> None:
         return build_scripted_service(ScriptedCharacterModel(watch=watch)).answer
 
     def respond(arrays: dict[str, Array]) -> RecordedReply:
-        model.take(arrays, reply := RecordedReply())
+        model.take(lambda: arrays, reply := RecordedReply())
         wait_until(lambda: reply.num_ends == 1)
         return reply
 
     model = load_adapter("characters", load)
     question = characters.request_to_arrays(CharacterRequest(b"\x01\x03", ask=Ask.SURPRISAL))
     [heartbeat] = respond(question | {HEARTBEAT: np.array([True])}).parts
-    assert heartbeat_from_arrays(heartbeat) == 0
+    assert (heartbeat.keys(), description_from_arrays(heartbeat).heartbeat_ms) == ({"heartbeat_ms"}, 0)
     assert (respond({}).parts, loads) == ([], [])
     [answer] = respond(question).parts
     assert characters.answer_from_arrays(answer) == Surprisals((1.0, 3.0), 2.0)
     assert loads == ["m"]
-    model.close()
+    model.finalize()
 
 
 def test_too_many_requests_are_refused_and_the_end_of_the_model_ends_the_others() -> None:
@@ -47,8 +47,8 @@ def test_too_many_requests_are_refused_and_the_end_of_the_model_ends_the_others(
     )
     endless, replies = CharacterRequest(b"a", b"endless"), [RecordedReply() for _ in range(70)]
     for reply in replies:
-        model.take(characters.request_to_arrays(endless), reply)
-    model.close()
+        model.take(lambda: characters.request_to_arrays(endless), reply)
+    model.finalize()
     assert str(replies[0].error) == "the server is shutting down"
     assert isinstance(replies[-1].error, OverloadedError)
 

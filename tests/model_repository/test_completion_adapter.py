@@ -10,9 +10,8 @@ import pytest
 
 from inference.engine.metrics import EngineLoad
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
-from inference.protocol.arrays import CANCEL, HEARTBEAT, Array, heartbeat_from_arrays
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-from inference.protocol.completion_arrays import Description, chunk_from_arrays, description_from_arrays
+from inference.protocol.arrays import CANCEL, HEARTBEAT, Array, chunk_from_arrays, description_from_arrays
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Description, FinishReason
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES, find_default_model
 from tests.support.adapters import RecordedReply, load_adapter
 from tests.support.fakes import ChunkSink
@@ -31,7 +30,7 @@ def _make_model(act: Callable[[CompletionRequest, ChunkSink], None], model_dir: 
 
 def _take(model: Any, arrays: dict[str, Array] | None = None) -> RecordedReply:
     reply = RecordedReply()
-    model.take({"prefix": np.array([b"a"], np.object_), **(arrays or {})}, reply)
+    model.take(lambda: {"prefix": np.array([b"a"], np.object_), **(arrays or {})}, reply)
     return reply
 
 
@@ -79,20 +78,20 @@ def test_a_heartbeat_tells_of_the_model_and_is_neither_noted_nor_given_to_the_en
     reached, noted = list[CompletionRequest](), list[Any]()
     model = _make_model(lambda request, _: reached.append(request), find_default_model())
     model.note_end = lambda _, end, __: noted.append(end)
-    assert _take(model, {HEARTBEAT: np.array([False])}).num_ends == 0  # the engine has it, and does not end it
     [answer] = _take(model, {HEARTBEAT: np.array([True])}).parts
-    assert heartbeat_from_arrays(answer) == 12.5
-    assert description_from_arrays(answer) == Description(
+    description = description_from_arrays(answer)
+    assert description == Description(
         DEFAULT_MODEL_LANGUAGES, "int8", "gone", repository_format="qwen", context_tokens=512
     )
-    assert (reached, noted) == ([CompletionRequest("a")], [])
+    assert (description.heartbeat_ms, "midtoken_requests_total" in description.metrics) == (12.5, True)
+    assert (reached, noted) == ([], [])
 
 
 def test_a_request_is_cancelled_by_its_id_and_the_cancel_itself_is_answered_with_nothing() -> None:
     sinks: list[Any] = []
     model = _make_model(lambda _, sink: sinks.append(sink))
     for name in ("1", "2", ""):
-        model.take({"prefix": np.array([b"a"], np.object_)}, RecordedReply(), name)
+        model.take(lambda: {"prefix": np.array([b"a"], np.object_)}, RecordedReply(), name)
     cancel = {CANCEL: np.array([b"2"], np.object_)}
     for cancelled in (cancel, {CANCEL: np.array([b""], np.object_)}, {CANCEL: np.array([b"3"], np.object_)}):
         reply = _take(model, cancelled)

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from inference.protocol import characters, completion_arrays
-from inference.protocol.arrays import COMMON_TYPES, HEARTBEAT_ANSWER_TYPES, METRICS_ANSWER_TYPES, METRICS_TYPES
+from inference.protocol import characters
+from inference.protocol.arrays import CHUNK_TYPES, COMMON_TYPES, DESCRIPTION_TYPES, REQUEST_TYPES
 from tests.support.adapters import read_configuration
 
 _ROW = r'name: "(\w+)", data_type: TYPE_(\w+), dims: \[ (-?\d+) \](, optional: true)? \}'
-_COMPLETION_ANSWER_TYPES = completion_arrays.DESCRIPTION_TYPES | completion_arrays.CHUNK_TYPES
 
 
 @pytest.mark.parametrize(
@@ -18,14 +17,14 @@ _COMPLETION_ANSWER_TYPES = completion_arrays.DESCRIPTION_TYPES | completion_arra
     [
         (
             "completion",
-            completion_arrays.REQUEST_TYPES | METRICS_TYPES,
-            METRICS_ANSWER_TYPES | _COMPLETION_ANSWER_TYPES,
+            REQUEST_TYPES,
+            DESCRIPTION_TYPES | CHUNK_TYPES,
             dict.fromkeys(("stop", "related", "languages", "inputs", "text_ends", "log_probs"), "-1"),
         ),
         (
             "characters",
             characters.REQUEST_TYPES,
-            characters.ANSWER_TYPES,
+            {"heartbeat_ms": DESCRIPTION_TYPES["heartbeat_ms"]} | characters.ANSWER_TYPES,
             {"probabilities": "257", "surprisals": "-1", "generated_bytes": "-1"},
         ),
     ],
@@ -36,7 +35,7 @@ def test_the_configuration_has_the_tensors_of_the_protocol(
 ) -> None:
     inputs, outputs = read_configuration(name).split("output [")
     kinds = {"BYTES": "STRING"}
-    cases = ((inputs, request_types | COMMON_TYPES), (outputs, HEARTBEAT_ANSWER_TYPES | answer_types))
+    cases = ((inputs, request_types | COMMON_TYPES), (outputs, answer_types))
     for text, types in cases:
         is_optional = [text is inputs and each not in ("prefix", "text") for each in types]
         assert re.findall(_ROW, text) == [

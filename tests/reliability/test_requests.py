@@ -24,8 +24,8 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from inference.client.channel import COMPLETION, LIMIT, add_tensors
 from inference.hosting.host import _Service
 from inference.platforms import ADDRESS
+from inference.protocol.arrays import request_to_arrays
 from inference.protocol.completion import CompletionRequest
-from inference.protocol.completion_arrays import request_to_arrays
 from tests.support.dictated import run_dictated
 from tests.support.front import run_front
 from tests.support.front_clients import EDITORS, read_sent

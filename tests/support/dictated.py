@@ -19,9 +19,8 @@ from inference.healing.covering import Crossing, Rule
 from inference.hosting.host import _Service
 from inference.model.language_model import SequenceInput
 from inference.model.sampler import Choice, SampleRequest, SampleResult
-from inference.protocol.arrays import error_from_text
+from inference.protocol.arrays import chunk_from_arrays, error_from_text, request_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from inference.protocol.completion_arrays import chunk_from_arrays, request_to_arrays
 from lsp_server.privacy.guard import Cleared
 from tests.support.adapters import load_adapter
 from tests.support.engine_bench import Clock
@@ -130,4 +129,4 @@ def run_dictated(
     try:
         yield DictatedService(adapter)
     finally:
-        adapter.close()
+        adapter.finalize()

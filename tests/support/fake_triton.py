@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, repeat
 from typing import Any  # tritonclient has no types
@@ -18,9 +18,14 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.client.channel import add_tensors, read_tensors
-from inference.protocol.arrays import CANCEL, HEARTBEAT, Array, asks_for, heartbeat_to_arrays
-from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
-from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
+from inference.protocol.arrays import (
+    CANCEL,
+    HEARTBEAT,
+    Array,
+    chunk_to_arrays,
+    description_to_arrays,
+)
+from inference.protocol.completion import CompletionChunk, CompletionStats, Description, FinishReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +47,11 @@ def say(
     description: Description | None = None,
 ) -> Answer:
     """Answers heartbeats, unless that is None, and all else with the responses; then it ends, or waits for ever."""
-    described = {} if description is None else description_to_arrays(description)
 
     async def answer(call: ModelCall) -> AsyncGenerator[Mapping[str, Array] | str, None]:
-        if heartbeat_ms is not None and asks_for(HEARTBEAT, call.arrays):
-            yield heartbeat_to_arrays(heartbeat_ms) | described
+        if heartbeat_ms is not None and HEARTBEAT in call.arrays:
+            reported = Description(inputs=()) if description is None else description
+            yield description_to_arrays(replace(reported, heartbeat_ms=heartbeat_ms))
             return
         for response in responses:
             yield response
@@ -154,7 +159,7 @@ async def _serve_as_a_program(arguments: list[str]) -> None:
     answers = chain([say(build_last_chunk("done"))], repeat(waits))
 
     def answer(call: ModelCall) -> AsyncIterator[Mapping[str, Array] | str]:
-        return (waits if asks_for(HEARTBEAT, call.arrays) else next(answers))(call)
+        return (waits if HEARTBEAT in call.arrays else next(answers))(call)
 
     async with run_fake_triton(answer, f"unix:{grpc}:8001"):
         for path in (http, metrics):

@@ -15,9 +15,9 @@ from inference.protocol.completion import (
     CompletionChunk,
     CompletionRequest,
     CompletionStats,
+    Description,
     FinishReason,
 )
-from inference.protocol.completion_arrays import Description
 from lsp_server.privacy.guard import Cleared
 from midtoken.http.app import App, AppOptions
 from midtoken.installed import find_default_model

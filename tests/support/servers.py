@@ -22,13 +22,13 @@ import pytest
 
 from inference.client.local_host import HostPlace
 from inference.config import EngineConfig
-from inference.hosting.triton import find_obstacle
+from inference.errors import LaunchError
+from inference.hosting.triton import find_installation
 from inference.platforms import ADDRESS, IMPORT_ROOT
 from midtoken.installed import find_default_model, find_model_repository
 from midtoken.server import find_cache_dir
 
 TRITON, EMBEDDED = "--runtime=triton", "--runtime=embedded"  # arguments of `midtoken serve`
-needs_triton = pytest.mark.skipif(find_obstacle(None) is not None, reason="there is no Triton here")
 _PR_SET_PDEATHSIG = 1
 _PORTS = range(10_240, 32_768)  # below those that Linux gives to sockets that ask for any
 
@@ -65,6 +65,15 @@ class TritonPythonModel(Adapter):
     def __init__(self):
         super().__init__(load_slow_engine)
 """
+
+
+def _has_triton() -> bool:
+    with contextlib.suppress(LaunchError):
+        return bool(find_installation(None))
+    return False
+
+
+needs_triton = pytest.mark.skipif(not _has_triton(), reason="there is no Triton here")
 
 
 @dataclass(frozen=True, slots=True)

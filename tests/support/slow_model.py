@@ -20,7 +20,7 @@ from inference.config import EngineConfig
 from inference.engine.assembly import build_engine
 from inference.model.loader import load_model
 from inference.model.sampler import NumpyRow
-from inference.remote.assembly import load_remote_engine
+from inference.remote.executor import load_remote_engine
 
 SCRIPT = "script.json"
 _HANG_S = 0.01  # between two looks at the script

@@ -2,6 +2,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,20 @@ import pytest
 from inference.client.channel import CHARACTERS, COMPLETION
 from inference.client.client import Client
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError, ServerError, ServerUnreachableError
-from inference.protocol.arrays import HEARTBEAT, Array, heartbeat_to_arrays
-from inference.protocol.completion import CompletionChunk, CompletionRequest, RelatedFile
-from inference.protocol.completion_arrays import Description, chunk_to_arrays, description_to_arrays
+from inference.protocol.arrays import (
+    HEARTBEAT,
+    Array,
+    chunk_to_arrays,
+    description_to_arrays,
+)
+from inference.protocol.completion import (
+    CompletionChunk,
+    CompletionRequest,
+    CompletionStats,
+    Description,
+    FinishReason,
+    RelatedFile,
+)
 from tests.support.fake_triton import Answer, ModelCall, build_last_chunk, run_fake_triton, say
 from tests.support.servers import pick_free_endpoint
 
@@ -72,6 +84,18 @@ async def test_a_connection_on_which_each_request_is_cancelled_unanswered_is_che
                         await anext(client.stream(_REQUEST))
 
 
+async def test_a_request_that_ended_without_text_because_of_the_load_slows_down_those_of_its_document() -> None:
+    chunk = CompletionChunk("", finish_reason=FinishReason.SUPERSEDED, stats=CompletionStats())
+    request = CompletionRequest("a", document="a")
+    async with run_fake_triton(say(chunk_to_arrays(chunk))) as server, Client(server.url) as client:
+        for _ in range(12):
+            await _read_all(client, request)
+        late = asyncio.ensure_future(_read_all(client, request))
+        await _read_all(client, replace(request, document="b"))
+        assert not late.done()
+        await late
+
+
 async def test_an_address_without_a_server_raises_unreachable() -> None:
     with pytest.raises(ServerUnreachableError, match=r"^no server answers at 127\.0\.0\.1:\d+: \S"):
         await _complete(pick_free_endpoint().grpc_url)
@@ -90,7 +114,7 @@ async def test_a_call_that_was_open_when_its_server_ended_is_unreachable() -> No
 async def test_a_request_is_cancelled_on_its_stream_which_ends_by_itself(num_turns: int) -> None:
     async with run_fake_triton(say(_NO, waits=True)) as server:
         async with Client(server.url) as client:
-            await client.read_heartbeat_ms()
+            await client.read_description()
             asking = asyncio.ensure_future(_read_all(client))
             for _ in range(num_turns):
                 await asyncio.sleep(0)
@@ -102,15 +126,15 @@ async def test_a_request_is_cancelled_on_its_stream_which_ends_by_itself(num_tur
         assert has_arrived or num_turns < 1000
 
 
-async def _read_all(client: Client) -> None:
-    async for _ in client.stream(_REQUEST):
+async def _read_all(client: Client, request: CompletionRequest = _REQUEST) -> None:
+    async for _ in client.stream(request):
         pass
 
 
 @pytest.mark.parametrize(("model_name", "required"), [(COMPLETION, "prefix"), (CHARACTERS, "text")])
 async def test_a_heartbeat_is_read_in_milliseconds(model_name: str, required: str) -> None:
     async with run_fake_triton(say(heartbeat_ms=1500.0)) as server, Client(server.url) as client:
-        assert await client.read_heartbeat_ms(model_name) == 1500.0
+        assert (await client.read_description(model_name)).heartbeat_ms == 1500.0
         (call,) = server.calls
         assert call.model_name == model_name
         assert {name: array.tolist() for name, array in call.arrays.items()} == {required: [b""], "heartbeat": [True]}
@@ -127,7 +151,7 @@ async def test_a_server_without_a_field_is_not_sent_it(is_old: bool) -> None:
 
     async def answer(call: ModelCall) -> AsyncIterator[Mapping[str, Array]]:
         is_asked = HEARTBEAT in call.arrays
-        yield heartbeat_to_arrays(0.0) | description_to_arrays(description) if is_asked else build_last_chunk("e")
+        yield description_to_arrays(description) if is_asked else build_last_chunk("e")
 
     async with run_fake_triton(answer) as server, Client(server.url) as client:
         await client.read_description()
@@ -142,10 +166,10 @@ async def test_a_lost_heartbeat_is_requested_again() -> None:
     async def answer(_call: ModelCall) -> AsyncIterator[Any]:
         if lost and lost.pop():
             await asyncio.Event().wait()
-        yield heartbeat_to_arrays(0.0)
+        yield description_to_arrays(Description(runs_as="int8"))
 
     async with run_fake_triton(answer) as server, Client(server.url) as client, asyncio.timeout(10):
-        assert await client.read_heartbeat_ms(first_wait_s=0.2) == 0.0
+        assert await client.read_description(first_wait_s=0.2) == Description(runs_as="int8")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +186,7 @@ async def test_a_heartbeat_that_does_not_come_is_an_error(
     answer = say(*responses, heartbeat_ms=None, waits=True)
     async with run_fake_triton(answer) as server, Client(server.url) as client:
         with pytest.raises(ServerError, match=words):
-            await client.read_heartbeat_ms(timeout_s=timeout_s)
+            await client.read_description(timeout_s=timeout_s)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")

@@ -1,13 +1,8 @@
 """Which keys' requests are sent to a server that does not keep up."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
-import pytest
-
-from inference.client.pace import Throttle
-from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
+from inference.client.pace import Pace
 
 _GAP_S = 0.1
 
@@ -15,16 +10,11 @@ _GAP_S = 0.1
 class _Server:
     """A server that takes `answer_s` for each request, and a clock that moves when somebody waits."""
 
-    def __init__(self, answer_s: float, reason: FinishReason | None = None) -> None:
-        self.answer_s, self.reason, self.now = answer_s, reason, 0.0
+    def __init__(self, answer_s: float) -> None:
+        self.answer_s, self.now = answer_s, 0.0
         self.sent: list[tuple[float, str]] = []
-        self.throttle = Throttle(self._send, lambda: self.now, self._sleep)
+        self._pace = Pace(lambda: self.now, self._sleep)
         self._until = 0.0  # when the next key comes
-
-    async def _send(self, request: CompletionRequest) -> AsyncGenerator[CompletionChunk, None]:
-        self.sent.append((self.now, request.prefix))
-        await self._sleep(self.answer_s)
-        yield CompletionChunk("x" if self.reason is None else "", finish_reason=self.reason)
 
     async def _sleep(self, seconds: float) -> None:
         self.now = min(self.now + seconds, self._until)
@@ -36,8 +26,13 @@ class _Server:
         self._until = self.now + gap_s
         is_answered = False
         try:
-            async with aclosing(self.throttle.stream(CompletionRequest(text, document=document))) as chunks:
-                is_answered = [chunk.text async for chunk in chunks] == ["x"]
+            await self._pace.wait(document)
+            self.sent.append((self.now, text))
+            try:
+                await self._sleep(self.answer_s)
+                is_answered = True
+            finally:
+                self._pace.note_end(document, is_answered)
         except asyncio.CancelledError:
             pass
         self.now = self._until
@@ -61,14 +56,6 @@ async def test_most_requests_that_would_be_superseded_are_not_sent_but_the_one_b
     assert {round(now / _GAP_S, 6) % 1 for now in late} == {0.0}, "sent later than typed, with less time for an answer"
     assert await server.type("pause", gap_s=1.0)
     assert server.sent[-1][1] == "pause"
-
-
-@pytest.mark.parametrize("reason", [FinishReason.SUPERSEDED, FinishReason.DEADLINE, FinishReason.CANCELLED])
-async def test_a_request_that_ended_without_text_because_of_the_load_was_not_answered(reason: FinishReason) -> None:
-    server = _Server(answer_s=0.05, reason=reason)
-    for key in range(100):
-        await server.type(str(key))
-    assert len(server.sent) < 70
 
 
 async def test_documents_do_not_wait_for_each_other_and_nobody_waits_once_the_server_answers_again() -> None:

@@ -11,9 +11,8 @@ from inference.hosting.triton import (
     Ports,
     TritonInstallation,
     build_command,
-    find_obstacle,
-    link_bundled_installation,
-    prepare_installation,
+    find_installation,
+    link_backend,
     to_shell_path,
 )
 from tests.support.servers import needs_triton
@@ -24,27 +23,29 @@ _NAMES = ("a b", "a\nb", "$(touch pwned)", "a;b", "a'b", 'a"b', "a&b", "a\\b", "
 
 @needs_triton
 def test_the_stub_is_its_users_and_that_of_the_installation(tmp_path: Path) -> None:
-    first = link_bundled_installation(tmp_path)
-    stub = first.backends_dir / "python" / "triton_python_backend_stub"
+    installation = find_installation(None)
+    backends_dir = link_backend(installation, tmp_path)
+    stub = backends_dir / "python" / "triton_python_backend_stub"
     assert not stub.is_symlink()  # a test that changes it must not change the installation, which may be another user's
     content, status = stub.read_bytes(), stub.stat()
     assert (status.st_uid, status.st_mode & 0o777) == (os.getuid(), 0o700)
     stub.write_bytes(b"old")
     stub.chmod(0o100)  # as the backend does
-    assert link_bundled_installation(tmp_path) == first
+    assert link_backend(installation, tmp_path) == backends_dir
     assert stub.read_bytes() == content
 
 
 @needs_triton
 def test_a_copy_that_fails_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    backend_dir = link_bundled_installation(tmp_path).backends_dir / "python"
+    installation = find_installation(None)
+    backend_dir = link_backend(installation, tmp_path) / "python"
     (backend_dir / "triton_python_backend_stub").unlink()
     kept = set(backend_dir.iterdir())
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
-            link_bundled_installation(tmp_path)
+            link_backend(installation, tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert set(backend_dir.iterdir()) == kept
@@ -60,13 +61,13 @@ def binary(tmp_path: Path) -> Path:
 
 def test_a_given_binary_uses_its_own_backends(binary: Path, tmp_path: Path) -> None:
     (tmp_path / "backends" / "python").mkdir(parents=True)
-    assert prepare_installation(binary, tmp_path).backends_dir == tmp_path / "backends"
+    assert link_backend(find_installation(binary), tmp_path) == tmp_path / "backends"
 
 
 def test_what_is_no_program_or_has_no_python_backend_is_refused(binary: Path, tmp_path: Path) -> None:
     for path, reason in ((binary, "has no Python backend"), (tmp_path, "is not an executable file")):
         with pytest.raises(LaunchError, match=f"{path} {reason}"):
-            prepare_installation(path, tmp_path)
+            find_installation(path)
 
 
 def test_the_header_that_opens_closed_apis_cannot_be_sent() -> None:
@@ -116,9 +117,8 @@ def test_a_link_from_another_run_is_replaced(tmp_path: Path) -> None:
 def test_what_keeps_the_bundled_server_from_running_is_named(
     name: str, obstacle: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert find_obstacle(None) is None
     if name == "pytriton":
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr("inference.hosting.triton.version", lambda _: "2.5.1")
-    assert obstacle in str(find_obstacle(None))
-    assert find_obstacle(Path("/bin/tritonserver")) is None
+    with pytest.raises(LaunchError, match=obstacle):
+        find_installation(None)

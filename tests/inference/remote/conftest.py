@@ -6,7 +6,7 @@ import pytest
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
-from inference.remote.assembly import load_remote_engine
+from inference.remote.executor import load_remote_engine
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 
 FOLDER = Path("models/default").absolute()

@@ -25,7 +25,7 @@ from inference.errors import (
 )
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing, Priority
-from inference.remote.assembly import load_remote_engine
+from inference.remote.executor import load_remote_engine
 from inference.remote.http_client import HttpClient
 from tests.inference.remote.conftest import FOLDER, load_in_front
 from tests.support.fake_llama_server import FakeLlamaServer

@@ -18,7 +18,7 @@ import trustme
 from inference.client.client import Client
 from inference.errors import MidtokenError, OverloadedError, ServerError
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.remote.http_client import SILENT_S, HttpClient, ask_all
+from inference.remote.http_client import SILENT_S, HttpClient
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 
 _ASK = """
@@ -88,15 +88,6 @@ def test_the_only_key_is_the_one_that_is_given(server: FakeLlamaServer, authorit
 def test_a_name_that_is_not_known_and_a_port_without_a_server_are_told_apart() -> None:
     assert "nothing listens there" in _ask("http://127.0.0.1:9")
     assert "its name is not known" in _ask("http://no-such-name.invalid")
-
-
-async def test_what_runs_beside_work_that_fails_is_ended() -> None:
-    waiting = [asyncio.ensure_future(asyncio.Event().wait()) for _ in range(2)]
-    failed = asyncio.get_running_loop().create_future()
-    failed.set_exception(ServerError("no"))
-    with pytest.raises(ServerError, match="no"):
-        await asyncio.wait_for(ask_all([waiting[0], failed, waiting[1]]), 10)
-    assert all(each.cancelled() for each in waiting)
 
 
 async def _write(parts: Callable[[], Iterable[bytes]], asked: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:

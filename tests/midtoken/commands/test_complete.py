@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from inference.protocol.arrays import request_from_arrays
 from inference.protocol.completion import CompletionRequest, Extent, Healing
-from inference.protocol.completion_arrays import request_from_arrays
 from midtoken.cli import main
 from tests.support.fake_triton import build_last_chunk, run_fake_triton, say
 

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_gguf
 from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
-from inference.protocol.completion_arrays import Description
+from inference.protocol.completion import Description
 from lsp_server.documents import MAX_CHARS
 from lsp_server.project.project import find_database
 from midtoken.commands.doctor import (

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from inference.protocol.arrays import Array
+from inference.protocol.arrays import Array, chunk_to_arrays
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionStats,
@@ -22,7 +22,6 @@ from inference.protocol.completion import (
     Healing,
     RelatedFile,
 )
-from inference.protocol.completion_arrays import chunk_to_arrays
 from lsp_server.context import Context
 from midtoken.api import Completion
 from midtoken.cli import main

@@ -18,10 +18,9 @@ from inference.errors import (
     ServerError,
 )
 from inference.platforms import listen
-from inference.protocol.arrays import Array, error_to_response
+from inference.protocol.arrays import Array, chunk_to_arrays, error_to_response, request_from_arrays
 from inference.protocol.characters import Generated, NextByte, Surprisals, TextProbability
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
-from inference.protocol.completion_arrays import chunk_to_arrays, request_from_arrays
 from midtoken.connection import Connection
 from midtoken.http.app import App, AppOptions
 from midtoken.http.generate import write_answer

@@ -1,24 +1,44 @@
-"""The server of an engine: whether it answers, and whether it has the right model."""
+"""The server of an engine: which one is at its address, whether it answers, and whether it has the right model."""
 
 import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from inference.errors import InferenceServerUnreachableError, MidtokenError, ModelError, OverloadedError, quote
 from inference.protocol.completion import CompletionRequest, FinishReason
-from inference.remote.choice import GAP
-from inference.remote.discovery import Find, RemoteServer, detect_server
+from inference.remote.choice import LOGPROB_TOLERANCE
 from inference.remote.http_client import HttpClient, naming_malformed
+from inference.remote.llama_server import LlamaServer
+from inference.remote.probed_server import ProbedServer, SglangServer, VllmServer, fetch_model_card
 
 _log = logging.getLogger(__name__)
 _TRUST_S = 1.0  # since the last answer; in a shorter time none is started again
 _PATIENCE_S = 5.0  # with a server that does not say who it is
 _IDLE_S = 5.0  # since the last answer; then it is not known whether it still answers
 T = TypeVar("T")
+
+# All calls are made in one event loop, and raise ServerError or OverloadedError.
+RemoteServer = LlamaServer | ProbedServer
+Find = Callable[[HttpClient], Awaitable[RemoteServer]]
+
+_KINDS: Mapping[str, Callable[[HttpClient, str], RemoteServer]] = {
+    "llamacpp": LlamaServer,
+    "vllm": VllmServer,
+    "sglang": SglangServer,
+}
+
+
+async def detect_server(http: HttpClient) -> RemoteServer:
+    """The server that answers there. Raises ModelError if it is of another kind, ServerError or OverloadedError."""
+    card = await fetch_model_card(http)
+    owner = str(card.get("owned_by"))
+    if owner not in _KINDS:
+        raise ModelError(f"{http.name} is none of {', '.join(_KINDS)}: the owner of its model{http.quote(owner)}")
+    return _KINDS[owner](http, str(card.get("id")))
 
 
 class ServerHealth:
@@ -36,11 +56,6 @@ class ServerHealth:
         self._checking: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[object] | None = None
         self._checked_at = -math.inf
-
-    @property
-    def name(self) -> str:
-        """Its address, in a sentence."""
-        return self.http.name
 
     async def open(self) -> None:
         """Checks it. A busy one will do, as llama.cpp's server is while it loads: requests are told so.
@@ -81,13 +96,12 @@ class ServerHealth:
         """
         now = time.monotonic()
         if not self._checking or self._checking.done():
-            if self._server and now - self.http.heard_at < _TRUST_S:
+            if self._server and now - self.http.last_response_at < _TRUST_S:
                 return
             self._checking, self._checked_at = asyncio.create_task(self._check()), now
-            self._checking.add_done_callback(self._note_failure)
         checking = self._checking
         while not checking.done():
-            left_s = max(self._checked_at, self.http.heard_at) + patience_s - time.monotonic()
+            left_s = max(self._checked_at, self.http.last_response_at) + patience_s - time.monotonic()
             if left_s <= 0:
                 checking.cancel()  # its connection may be dead
             await asyncio.wait({checking}, timeout=left_s)
@@ -95,13 +109,9 @@ class ServerHealth:
             raise InferenceServerUnreachableError(f"{self.http.name} does not answer: it was silent for too long")
         checking.result()
 
-    def _note_failure(self, checking: asyncio.Task[None]) -> None:
-        if checking.cancelled() or checking.exception():
-            self._server = None
-
     def look(self) -> None:
         """Finds out whether it is usable, if it was silent for a while. Nobody waits for that."""
-        if time.monotonic() > self.http.heard_at + _IDLE_S and (not self._looking or self._looking.done()):
+        if time.monotonic() > self.http.last_response_at + _IDLE_S and (not self._looking or self._looking.done()):
             self._looking = asyncio.create_task(self._look())
 
     async def _look(self) -> None:
@@ -111,17 +121,21 @@ class ServerHealth:
             self.note(error)
 
     async def _check(self) -> None:
-        with naming_malformed(self.http.name):
-            server, known = self._server, self._identity
-            if not server:
-                server, known = await self._find(self.http), None
-            identity = await server.identify()
-            if identity != known:
-                await self._compare_tokens(server)
-                await self._measure(server)
-        self.http.is_quoted = False
+        """Asks it who it is, and measures it where that has changed."""
+        try:
+            with naming_malformed(self.http.name):
+                known = self._identity if self._server else None
+                server = self._server or await self._find(self.http)
+                identity = await server.identify()
+                if identity != known:
+                    await self._compare_tokens(server)
+                    await self._measure(server)
+        except BaseException:
+            self._server = None
+            raise
+        self.http.shows_reports = False
         self._server, self._identity, self.max_tokens, self.problem = server, identity, server.max_tokens, ""
-        self.http.heard_at = time.monotonic()
+        self.http.last_response_at = time.monotonic()
 
     async def _compare_tokens(self, server: RemoteServer) -> None:
         for text, expected in self._sample:
@@ -138,22 +152,16 @@ class ServerHealth:
         best, second = sorted(told, key=told.__getitem__, reverse=True)[:2]
         forced = await server.find_best_token(request, row, (second,))
         written = [step async for step in server.generate(request, row) if not isinstance(step, FinishReason)]
-        if forced[0] != second or abs(forced[1] - told[second]) > GAP:
+        if forced[0] != second or abs(forced[1] - told[second]) > LOGPROB_TOLERANCE:
             raise ModelError(f"{server.name} tells other log probabilities for a token alone than beside others")
-        if [told.get(each.token_id, -math.inf) >= told[best] - GAP for each in written] != [True]:
+        if [told.get(each.token_id, -math.inf) >= told[best] - LOGPROB_TOLERANCE for each in written] != [True]:
             raise ModelError(f"{server.name} does not write one token, the most likely one, if it is asked for that")
         (token,) = written
-        server.returns_logprobs = token.log_prob is not None and abs(token.log_prob - told[token.token_id]) <= GAP
+        log_prob = token.log_prob
+        server.returns_logprobs = log_prob is not None and abs(log_prob - told[token.token_id]) <= LOGPROB_TOLERANCE
 
     def note(self, error: MidtokenError) -> None:
         """Has it measured again before it is used, because of the error."""
         if not self.problem:  # each key of a minute has the same
             _log.warning("%s", error)
         self._server, self.problem = None, str(error)
-
-    async def close(self) -> None:
-        """Ends all work."""
-        for task in filter(None, (self._looking, self._checking)):
-            task.cancel()
-            await asyncio.wait({task})
-        await self.http.close()
