@@ -33,17 +33,17 @@ _PR_SET_PDEATHSIG = 1
 _PORTS = range(10_240, 32_768)  # below those that Linux gives to sockets that ask for any
 
 _SCRIPTED_COMPLETION = """
-from inference.hosting.completion import TritonPythonModel as Adapter
+from inference.hosting.models import CompletionModel
 from .fakes import ScriptedEngine
 
 
-class TritonPythonModel(Adapter):
+class TritonPythonModel(CompletionModel):
     def __init__(self):
         super().__init__(ScriptedEngine)
 """
 
 _SCRIPTED_CHARACTERS = """
-from inference.hosting.characters import TritonPythonModel as Adapter
+from inference.hosting.models import CharacterModel
 from .character_fakes import ScriptedCharacterModel, build_scripted_service
 
 
@@ -51,17 +51,17 @@ def _load(config, watch):
     return build_scripted_service(ScriptedCharacterModel(config.model_dir / "characters.txt", watch)).answer
 
 
-class TritonPythonModel(Adapter):
+class TritonPythonModel(CharacterModel):
     def __init__(self):
         super().__init__(_load)
 """
 
 _SLOW_COMPLETION = """
-from inference.hosting.completion import TritonPythonModel as Adapter
+from inference.hosting.models import CompletionModel
 from .slow_model import load_slow_engine
 
 
-class TritonPythonModel(Adapter):
+class TritonPythonModel(CompletionModel):
     def __init__(self):
         super().__init__(load_slow_engine)
 """

@@ -1,5 +1,5 @@
-"""The character-level model; see `inference.hosting.characters`."""
+"""The character-level model; see `inference.hosting.models`."""
 
-from inference.hosting.characters import TritonPythonModel
+from inference.hosting.models import CharacterModel as TritonPythonModel
 
 __all__ = ["TritonPythonModel"]

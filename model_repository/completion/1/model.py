@@ -1,5 +1,5 @@
-"""Code completion at a cursor; see `inference.hosting.completion`."""
+"""Code completion at a cursor; see `inference.hosting.models`."""
 
-from inference.hosting.completion import TritonPythonModel
+from inference.hosting.models import CompletionModel as TritonPythonModel
 
 __all__ = ["TritonPythonModel"]

@@ -1,6 +1,6 @@
-"""A model behind a server: named arrays come in, and parts of an answer go out as named arrays.
+"""The models of the model repository: named arrays come in, and parts of an answer go out as named arrays.
 
-Each folder of the model repository has one such model. Triton calls `initialize`, `execute` and `finalize`, which
+Each folder of the repository has one. Triton calls `initialize`, `execute` and `finalize`, which
 convert between its objects and arrays; the host (`inference.hosting.host`) calls `load`, `take` and
 `finalize` itself.
 
@@ -28,25 +28,41 @@ from typing import Any, Protocol  # Triton's objects have no types
 from weakref import WeakValueDictionary
 
 import inference
+from inference.characters.token_string import PassWatch
+from inference.characters.worker import Answerer, CharacterWorker
 from inference.config import EngineConfig
+from inference.engine.metrics import FinishedRequest, Metrics, Outcome
 from inference.errors import (
     InvalidRequestError,
     MidtokenError,
+    ModelError,
     describe_failure,
     silence_libraries,
     to_public_error,
 )
+from inference.model_folder import read_folder_file
+from inference.protocol import characters
 from inference.protocol.arrays import (
     CANCEL,
     COMMON_TYPES,
     HEARTBEAT,
+    REQUEST_TYPES,
     Array,
     FieldTypes,
+    chunk_to_arrays,
     description_to_arrays,
     error_to_response,
+    request_from_arrays,
     to_text,
 )
-from inference.protocol.completion import CompletionChunk, Description
+from inference.protocol.completion import (
+    CompletionChunk,
+    CompletionRequest,
+    CompletionStats,
+    Description,
+    FinishReason,
+    Priority,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +71,8 @@ _log = logging.getLogger(__name__)
 _PAUSE_S = 0.03
 _REGION = re.compile(r"/dev/shm/triton_python_backend_shm_region_[\w-]+")
 _SWITCH_S = 0.0005  # for which a thread that reads messages may hold up the engine's, each time that a pass has ended
+_FRESH_S = 2.0  # a completion that is not older says as much as a probe
+_NICENESS = 10  # the processor is for completions first
 
 
 class Reply(Protocol):
@@ -68,114 +86,6 @@ class Reply(Protocol):
 
     def is_closed(self) -> bool:
         """Whether the client has closed the stream. With Triton, each call is a round trip to the server."""
-
-
-class Adapter:
-    """A model that a server has loaded."""
-
-    engine: Any  # with `submit`, `measure_heartbeat_ms` and `close`; `load` makes it
-
-    def __init__(
-        self,
-        name: str,
-        types: FieldTypes,
-        read: Callable[[Mapping[str, Array]], Any],
-        write: Callable[[Any], dict[str, Array]],
-        load_engine: Callable[[EngineConfig], Any],
-    ) -> None:
-        """`name`: in the log. `types`: of the inputs.
-
-        `read` makes a request of its arrays, `write` arrays of a part of the answer.
-        """
-        silence_libraries()  # of the process that the server runs it in
-        self.types = types | COMMON_TYPES
-        self._sinks = WeakValueDictionary[str, Sink]()  # of the requests that have an id, while they run
-        self._name, self._read, self._write, self._load_engine = name, read, write, load_engine
-
-    def load(self, config: EngineConfig) -> None:
-        """Makes the engine. Raises ModelError."""
-        say(f"{self._name}: inference is {inference.__file__}")
-        sys.setswitchinterval(_SWITCH_S)
-        self.engine = self._load_engine(config)
-
-    def take(self, read_arrays: Callable[[], Mapping[str, Array]], reply: Reply, request_id: str = "") -> None:
-        """Answers a heartbeat request, cancels, or passes any other to the engine.
-
-        `read_arrays`: returns the arrays of the request, or raises InvalidRequestError.
-        """
-        sink = Sink(reply, self._write, self.note_end)
-        with sink.failing():
-            arrays = read_arrays()
-            if HEARTBEAT in arrays:
-                description = replace(self.describe(), heartbeat_ms=self.engine.measure_heartbeat_ms())
-                return sink.end(description_to_arrays(description))
-            if CANCEL in arrays:
-                for each in arrays[CANCEL].reshape(-1).tolist():
-                    if cancelled := self._sinks.get(to_text(CANCEL, each)):
-                        cancelled.cancel()
-                return sink.end({})
-            sink.request = self._read(arrays)
-            if request_id:
-                self._sinks[request_id] = sink
-            self.submit(sink.request, sink)
-
-    def describe(self) -> Description:
-        """What is reported with a heartbeat."""
-        return Description(inputs=())
-
-    def submit(self, request: Any, sink: "Sink") -> None:
-        """Passes a request to the engine. Raises MidtokenError."""
-        self.engine.submit(request, sink)
-
-    def note_end(self, request: Any, end: Any, duration_s: float) -> None:
-        """Gets each request that has ended, with the last part of its answer or the error.
-
-        `request`: None if it could not be read.
-        """
-
-    def initialize(self, _args: dict[str, str]) -> None:
-        """Triton loads the model. Raises ModelError if the environment has no valid configuration."""
-        self.triton = importlib.import_module("triton_python_backend_utils")  # which exists only inside its stubs
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-        self.load(EngineConfig.from_environment(os.environ))
-
-    def execute(self, requests: Iterable[Any]) -> None:
-        """Triton has requests."""
-        for request in requests:
-            read_arrays = partial(read_inputs, request, self.triton.get_input_tensor_by_name, self.types)
-            self.take(read_arrays, _TritonReply(self.triton, request.get_response_sender()), request.request_id())
-
-    def finalize(self) -> None:
-        """Fails the unfinished requests and stops the engine."""
-        self.engine.close()
-
-
-class _TritonReply:
-    """Sends the answer through Triton, whose objects have no types."""
-
-    def __init__(self, triton: Any, sender: Any) -> None:
-        self._triton, self._sender = triton, sender
-
-    def is_closed(self) -> bool:
-        try:
-            return bool(self._sender.is_cancelled())
-        except Exception as error:  # for example if the shared memory is full
-            _log.error("cannot tell whether a client has gone: %s", describe_failure(error))
-            return False
-
-    def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
-        flags = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL if is_last else 0
-        if arrays:
-            tensors = [self._triton.Tensor(*each) for each in arrays.items()]
-            self._sender.send(self._triton.InferenceResponse(tensors), flags=flags)
-        else:
-            self._sender.send(flags=flags)
-
-    def fail(self, error: MidtokenError) -> None:
-        text, code = error_to_response(error)
-        triton_error = self._triton.TritonError(text, getattr(self._triton.TritonError, code))
-        response = self._triton.InferenceResponse(error=triton_error)
-        self._sender.send(response, flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
 
 class Sink:
@@ -236,6 +146,200 @@ class Sink:
                 send()
             if end is not None:
                 self._note_end(self.request, end, time.monotonic() - self._began_at)
+
+
+class Adapter:
+    """A model that a server has loaded."""
+
+    engine: Any  # with `submit`, `measure_heartbeat_ms` and `close`; `load` makes it
+
+    def __init__(
+        self,
+        name: str,
+        types: FieldTypes,
+        read: Callable[[Mapping[str, Array]], Any],
+        write: Callable[[Any], dict[str, Array]],
+        load_engine: Callable[[EngineConfig], Any],
+    ) -> None:
+        """`name`: in the log. `types`: of the inputs.
+
+        `read` makes a request of its arrays, `write` arrays of a part of the answer.
+        """
+        silence_libraries()  # of the process that the server runs it in
+        self.types = types | COMMON_TYPES
+        self._sinks = WeakValueDictionary[str, Sink]()  # of the requests that have an id, while they run
+        self._name, self._read, self._write, self._load_engine = name, read, write, load_engine
+
+    def load(self, config: EngineConfig) -> None:
+        """Makes the engine. Raises ModelError."""
+        say(f"{self._name}: inference is {inference.__file__}")
+        sys.setswitchinterval(_SWITCH_S)
+        self.engine = self._load_engine(config)
+
+    def take(self, read_arrays: Callable[[], Mapping[str, Array]], reply: Reply, request_id: str = "") -> None:
+        """Answers a heartbeat request, cancels, or passes any other to the engine.
+
+        `read_arrays`: returns the arrays of the request, or raises InvalidRequestError.
+        """
+        sink = Sink(reply, self._write, self.note_end)
+        with sink.failing():
+            arrays = read_arrays()
+            if HEARTBEAT in arrays:
+                description = replace(self.describe(), heartbeat_ms=self.engine.measure_heartbeat_ms())
+                return sink.end(description_to_arrays(description))
+            if CANCEL in arrays:
+                for each in arrays[CANCEL].reshape(-1).tolist():
+                    if cancelled := self._sinks.get(to_text(CANCEL, each)):
+                        cancelled.cancel()
+                return sink.end({})
+            sink.request = self._read(arrays)
+            if request_id:
+                self._sinks[request_id] = sink
+            self.submit(sink.request, sink)
+
+    def describe(self) -> Description:
+        """What is reported with a heartbeat."""
+        return Description(inputs=())
+
+    def submit(self, request: Any, sink: Sink) -> None:
+        """Passes a request to the engine. Raises MidtokenError."""
+        self.engine.submit(request, sink)
+
+    def note_end(self, request: Any, end: Any, duration_s: float) -> None:
+        """Gets each request that has ended, with the last part of its answer or the error.
+
+        `request`: None if it could not be read.
+        """
+
+    def initialize(self, _args: dict[str, str]) -> None:
+        """Triton loads the model. Raises ModelError if the environment has no valid configuration."""
+        self.triton = importlib.import_module("triton_python_backend_utils")  # which exists only inside its stubs
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        self.load(EngineConfig.from_environment(os.environ))
+
+    def execute(self, requests: Iterable[Any]) -> None:
+        """Triton has requests."""
+        for request in requests:
+            read_arrays = partial(read_inputs, request, self.triton.get_input_tensor_by_name, self.types)
+            self.take(read_arrays, _TritonReply(self.triton, request.get_response_sender()), request.request_id())
+
+    def finalize(self) -> None:
+        """Fails the unfinished requests and stops the engine."""
+        self.engine.close()
+
+
+def _load_engine(config: EngineConfig) -> Any:
+    if config.engine_url:
+        from inference.remote.executor import load_remote_engine
+
+        return load_remote_engine(config)
+    from inference.engine.assembly import load_engine  # here, because it loads the runners
+
+    return load_engine(config)
+
+
+class CompletionModel(Adapter):
+    """The completion model. The engine's thread sends the chunks; each request that has ended is counted in metrics."""
+
+    def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
+        """`load_engine`: returns an `inference.engine.sink.CompletionEngine`."""
+        super().__init__("completion", REQUEST_TYPES, request_from_arrays, chunk_to_arrays, load_engine)
+
+    def load(self, config: EngineConfig) -> None:
+        """See `Adapter`."""
+        super().load(config)
+        self._languages = read_folder_file(config.model_dir).languages
+        self._metrics = Metrics(self.engine)
+        self._completed_at = -_FRESH_S
+        say(f"completion: the model runs as {self.engine.runs_as}, {self.engine.context_tokens} tokens of context")
+
+    def describe(self) -> Description:
+        """What the model knows, how it runs, its metrics, and what is wrong with its engine."""
+        engine = self.engine
+        return Description(
+            self._languages,
+            engine.runs_as,
+            engine.problem,
+            repository_format=engine.repository_format,
+            context_tokens=engine.context_tokens,
+            metrics=self._metrics.write(),
+        )
+
+    def submit(self, request: CompletionRequest, sink: Sink) -> None:
+        """See `Adapter`. A probe is answered at once if a completion has just succeeded."""
+        if _is_probe(request) and time.monotonic() - self._completed_at < _FRESH_S:
+            chunk = CompletionChunk("", finish_reason=FinishReason.LENGTH, stats=CompletionStats())
+            sink.end(chunk_to_arrays(chunk))
+        else:
+            super().submit(request, sink)
+
+    def note_end(self, request: CompletionRequest | None, end: Any, duration_s: float) -> None:
+        """Counts a request."""
+        finished = FinishedRequest.of(end, duration_s)
+        if finished.outcome is Outcome.COMPLETED:
+            self._completed_at = time.monotonic()
+        if request is None or not _is_probe(request):
+            self._metrics.add(finished)
+
+
+def _is_probe(request: CompletionRequest) -> bool:
+    """A longer one is counted: anybody can say that a request is a probe."""
+    return request.priority is Priority.PROBE and request.max_tokens == 1
+
+
+def _load_answerer(config: EngineConfig, watch: PassWatch) -> Answerer:
+    if config.engine_url:
+        raise ModelError("the character-level model needs the weights, and they are on another server (--engine)")
+    from inference.characters.assembly import load_character_model
+    from inference.characters.service import CharacterService  # here, because the loader loads the runners
+
+    return CharacterService(load_character_model(config, watch), config.memory_mib * 2**20).answer
+
+
+class CharacterModel(Adapter):
+    """The character-level model. Its worker's thread loads it at the first request, and sends the answers."""
+
+    def __init__(self, load: Callable[[EngineConfig, PassWatch], Answerer] = _load_answerer) -> None:
+        super().__init__(
+            "characters",
+            characters.REQUEST_TYPES,
+            characters.request_from_arrays,
+            characters.answer_to_arrays,
+            lambda config: CharacterWorker(lambda watch: load(config, watch)),
+        )
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """As every model, but with less of the processor: this process has no other model."""
+        os.nice(_NICENESS)
+        super().initialize(args)
+
+
+class _TritonReply:
+    """Sends the answer through Triton, whose objects have no types."""
+
+    def __init__(self, triton: Any, sender: Any) -> None:
+        self._triton, self._sender = triton, sender
+
+    def is_closed(self) -> bool:
+        try:
+            return bool(self._sender.is_cancelled())
+        except Exception as error:  # for example if the shared memory is full
+            _log.error("cannot tell whether a client has gone: %s", describe_failure(error))
+            return False
+
+    def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
+        flags = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL if is_last else 0
+        if arrays:
+            tensors = [self._triton.Tensor(*each) for each in arrays.items()]
+            self._sender.send(self._triton.InferenceResponse(tensors), flags=flags)
+        else:
+            self._sender.send(flags=flags)
+
+    def fail(self, error: MidtokenError) -> None:
+        text, code = error_to_response(error)
+        triton_error = self._triton.TritonError(text, getattr(self._triton.TritonError, code))
+        response = self._triton.InferenceResponse(error=triton_error)
+        self._sender.send(response, flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
 
 def say(line: str) -> None:
