@@ -98,7 +98,7 @@ def read_private(path: Path, option: str) -> str:
 class FileLock(contextlib.AbstractContextManager["FileLock"]):
     """A lock on a file, which one process holds at a time; not acquired at first.
 
-    The kernel releases it when the process ends. As a context manager it closes itself.
+    The kernel releases it when the process ends. As a context manager it releases itself.
     """
 
     def __init__(self, path: Path) -> None:
@@ -124,12 +124,8 @@ class FileLock(contextlib.AbstractContextManager["FileLock"]):
             ) from None
         return True
 
-    def close(self) -> None:
-        """Releases the lock and closes the file."""
-        self._file.close()
-
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._file.close()
 
 
 def _check_folder(status: os.stat_result) -> None:
