@@ -37,7 +37,7 @@ from inference.private_files import open_folder
 from inference.protocol.arrays import CANCEL, Array, FieldTypes, error_to_response
 
 _MAX_STALL_S = 60.0  # after so long without progress a model has failed; one step takes seconds on a slow machine
-_DRAIN_S = 4  # for running streams. Those that have not ended by then are told so
+_DRAIN_S = 4  # for running streams. Those that have not ended by then get an error
 _END_S = 8  # for the models to close
 _POLL_S = 0.25  # between looks at whether somebody is connected
 

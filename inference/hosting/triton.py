@@ -26,7 +26,7 @@ from inference.private_files import make_private_folder
 # header's name contains a line break, which neither HTTP nor gRPC can transmit.
 _CLOSED_APIS = "shared-memory,model-repository,model-config,trace,logging,statistics"
 _IMPOSSIBLE_HEADER = "none\n=none\n"
-_DRAIN_S = 4  # for running streams. Those that have not ended by then are told so
+_DRAIN_S = 4  # for running streams. Those that have not ended by then get an error
 _OTHERS_ACCESS = 0o077
 
 _SHELL_WORD = re.compile(r"[\w/.,:@%+=-]+")
@@ -123,7 +123,7 @@ def build_command(installation: TritonInstallation, repository: Path, ports: Por
         f"--grpc-address={ADDRESS}",
         f"--grpc-port={ports.grpc}",
         *(["--allow-http=false"] if ports.http is None else [f"--http-address={ADDRESS}", f"--http-port={ports.http}"]),
-        "--allow-metrics=false",  # the model tells its own, over gRPC
+        "--allow-metrics=false",  # the model reports its own, over gRPC
         f"--http-restricted-api={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",
         f"--grpc-restricted-protocol={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",
         "--model-control-mode=none",

@@ -74,12 +74,12 @@ class FinishReason(StrEnum):
     DEADLINE = "deadline"
     SUPERSEDED = "superseded"  # a newer request for the same document came
     CANCELLED = "cancelled"
-    PREFILLED = "read"  # of a prefetch, which has no text
+    PREFILLED = "prefilled"  # of a prefetch, which has no text
 
 
 @dataclass(frozen=True, slots=True)
 class RelatedFile:
-    """What the model is told of another file."""
+    """What the prompt has of another file."""
 
     path: str  # relative to the workspace, with slashes; empty: unknown
     text: str
@@ -157,7 +157,7 @@ class CompletionStats:
         0  # passes until all candidates have spelled the healed bytes; at most 1 with exact healing
     )
     num_context_tokens: int = 0
-    num_related_tokens: int = 0  # those of them that tell of other files, and the file's path
+    num_related_tokens: int = 0  # those of them that are about other files, and the file's path
     num_tree_nodes: int = 0
     was_cut: bool = False  # whether the window had no room for all of the text before the cursor
     num_read_tokens: int = 0  # context tokens that were not in the prefix cache
@@ -191,7 +191,7 @@ class ExplainedFile:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the model was told, and what healing did at the cursor."""
+    """What the prompt has, and what healing did at the cursor."""
 
     kept_tail: tuple[str, ...]  # the last kept tokens, as text
     healed_bytes: str

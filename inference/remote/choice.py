@@ -44,7 +44,7 @@ class _Bound:
 
 @dataclass(frozen=True, slots=True)
 class TopLogprobs:
-    """What an engine tells of some rows at once."""
+    """What an engine reports of some rows at once."""
 
     rows: Sequence[Mapping[int, float]]  # of each row: its most likely tokens, with their log probabilities
     num_read_tokens: int = 0  # that it did not remember
@@ -55,7 +55,7 @@ class GeneratedToken:
     """A token that an engine has written."""
 
     token_id: int
-    log_prob: float | None  # NaN if the engine tells nonsense, None if it tells nothing
+    log_prob: float | None  # NaN if the engine reports nonsense, None if it reports nothing
 
 
 @dataclass(slots=True)

@@ -18,12 +18,12 @@ from inference.errors import InferenceServerUnreachableError, MidtokenError, Ove
 from inference.remote.choice import GeneratedToken
 
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
-SILENT_S = 50.0  # less than a client waits for a chunk (`inference.client.client`), so that the person is told why
+SILENT_S = 50.0  # less than a client waits for a chunk (`inference.client.client`), so that the person learns why
 _MAX_PAUSE_S = 60.0  # that a server may ask for
 _MAX_ERROR_BYTES = 2**14
 _MAX_BYTES = 2**20  # of an answer, and of an event
 _NUM_EVENTS = 4  # at most, for each token, and beside them
-_ROUNDING, _LEAST = 0.01, -1e30  # of log probabilities; a server tells the least of its numbers for none at all
+_ROUNDING, _LEAST = 0.01, -1e30  # of log probabilities; a server reports the least of its numbers for none at all
 _KINDS = ("application/json", "text/event-stream")
 _OTHER = "something else stands there, or before it"
 _REFUSED = ServerError, "refuses the key, which is in MIDTOKEN_ENGINE_KEY or the file of --engine-key"
@@ -68,7 +68,7 @@ class HttpClient:
         )
 
     def pseudonymize(self, *names: str) -> str:
-        """A name that tells nothing to those who log it, and that no one else can guess."""
+        """A name that means nothing to those who log it, and that no one else can guess."""
         return hashlib.blake2b("\0".join(names).encode(), key=self._secret, digest_size=16).hexdigest()
 
     def build_session(self, tenant: str, document: str) -> dict[str, str]:

@@ -81,7 +81,7 @@ class ProbedServer(ABC):
     has_adapters: ClassVar[bool] = False  # whether a model's name may be that of an adapter
     returns_distributions: bool = False
     returns_logprobs: bool = False
-    measured_s: float = 600.0  # what it lets through may have changed since, and nothing tells when it was started
+    measured_s: float = 600.0  # what it lets through may have changed since, and nothing says when it was started
 
     def __init__(self, http: HttpClient, model: str) -> None:
         """`model`: its name there."""
@@ -97,7 +97,7 @@ class ProbedServer(ABC):
 
     @abstractmethod
     def _parse(self, event: dict[str, Any]) -> list[OutputDelta]:
-        """What an event of the answer tells. May raise what follows from a field that is absent or of another kind."""
+        """What an event reports. May raise what follows from a field that is absent or of another kind."""
 
     async def identify(self) -> object:
         card = await fetch_model_card(self._http)
@@ -154,11 +154,11 @@ class ProbedServer(ABC):
     async def generate(
         self, request: CompletionRequest, prompt: tuple[int, ...]
     ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
-        num_told = 0
+        num_reported = 0
         async with aclosing(self._ask(request, PromptQuery([prompt], request.max_tokens, 1))) as steps:
             async for step in steps:
-                for written in step.written[num_told if step.is_cumulative else 0 :]:
-                    num_told += 1
+                for written in step.written[num_reported if step.is_cumulative else 0 :]:
+                    num_reported += 1
                     yield written
                 if (end := str(step.end)) in _ENDS:
                     yield _ENDS[end]

@@ -58,7 +58,7 @@ class ServerHealth:
         self._checked_at = -math.inf
 
     async def open(self) -> None:
-        """Checks it. A busy one will do, as llama.cpp's server is while it loads: requests are told so.
+        """Checks it. A busy one will do, as llama.cpp's server is while it loads: requests get an error then.
 
         Raises as `check`.
         """
@@ -148,17 +148,17 @@ class ServerHealth:
     async def _measure(self, server: RemoteServer) -> None:
         """Asks about one row in all ways, whose answers must agree. What stands before the server may drop fields."""
         request, row = CompletionRequest("", max_tokens=1), self._sample[0][1]
-        (told,) = (await server.score(request, [row])).rows
-        best, second = sorted(told, key=told.__getitem__, reverse=True)[:2]
+        (reported,) = (await server.score(request, [row])).rows
+        best, second = sorted(reported, key=reported.__getitem__, reverse=True)[:2]
         forced = await server.find_best_token(request, row, (second,))
         written = [step async for step in server.generate(request, row) if not isinstance(step, FinishReason)]
-        if forced[0] != second or abs(forced[1] - told[second]) > LOGPROB_TOLERANCE:
+        if forced[0] != second or abs(forced[1] - reported[second]) > LOGPROB_TOLERANCE:
             raise ModelError(f"{server.name} tells other log probabilities for a token alone than beside others")
-        if [told.get(each.token_id, -math.inf) >= told[best] - LOGPROB_TOLERANCE for each in written] != [True]:
+        if [reported.get(each.token_id, -math.inf) >= reported[best] - LOGPROB_TOLERANCE for each in written] != [True]:
             raise ModelError(f"{server.name} does not write one token, the most likely one, if it is asked for that")
         (token,) = written
         log_prob = token.log_prob
-        server.returns_logprobs = log_prob is not None and abs(log_prob - told[token.token_id]) <= LOGPROB_TOLERANCE
+        server.returns_logprobs = log_prob is not None and abs(log_prob - reported[token.token_id]) <= LOGPROB_TOLERANCE
 
     def note(self, error: MidtokenError) -> None:
         """Has it measured again before it is used, because of the error."""
