@@ -247,7 +247,7 @@ def _read_field(name: str, array: Array, kind: Any) -> Any:
     value = to_text(name, items[0]) if kind is str or isinstance(kind, EnumMeta) else items[0]
     if not isinstance(kind, EnumMeta):
         return value
-    members = {str(member): member for member in kind}
+    members = {str(member): member for member in cast(Any, kind)}
     if value not in members:
         raise InvalidRequestError(f"{name} must be one of {', '.join(members)}, not {quote(value)}")
     return members[value]

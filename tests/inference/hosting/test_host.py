@@ -94,7 +94,7 @@ async def test_a_place_where_no_socket_can_be_is_a_launch_error(served: Served, 
 
 
 _HANGING = """
-import asyncio, sys, threading, time
+import asyncio, faulthandler
 from pathlib import Path
 from inference.hosting.host import Host
 
@@ -113,6 +113,7 @@ async def main():
     ending = asyncio.ensure_future(host._end_if_stuck(0.4))
     await asyncio.sleep(1.5)
     ending.cancel()
+    faulthandler.cancel_dump_traceback_later()
     print("lives", flush=True)
 
 asyncio.run(main())

@@ -142,7 +142,7 @@ def test_only_a_question_loads_the_model_and_gets_one_answer() -> None:
     model = load_adapter("characters", load)
     question = characters.request_to_arrays(CharacterRequest(b"\x01\x03", ask=Ask.SURPRISAL))
     [heartbeat] = respond(question | {HEARTBEAT: np.array([True])}).parts
-    assert (heartbeat.keys(), description_from_arrays(heartbeat).heartbeat_ms) == ({"heartbeat_ms"}, 0)
+    assert (list(heartbeat), description_from_arrays(heartbeat).heartbeat_ms) == (["heartbeat_ms"], 0)
     assert (respond({}).parts, loads) == ([], [])
     [answer] = respond(question).parts
     assert characters.answer_from_arrays(answer) == Surprisals((1.0, 3.0), 2.0)
