@@ -28,11 +28,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.measures.report import Measured, Row, Value, run_parts
-from inference.characters.assembly import load_character_model
 from inference.characters.model import CoveringSettings
-from inference.characters.model_reader import ModelReader
+from inference.characters.service import load_character_model
 from inference.characters.state import State
-from inference.characters.token_string import TokenString
+from inference.characters.token_string import ModelReader, TokenString
 from inference.config import EngineConfig
 from inference.healing.vocabulary_file import read_vocabulary
 from inference.model.loader import load_model

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from benchmarks.corpora.cuts import Gap, GapKind, draw_gaps
 from benchmarks.measures.report import Measured, Row, Value, find_percent, run_parts, track
 from inference.config import EngineConfig
-from inference.engine.assembly import choose_fill_in, start_engine
 from inference.engine.engine import Engine
-from inference.engine.layout import Layout
+from inference.engine.fill_in import Layout, choose_fill_in
+from inference.engine.local_engine import start_engine
 from inference.engine.prompt import PromptBuilder
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason

@@ -37,8 +37,8 @@ from benchmarks.corpora.state_models import write_large_model, write_state_model
 from benchmarks.measures.report import Figures, Part, Target, Value, run_parts, track
 from benchmarks.measures.right_choices import compare_engines
 from inference.config import EngineConfig
-from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
+from inference.engine.local_engine import load_engine
 from inference.protocol.completion import CompletionRequest, Extent
 from models.training.corpus import iter_held_out
 

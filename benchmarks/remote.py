@@ -29,9 +29,9 @@ from benchmarks.corpora.cuts import Cut, draw_cuts
 from benchmarks.measures.report import Figures, Part, Target, UnavailableError, run_parts, track
 from benchmarks.measures.right_choices import Differences, Recorded, RecordingModel, find_log_prob
 from inference.config import EngineConfig
-from inference.engine.assembly import build_engine
 from inference.engine.engine import Engine
-from inference.engine.sink import complete
+from inference.engine.job import complete
+from inference.engine.local_engine import build_engine
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.loader import load_model

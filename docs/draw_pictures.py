@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from inference.characters.assembly import load_character_model
 from inference.characters.model import CharacterModel, CoveringSettings
+from inference.characters.service import load_character_model
 from inference.characters.state import State
 from inference.config import EngineConfig
 from inference.likely_text import LikelyText

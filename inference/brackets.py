@@ -56,9 +56,9 @@ _ENDS = re.compile(rf"{_QUOTES}|[,{re.escape(_ALL_CLOSERS)}]")
 def fit_line(before: str, line: str, after: str) -> tuple[int, int]:
     """Returns how much of `line` to insert between two texts, and how many characters after it to replace.
 
-    An editor closes brackets and quotes, and a model may close them, too, or end before it has closed its own. So of
-    all beginnings of `line` that end before a comma, bracket or quote, each in place of some of the closers after it
-    that it has itself, it is the one that leaves the fewest open or surplus; of those, the one with the most text.
+    An editor closes brackets and quotes, and a model may close them, too, or end before it has closed its own. So this
+    tries each prefix of `line` that ends before a comma, bracket or quote, with each number of closers replaced that it
+    has itself, and returns the pair with the fewest unbalanced brackets; of those, the one with the most text.
     If it replaces all closers, it also replaces what stands after them as at its own end: `:`, `;`.
     `<` and `>` are brackets where an editor has closed one: `Vec<▏>`.
     """
@@ -117,7 +117,7 @@ def count_bracket_faults(text: str) -> int:
 
 def count_faults(line: str) -> int:
     """Those, and a string that is left open."""
-    return count_bracket_faults(line) + count_quote_faults(line)
+    return count_bracket_faults(line) + bool(_split_strings(line)[1])
 
 
 # Before a letter, an apostrophe after a letter and a lifetime of Rust begin no string.
@@ -127,11 +127,6 @@ _STRINGS = {  # none is right before an empty one
     for quote in QUOTES
     for num in (1, 3)
 }
-
-
-def count_quote_faults(line: str) -> int:
-    """1 if a string is left open, 0 otherwise."""
-    return len(_split_strings(line)[1][:1])
 
 
 def _split_strings(line: str) -> tuple[str, str]:

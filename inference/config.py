@@ -94,7 +94,7 @@ class EngineConfig:
         ),
     )
     drafts: bool = True  # guess tokens from earlier text, where that pays; completions are the same without
-    fill_in_layout: str = AUTO_LAYOUT  # a member of inference.engine.layout.Layout; auto: what the model names
+    fill_in_layout: str = AUTO_LAYOUT  # a member of inference.engine.fill_in.Layout; auto: what the model names
     graph_dir: Path | None = None  # where models that were converted for onnxruntime are kept; None: nowhere
     engine_url: str = ""  # of `find_engine_url`: a server that has the weights; empty: the model runs here
     engine_key: str = field(default="", repr=False)  # for it; a secret

@@ -293,13 +293,13 @@ class _Loaded:
     """A model in this process. For the first question about bytes it is loaded a second time, in float32."""
 
     def __init__(self, config: EngineConfig) -> None:
-        from inference.engine.assembly import load_engine  # here, because commands use a server, and need no runner
+        from inference.engine.local_engine import load_engine  # here, because commands use a server, and need no runner
 
         self._config, self._engine = config, load_engine(config)
         self._characters: CharacterService | None = None
 
     def complete(self, request: CompletionRequest) -> Completion:
-        from inference.engine.sink import WaitingSink
+        from inference.engine.job import WaitingSink
 
         self._engine.submit(request, sink := WaitingSink())
         sink.wait()
@@ -307,8 +307,7 @@ class _Loaded:
 
     def ask(self, request: CharacterRequest) -> CharacterAnswer:
         if self._characters is None:
-            from inference.characters.assembly import load_character_model
-            from inference.characters.service import CharacterService
+            from inference.characters.service import CharacterService, load_character_model
 
             self._characters = CharacterService(load_character_model(self._config), self._config.memory_mib * 2**20)
         return self._characters.answer(request)

@@ -1,13 +1,20 @@
-"""Answers requests to the character-level model."""
+"""Loads the character-level model, and answers requests to it."""
 
+import dataclasses
 import hashlib
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from inference.characters.model import CharacterModel, CoveringSettings
 from inference.characters.state import Member, State
+from inference.characters.token_string import ModelReader, PassWatch
+from inference.config import AUTO_DTYPE, DEFAULT_CONTEXT_TOKENS, EngineConfig
+from inference.errors import ModelError
+from inference.model.loader import load_model
 from inference.protocol.characters import (
     Ask,
     CharacterAnswer,
@@ -18,6 +25,23 @@ from inference.protocol.characters import (
     Surprisals,
     TextProbability,
 )
+
+
+def load_character_model(config: EngineConfig, watch: PassWatch = nullcontext) -> CharacterModel:
+    """The character-level model for `config.model_dir`. `watch` is entered for each forward pass, and more often.
+
+    Raises ModelError if the model cannot be used.
+    """
+    # What suits completions may not be exact enough for probabilities.
+    dtype = "float32" if config.dtype == AUTO_DTYPE else config.dtype
+    max_tokens = config.max_context_tokens or DEFAULT_CONTEXT_TOKENS
+    loaded = load_model(dataclasses.replace(config, dtype=dtype, max_context_tokens=max_tokens))
+    tokenizer = loaded.tokenizer
+    end_ids = sorted(tokenizer.vocabulary.end_ids)
+    if not end_ids:
+        raise ModelError(f"{config.model_dir} names no token for the end of a text")
+    new_reader = partial(ModelReader, loaded.model, tokenizer.trie, end_ids, max_tokens, watch)
+    return CharacterModel(tokenizer.encoder, tokenizer.trie, tokenizer.start_ids, new_reader, watch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +55,7 @@ class _Cached:
 
 
 class CharacterService:
-    """Answers requests. Another may begin while one enters the model's watch; else this is not thread-safe.
-
-    The state after the last text is kept, so a growing text is not read again.
-    """
+    """Answers requests. The state after the last text is kept, so a growing text is not read again. Not thread-safe."""
 
     def __init__(self, model: CharacterModel, max_bytes: int) -> None:
         """`max_bytes`: for the rows of the state that is kept; a wide beam has many."""
@@ -45,42 +66,30 @@ class CharacterService:
     def answer(self, request: CharacterRequest) -> CharacterAnswer:
         """The answer. Raises InvalidRequestError if the model or the covering does not support the text."""
         self._model.check_spelled(request.text)
+        settings = CoveringSettings(request.covering, request.width, request.threshold)
         match request.ask:
             case Ask.NEXT_BYTE:
-                return self._predict_next_byte(request)
+                state = self._read(request, settings)
+                members = state.find_members(request.num_members) if request.num_members else []
+                return NextByte(tuple(np.exp(state.next_log_probs).tolist()), tuple(map(self._describe, members)))
             case Ask.SURPRISAL:
-                return self._find_surprisals(request)
+                bits = self._model.compute_surprisals(request.text, request.context, settings)
+                bits = np.where(np.isnan(bits), np.inf, bits)  # after an impossible byte, all count as impossible
+                return Surprisals(tuple(bits.tolist()), float(np.mean(bits)))
             case Ask.PROBABILITY:
-                return self._score(request)
+                score = self._model.score(request.text, request.context, settings)
+                return TextProbability(
+                    log2_prefix=score.log_probability / math.log(2),
+                    log2_whole=score.log_probability_with_end / math.log(2),
+                    log2_at_least=score.log_mass / math.log(2),
+                )
             case Ask.SAMPLE | Ask.GREEDY:
-                return Generated(self._generate(request))
+                rng = np.random.default_rng(request.seed) if request.ask is Ask.SAMPLE else None
+                return Generated(self._model.sample(self._read(request, settings), rng, request.max_bytes))
 
-    def _predict_next_byte(self, request: CharacterRequest) -> NextByte:
-        state = self._read(request)
-        members = state.find_members(request.num_members) if request.num_members else []
-        probabilities = np.exp(state.next_log_probs).tolist()
-        return NextByte(tuple(probabilities), tuple(self._describe(member) for member in members))
-
-    def _find_surprisals(self, request: CharacterRequest) -> Surprisals:
-        bits = self._model.compute_surprisals(request.text, request.context, _find_settings(request))
-        bits = np.where(np.isnan(bits), np.inf, bits)  # after an impossible byte every byte counts as impossible
-        return Surprisals(tuple(bits.tolist()), float(np.mean(bits)))
-
-    def _score(self, request: CharacterRequest) -> TextProbability:
-        score = self._model.score(request.text, request.context, _find_settings(request))
-        return TextProbability(
-            log2_prefix=score.log_probability / math.log(2),
-            log2_whole=score.log_probability_with_end / math.log(2),
-            log2_at_least=score.log_mass / math.log(2),
-        )
-
-    def _generate(self, request: CharacterRequest) -> bytes:
-        rng = np.random.default_rng(request.seed) if request.ask is Ask.SAMPLE else None
-        return self._model.sample(self._read(request), rng, request.max_bytes)
-
-    def _read(self, request: CharacterRequest) -> State:
-        """The state after the text, advanced from the last one if this text goes on from there."""
-        settings, owner = _find_settings(request), request.tenant.encode(errors="surrogatepass")
+    def _read(self, request: CharacterRequest, settings: CoveringSettings) -> State:
+        """Returns the state after the text, advanced from the last one if this text goes on from there."""
+        owner = request.tenant.encode(errors="surrogatepass")
         digest = hashlib.sha256(owner + b"\0" + request.context).digest()
         last, self._last = self._last, None
         if last and (last.digest, last.settings) == (digest, settings) and request.text.startswith(last.text):
@@ -95,10 +104,6 @@ class CharacterService:
         spelled = [self._model.spell(token_id) for token_id in member.token_ids]
         ahead = spelled[-1][-member.num_bytes_ahead :] if member.num_bytes_ahead else b""
         return CoveringMember(tuple(map(_show, spelled)), _show(ahead), member.probability)
-
-
-def _find_settings(request: CharacterRequest) -> CoveringSettings:
-    return CoveringSettings(request.covering, request.width, request.threshold)
 
 
 def _show(data: bytes) -> str:

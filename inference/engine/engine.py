@@ -6,16 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
-from inference.engine.job import Job, StepCosts
-from inference.engine.metrics import EngineLoad
+from inference.engine.job import ChunkSink, EngineLoad, Job, StepCosts, WaitingSink
 from inference.engine.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
-from inference.engine.sink import ChunkSink, WaitingSink
 from inference.errors import (
     MidtokenError,
     OverloadedError,
@@ -30,17 +28,24 @@ from inference.protocol.heartbeat import Heartbeat
 
 _log = logging.getLogger(__name__)
 
-_LOOK_S = 0.01  # between looks at cancels and deadlines, while there is nothing to do
+_POLL_S = 0.01  # between checks of cancels and deadlines, while there is nothing to do
 _COMPLETION_FRACTION = 0.25  # of what the model sees: the prompt leaves this much room, if the completion may need it
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorInfo:
+    """What an engine must know of its executor."""
+
+    cache_tokens: int  # capacity for keys and values, in tokens of all sequences together
+    runs_together: bool  # whether a step of many jobs takes less time than one for each
+    anticipates_typing: bool  # whether it can cache a second context of a prefetch beside the first
+    runs_as: str  # for people: the dtype, the threads, and why
 
 
 class Executor(Protocol):
     """Chooses the tokens of an engine's jobs. The engine's thread calls all methods that are not marked thread-safe."""
 
-    cache_tokens: int  # capacity for keys and values, in tokens of all sequences together
-    runs_together: bool  # whether a step of many jobs takes less time than one for each
-    reads_ahead: bool  # whether it can cache a second context of a prefetch beside the first
-    runs_as: str  # for people: the dtype, the threads, and why
+    info: ExecutorInfo
 
     @property
     def max_tokens(self) -> int:
@@ -78,14 +83,14 @@ class Executor(Protocol):
         """
 
     def end(self, job: Job) -> None:
-        """Ends the work on a job, if it has begun. What it has read stays cached."""
+        """Ends the work on a job, if it has begun. What it has prefilled stays cached."""
 
     def close(self) -> None:
         """Ends everything."""
 
 
 class Engine:
-    """Completes text: it schedules requests, has them executed, and sends what they have become."""
+    """Completes text: schedules requests, runs them step by step, and streams the results."""
 
     def __init__(
         self,
@@ -94,14 +99,14 @@ class Engine:
         prompts: PromptBuilder,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts the thread. `inference.engine.assembly` builds the parts from a model folder."""
-        self.runs_as = executor.runs_as
+        """Starts the thread. `inference.engine.local_engine` builds the parts from a model folder."""
+        self.runs_as = executor.info.runs_as
         self.repository_format = prompts.related.format.name
         self._config = config
         self._executor = executor
         self._prompts = prompts
         self._clock = clock
-        self._scheduler: Scheduler[Job] = Scheduler(config.max_sequences, executor.cache_tokens, clock)
+        self._scheduler = Scheduler(config.max_sequences, executor.info.cache_tokens, clock)
         self._heartbeat = Heartbeat(clock)
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # None only wakes the thread
         self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
@@ -140,7 +145,7 @@ class Engine:
             if self._has_stopped:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
             self._take(request.is_prefetch)
-            if request.is_prefetch:  # it reads what one text needs, whatever the texts after it are to be
+            if request.is_prefetch:  # it prefills what one text needs, whatever the texts after it are to be
                 request = replace(request, num_candidates=1, temperature=0.0, explain=False)
             self._inbox.put(Job(request, sink, submitted_at=self._clock()))
 
@@ -185,7 +190,8 @@ class Engine:
         self._take_inbox()
         self._end_cancelled_and_late()
         jobs = self._schedule()
-        costs = self._executor.step(jobs, self._is_shared())
+        is_shared = sum(not job.request.is_prefetch for job in self._scheduler) > 1
+        costs = self._executor.step(jobs, is_shared)
         now = self._clock()
         for job in jobs:
             job.add(costs[job])
@@ -194,7 +200,7 @@ class Engine:
 
     def _take_inbox(self) -> None:
         """Adds the new requests; waits for one if there is nothing to do."""
-        wait_s: float | None = 0.0 if self._executor.has_work else _LOOK_S
+        wait_s: float | None = 0.0 if self._executor.has_work else _POLL_S
         if not len(self._scheduler):
             self._heartbeat.mark_idle()
             wait_s = None
@@ -214,21 +220,15 @@ class Engine:
             elif job.is_late(now):
                 self._end(job, FinishReason.DEADLINE, now)
 
-    def _prepare_first(self) -> None:
-        """Sees to it that the first request in the order has a prompt: only this tells how much there is to prefill.
-
-        One whose prompt cannot be built is removed, so this ends.
-        """
+    def _schedule(self) -> list[Job]:
+        """Returns the requests to step. Those whose turn it is are begun, if there is room for them."""
+        # Only a prompt tells how much there is to prefill. A request whose prompt cannot be built is removed.
         while (ordered := self._scheduler.sort()) and not ordered[0].is_prepared:
             self._prepare(ordered[0])
-
-    def _schedule(self) -> list[Job]:
-        """The requests to step. Those whose turn it is are begun, if there is room for them."""
-        self._prepare_first()
         selected: list[Job] = []
         num_prefilled, is_full = 0, False
         max_prefilled = self._executor.max_prefilled
-        for job in self._scheduler.sort():
+        for job in ordered:
             if selected and job.request.is_prefetch and not selected[0].request.is_prefetch:
                 break  # the step of a person would be longer
             if not job.is_begun:
@@ -243,7 +243,7 @@ class Engine:
                 continue
             num_prefilled += job.num_to_prefill
             selected.append(job)
-            if not self._executor.runs_together:
+            if not self._executor.info.runs_together:
                 break
         return selected
 
@@ -256,7 +256,7 @@ class Engine:
         window = self._executor.max_tokens
         num_later = min(job.request.max_tokens, max(int(window * _COMPLETION_FRACTION), 1))
         room = min(window - num_later, self.context_tokens)
-        prompt = self._prompts.build(job.request, room, job.leaves_room)
+        prompt = self._prompts.build(job.request, room, job.anticipates_typing)
         job.prepare(prompt, window, 1e3 * (self._clock() - started_at))
         self._scheduler.check_size(job)
         self._executor.admit(job)
@@ -269,10 +269,6 @@ class Engine:
             if other.request.is_prefetch and other.is_begun:
                 self._end(other, FinishReason.CANCELLED, self._clock())
         return self._scheduler.has_room(job)
-
-    def _is_shared(self) -> bool:
-        """Whether more than one person waits. A prefetch waits for them all."""
-        return sum(not job.request.is_prefetch for job in self._scheduler) > 1
 
     def _begin(self, job: Job) -> None:
         job.begin(self._clock())
@@ -290,10 +286,14 @@ class Engine:
             self._fail(job, job.failure)
         elif self._try(job, partial(job.send_ready, now)) and job.is_finished:
             self._remove(job)
-            if job.request.is_prefetch and not job.leaves_room and self._executor.reads_ahead:
-                with suppress(OverloadedError), self._submit_lock:  # others are read first
-                    self._take(is_prefetch=True)
-                    self._scheduler.add(Job(job.request, WaitingSink(), now, leaves_room=True))
+            self._follow_up(job, now)
+
+    def _follow_up(self, job: Job, now: float) -> None:
+        """After a prefetch, prefills the window as it will be when somewhat more is typed. Others come first."""
+        if job.request.is_prefetch and not job.anticipates_typing and self._executor.info.anticipates_typing:
+            with suppress(OverloadedError), self._submit_lock:
+                self._take(is_prefetch=True)
+                self._scheduler.add(Job(job.request, WaitingSink(), now, anticipates_typing=True))
 
     def _try(self, job: Job, act: Callable[[], object]) -> bool:
         """Returns whether it succeeded. If not, the job has failed, and no other one."""

@@ -1,20 +1,19 @@
-"""A request inside the engine, from its arrival to its end.
+"""A request inside the engine, from its arrival to its end; and the engine's interface to its callers.
 
 A job arrives as a request and a sink, and waits. When its turn may come, it gets its prompt: most requests are
 superseded before. Then an executor prefills its context, and the first choice gives it its candidates.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from inference.engine.candidate import Candidate
-from inference.engine.candidate_text import CandidateText, build_stop_conditions
-from inference.engine.explanation import build_explanation
-from inference.engine.prompt import Prompt
-from inference.engine.sink import ChunkSink
-from inference.errors import as_failure
+from inference.engine.candidate import Candidate, CandidateText, Piece, build_stop_conditions
+from inference.engine.prompt import Prompt, build_explanation
+from inference.errors import MidtokenError, as_failure
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.model.sampler import SampleResult
 from inference.protocol.completion import (
@@ -27,6 +26,76 @@ from inference.protocol.completion import (
 )
 
 _NUM_SEEDS = 2**63
+
+
+class ChunkSink(Protocol):
+    """Receives one request's chunks, on the engine's thread. The final call is one last chunk or one failure."""
+
+    def send(self, chunk: CompletionChunk) -> None:
+        """Receives a chunk. There are no calls after one that `is_last`."""
+
+    def fail(self, error: MidtokenError) -> None:
+        """Receives the error that replaces the last chunk."""
+
+    def is_cancelled(self) -> bool:
+        """True once the client has cancelled the request. Called between steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """What an engine has to do, and the memory that it uses for that."""
+
+    num_running: int
+    num_waiting: int
+    memory_bytes: Mapping[str, int]  # by kind
+
+
+class CompletionEngine(Protocol):
+    """An object that answers completion requests: `Engine`, or a fake in the tests. Thread-safe."""
+
+    @property
+    def load(self) -> EngineLoad:
+        """What there is to do now."""
+
+    def measure_heartbeat_ms(self) -> float:
+        """Milliseconds since the engine last made progress; 0 while idle."""
+
+    def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
+        """Queues the request; its chunks go to `sink`. Raises OverloadedError or ServerError."""
+
+
+class WaitingSink:
+    """Collects the chunks of a request until it has ended."""
+
+    def __init__(self) -> None:
+        self.chunks: list[CompletionChunk] = []
+        self._stats: Future[CompletionStats] = Future()
+
+    def send(self, chunk: CompletionChunk) -> None:
+        self.chunks.append(chunk)
+        if chunk.stats is not None:
+            self._stats.set_result(chunk.stats)
+
+    def fail(self, error: MidtokenError) -> None:
+        self._stats.set_exception(error)
+
+    def is_cancelled(self) -> bool:
+        return False
+
+    def wait(self) -> tuple[str, CompletionStats]:
+        """Waits for the end. Returns the first candidate's text, and the statistics.
+
+        Raises the error of a failed request.
+        """
+        stats = self._stats.result()
+        return "".join(chunk.text for chunk in self.chunks if chunk.candidate == 0), stats
+
+
+def complete(engine: CompletionEngine, request: CompletionRequest) -> tuple[str, CompletionStats]:
+    """The first candidate's text and the statistics. Raises the error of a failed request."""
+    sink = WaitingSink()
+    engine.submit(request, sink)
+    return sink.wait()
 
 
 @dataclass(slots=True)
@@ -50,7 +119,7 @@ class Job:
     request: CompletionRequest
     sink: ChunkSink
     submitted_at: float  # this and other times are in seconds of the engine's clock
-    leaves_room: bool = False  # see `PromptBuilder.build`; of a prefetch that nobody sent, after one that is finished
+    anticipates_typing: bool = False  # a prefetch for the window after some typing; see `Engine._follow_up`
     is_begun: bool = False  # True once an executor works on it
     candidates: list[Candidate] = field(default_factory=list)  # none until the first choice
     costs: CompletionStats = field(default_factory=CompletionStats)
@@ -75,9 +144,8 @@ class Job:
     @property
     def is_finished(self) -> bool:
         """True when every candidate has ended, once there are any, or it has ended without."""
-        return self._finish_reason is not None or (
-            bool(self.candidates) and all(candidate.is_finished for candidate in self.candidates)
-        )
+        all_ended = bool(self.candidates) and all(candidate.is_finished for candidate in self.candidates)
+        return all_ended or self._finish_reason is not None
 
     @property
     def max_cached_tokens(self) -> int:
@@ -130,15 +198,9 @@ class Job:
         if self.request.explain:
             self._explanation = build_explanation(tokenizer, self.prompt, result)
         limits = build_stop_conditions(self.request, self.prompt.reads_suffix)
-        self.candidates = [
-            Candidate(
-                index,
-                CandidateText(limits, len(self.prompt.healed)),
-                tokenizer.vocabulary,
-                self.prompt.covering.crossings,
-            )
-            for index in range(len(result.choices))
-        ]
+        vocabulary, crossings = tokenizer.vocabulary, self.prompt.covering.crossings
+        texts = (CandidateText(limits, len(self.prompt.healed)) for _ in result.choices)
+        self.candidates = [Candidate(index, text, vocabulary, crossings) for index, text in enumerate(texts)]
         return self.candidates
 
     def list_seeds(self) -> list[int | None]:
@@ -150,46 +212,36 @@ class Job:
         """Ends it before it is complete."""
         self._finish_reason = reason
         for candidate in self.candidates:
-            candidate.answer.finish(reason)
+            candidate.text.finish(reason)
 
     def send_ready(self, now: float) -> None:
         """Sends the text that is ready and, when all candidates have ended, the last chunk with the stats."""
-        taken = [(each.index, each.answer.take()) for each in self.candidates]
-        ready = [(index, piece) for index, piece in taken if piece is not None]
+        costs, elapsed_ms = self.costs, self._measure_ms(now)
         if self.candidates:
-            self.costs.first_token_ms = self.costs.first_token_ms or self._measure_ms(now)
+            costs.first_token_ms = costs.first_token_ms or elapsed_ms
+        ready = [(each.index, piece) for each in self.candidates if (piece := each.text.take()) is not None]
+        if self._finish_reason is not None and not self.candidates:
+            ready = [(0, Piece("", {}, self._finish_reason))]
+            costs.queue_ms = costs.queue_ms if self.is_begun else elapsed_ms
         for number, (index, piece) in enumerate(ready, 1):
             is_last = self.is_finished and number == len(ready)
-            self.costs.first_chunk_ms = self.costs.first_chunk_ms or self._measure_ms(now)
-            if is_last or "\n" in piece.text or self.request.chunks is Chunks.LINES:
-                self.costs.first_line_ms = self.costs.first_line_ms or self._measure_ms(now)
+            costs.first_chunk_ms = costs.first_chunk_ms or elapsed_ms
+            if self.candidates and (is_last or "\n" in piece.text or self.request.chunks is Chunks.LINES):
+                costs.first_line_ms = costs.first_line_ms or elapsed_ms
+            num_tokens = sum(candidate.text.num_new for candidate in self.candidates)
+            stats = dataclasses.replace(costs, total_ms=elapsed_ms, num_tokens=num_tokens) if is_last else None
             self.sink.send(
                 CompletionChunk(
                     piece.text,
                     candidate=index,
                     text_ends=(*piece.ends.keys(),),
                     log_probs=(*piece.ends.values(),),
-                    healed_bytes=self.prompt.num_healed_bytes,
+                    healed_bytes=self.prompt.num_healed_bytes if self.is_begun else 0,
                     finish_reason=piece.finish_reason,
-                    stats=self._build_stats(now) if is_last else None,
+                    stats=stats,
                     explanation=self._explanation if is_last else None,
                 )
             )
-        if self._finish_reason is not None and not self.candidates:
-            self._send_only(self._finish_reason, now)
-
-    def _send_only(self, reason: FinishReason, now: float) -> None:
-        """Sends the last chunk of a job without candidates."""
-        self.costs.first_chunk_ms = self._measure_ms(now)
-        if not self.is_begun:
-            self.costs.queue_ms = self.costs.first_chunk_ms
-        healed_bytes = self.prompt.num_healed_bytes if self.is_begun else 0
-        stats = self._build_stats(now)
-        self.sink.send(CompletionChunk("", healed_bytes=healed_bytes, finish_reason=reason, stats=stats))
-
-    def _build_stats(self, now: float) -> CompletionStats:
-        num_tokens = sum(candidate.answer.num_new for candidate in self.candidates)
-        return dataclasses.replace(self.costs, total_ms=self._measure_ms(now), num_tokens=num_tokens)
 
     def _measure_ms(self, now: float) -> float:
         """The milliseconds since it arrived."""

@@ -1,12 +1,12 @@
-"""The prefix cache: the sequences that the model has read last, for the requests that begin like them.
+"""The prefix cache: the sequences that were prefilled last, for the requests that begin like them.
 
 A sequence is found by its tokens: the longest common beginning with a request's context, among those of the same
 tenant. The request that comes first takes the sequence and cuts it back to what they share. While it is in use, or if
 most of it would be lost, another request copies the common part. A new sequence and a copy have the room that the
 request needs; one that is taken over has at most twice as much, else it is copied too. The memory of idle sequences and
 of the logits of those in use is bounded by bytes. What was used longest ago is dropped, the logits of a sequence before
-the sequence itself. If the logits of all went first, none of many users would have the text that was generated for
-their last key, and most of it is what they type next.
+the sequence itself. Evicting the logits of all sequences before any sequence would discard, for every user, the text
+that was generated at the last keystroke, which they usually type next.
 """
 
 from collections.abc import Callable, Sequence
@@ -71,7 +71,11 @@ class PrefixCache:
         found, num_common = self._find(tenant, context_ids)
         if found is None:
             entry = _Entry(tenant, TokenSequence(self._new_cache(num_tokens)))
-        elif found.is_in_use or _loses_much(found.sequence, num_common, num_tokens):
+        elif (
+            found.is_in_use
+            or 2 * num_common < found.sequence.num_tokens  # most of the sequence would be lost
+            or found.sequence.cache.capacity > _MAX_SPARE_FACTOR * num_tokens  # most of its room would be unused
+        ):
             entry = _Entry(tenant, found.sequence.fork(num_common, num_tokens))
         else:
             entry = found
@@ -106,20 +110,9 @@ class PrefixCache:
         num_excess = sum(self.num_bytes.values()) - self._max_bytes
         for entry in idle:
             if num_excess > 0:
-                num_excess -= _drop_rows(entry)
+                entry.sequence.drop_rows()
+                num_excess -= entry.nbytes - entry.sequence.nbytes
+                entry.nbytes = entry.sequence.nbytes
             if num_excess > 0:
                 self._entries.remove(entry)
                 num_excess -= entry.nbytes
-
-
-def _loses_much(sequence: TokenSequence, num_common: int, num_tokens: int) -> bool:
-    """Whether a request that needs room for `num_tokens` would leave most of the sequence or of its room unused."""
-    return 2 * num_common < sequence.num_tokens or sequence.cache.capacity > _MAX_SPARE_FACTOR * num_tokens
-
-
-def _drop_rows(entry: _Entry) -> int:
-    """Frees the logits of an idle sequence. Returns the number of bytes."""
-    num_before = entry.nbytes
-    entry.sequence.drop_rows()
-    entry.nbytes = entry.sequence.nbytes
-    return num_before - entry.nbytes

@@ -2,28 +2,42 @@
 
 In a fill-in-the-middle prompt, the partial word would be at the end of the prefix section, far from the position where
 the model continues. So the healed bytes are removed from the prefix section, and the covering spells them at the end of
-the prompt; `inference.engine.layout` shows the layouts.
+the prompt; `inference.engine.fill_in` shows the layouts.
 
 The start tokens, the markers, both sections and the tokens that spell the healed bytes must fit into the available
 room. If they do not, the suffix is shortened first, if necessary to nothing. Then the kept tokens are cut at the front.
 The start tokens and the healed bytes are never cut: a request whose healed bytes do not fit is refused.
 
-What is told of other files (`inference.engine.repository_format`) follows the start tokens and takes at most half of
-the room, in whole files.
+What the prompt has of other files follows the start tokens, before the fill-in markers, so that it stays cached while a
+file is edited. It takes at most half of the room, in whole files. Its format is that of the model's training, or plain
+text. Only what the publishers say is here; docs/fill_in.md names the source of each row. A format belongs to a model
+that was trained on its family's fill-in markers and has its special tokens, which many tokenizers have without
+training.
 """
 
+import math
+import re
+import sys
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import chain
 
-from inference.engine.layout import FillIn
-from inference.engine.repository_format import RelatedEncoder, RelatedPart
+from inference import fim_markers
+from inference.engine.fill_in import FillIn
 from inference.errors import InvalidRequestError
-from inference.healing.covering import CoveringTree, Crossing, Rule, build_covering, build_root_covering
-from inference.healing.heal_point import encode_section, encode_text
-from inference.healing.heal_point_cache import HealPointCache
+from inference.healing.covering import CoveringTree, Rule, build_covering, build_root_covering
+from inference.healing.heal_point import HealPointCache, encode_section, encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree
-from inference.protocol.completion import CompletionRequest, Healing
+from inference.model.sampler import SampleResult
+from inference.protocol.completion import (
+    CompletionRequest,
+    ExplainedFile,
+    ExplainedNode,
+    Explanation,
+    Healing,
+    RelatedFile,
+)
 
 _MAX_CHARS_PER_TOKEN = 16  # for each token of the room; text further from the cursor is not tokenized
 _CHARS_PER_TOKEN = 4  # of code, about
@@ -32,6 +46,128 @@ _MIN_SPELLING_ROOM = 32  # for tokens that spell healed bytes; if it followed th
 _MAX_SUFFIXES = 32  # whose tokens are remembered
 _MAX_SUFFIX_FRACTION = 0.25  # of the room
 _MIN_KEPT_FRACTION = 0.25  # of the room: the suffix leaves this much to the kept tokens
+_NUM_KEPT_SHOWN = 8  # tokens, in an explanation
+_MAX_FILES = 64  # whose tokens are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryFormat:
+    """Templates. `{path}` stands for the line of a path, if it is known; `{text}` ends with one line end."""
+
+    name: str  # empty: plain text, which no model was trained on
+    file: str  # each of the other files
+    fim_names: tuple[str, ...] = ()  # the fill-in markers of the models
+    specials: tuple[str, ...] = ()  # the special tokens in the templates
+    start: str = ""  # before the files
+    own: str = ""  # after them, before the fill-in markers
+    head: str = ""  # at the beginning of the prefix section
+    path_line: str = "{}\n"
+
+
+# The repository's name is not known here. llama-server writes "myproject".
+_FORMATS = (
+    RepositoryFormat(
+        "qwen",
+        "<|file_sep|>{path}{text}",
+        fim_markers.QWEN,
+        ("<|repo_name|>", "<|file_sep|>"),
+        start="<|repo_name|>project\n",
+        own="<|file_sep|>{path}",
+    ),
+    RepositoryFormat(
+        "codegemma", "{path}{text}<|file_separator|>", fim_markers.QWEN, ("<|file_separator|>",), own="{path}"
+    ),
+    RepositoryFormat(
+        "starcoder2",
+        "<file_sep>{path}{text}",
+        fim_markers.STARCODER,
+        ("<repo_name>", "<file_sep>"),
+        start="<repo_name>project",
+        own="<file_sep>",
+        head="{path}",
+    ),
+    RepositoryFormat(
+        "codeqwen",
+        "<file_sep>{path}{text}",
+        fim_markers.STARCODER,
+        ("<reponame>", "<file_sep>"),
+        start="<reponame>project\n",
+        own="<file_sep>{path}",
+    ),
+    RepositoryFormat(
+        "filename", "<filename>{path}{text}", fim_markers.STARCODER, ("<filename>",), own="<filename>{path}"
+    ),
+    RepositoryFormat("deepseek", "{path}{text}\n\n", fim_markers.DEEPSEEK, head="{path}", path_line="# {}\n"),
+)
+_PLAIN = RepositoryFormat("", "{text}")
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedPart:
+    """What a prompt has of other files, and the path of its own."""
+
+    ids: tuple[int, ...] = ()  # before the fill-in markers
+    head_ids: tuple[int, ...] = ()  # at the beginning of the prefix section
+    files: tuple[ExplainedFile, ...] = ()
+
+    @property
+    def num_tokens(self) -> int:
+        """Its tokens in the prompt."""
+        return len(self.ids) + len(self.head_ids)
+
+
+def _find_format(tokenizer: LoadedTokenizer, fill_in: FillIn | None) -> RepositoryFormat:
+    """Returns the format of a model that is given suffixes as `fill_in` says."""
+    markers = () if fill_in is None else (fill_in.markers.prefix, fill_in.markers.suffix, fill_in.markers.middle)
+    find_id = tokenizer.vocabulary.special_id
+    known = (each for each in _FORMATS if None not in map(find_id, each.specials))
+    return next((each for each in known if tuple(map(find_id, each.fim_names)) == markers), _PLAIN)
+
+
+class RelatedEncoder:
+    """Encodes related parts for one model. Each file is encoded once, and by itself."""
+
+    def __init__(self, tokenizer: LoadedTokenizer, fill_in: FillIn | None) -> None:
+        self.format = _find_format(tokenizer, fill_in)
+        self._tokenizer = tokenizer
+        self._special = re.compile(f"({'|'.join(map(re.escape, self.format.specials)) or '(?!)'})")
+        self._encode = lru_cache(_MAX_FILES)(self._encode_template)
+
+    def encode(self, request: CompletionRequest, max_tokens: int) -> RelatedPart:
+        """Returns the related part of a request, with as many of the first files as fit into `max_tokens`.
+
+        Empty if there is nothing.
+        """
+        frame = (self.format.start, self.format.own, self.format.head)
+        start, own, head = (self._encode(template, request.path, "") for template in frame)
+        room = max_tokens - len(start) - len(own) - len(head)
+        sections = self._encode_files(request.related, room)
+        counts = [*map(len, sections), *[None] * (len(request.related) - len(sections))]
+        files = tuple(map(ExplainedFile, (each.path for each in request.related), counts))
+        if room < 0 or not (sections or (request.path and self.format.name)):
+            return RelatedPart(files=files)
+        return RelatedPart((*start, *chain.from_iterable(sections), *own), head, files)
+
+    def _encode_files(self, files: tuple[RelatedFile, ...], room: int) -> list[tuple[int, ...]]:
+        sections: list[tuple[int, ...]] = []
+        for file in files:
+            if len(file.text) > room * _MAX_CHARS_PER_TOKEN:
+                break
+            ids = self._encode(self.format.file, file.path, file.text.rstrip("\n") + "\n")
+            if len(ids) > room:
+                break
+            sections.append(ids)
+            room -= len(ids)
+        return sections
+
+    def _encode_template(self, template: str, path: str, text: str) -> tuple[int, ...]:
+        line, ids = path and self.format.path_line.format(path), list[int]()
+        for piece in filter(None, self._special.split(template)):
+            if piece in self.format.specials:
+                ids.append(self._tokenizer.vocabulary.special_tokens[piece])
+            else:
+                ids += encode_section(self._tokenizer.encoder, piece.format(path=line, text=text))
+        return tuple(ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +201,13 @@ class PromptBuilder:
         self._heal_point_cache = HealPointCache(tokenizer.encoder)
         self._encode_section = lru_cache(_MAX_SUFFIXES)(partial(encode_section, tokenizer.encoder))
 
-    def build(self, request: CompletionRequest, max_tokens: int, leaves_room: bool = False) -> Prompt:
+    def build(self, request: CompletionRequest, max_tokens: int, anticipates_typing: bool = False) -> Prompt:
         """The request's prompt. The context and the tokens that spell healed bytes are at most `max_tokens` together.
 
-        `leaves_room`: the window is where it will be when somewhat more is typed. Raises InvalidRequestError if the
-        healed bytes do not fit.
+        `anticipates_typing`: the window is where it will be when somewhat more is typed. Raises InvalidRequestError if
+        the healed bytes do not fit.
         """
-        num_ahead = int(max_tokens * _AHEAD_FRACTION) if leaves_room else 0
+        num_ahead = int(max_tokens * _AHEAD_FRACTION) if anticipates_typing else 0
         prefix = _cut_front(request.prefix, max_tokens * _MAX_CHARS_PER_TOKEN, num_ahead * _CHARS_PER_TOKEN)
         kept, healed, covering = self._heal(prefix, request)
         num_spelling = _count_spelling_tokens(covering)
@@ -90,7 +226,10 @@ class PromptBuilder:
         suffix_ids = self._encode_suffix(request.suffix, num_suffix)
         all_kept, kept = kept, _cut_window(kept, room - len(suffix_ids) - (num_markers if suffix_ids else 0), num_ahead)
         num_healed_bytes = self._count_typed(prefix, len(healed), covering.num_common_bytes)
-        sections = self._lay_out(kept, suffix_ids, healed, len(covering.common_ids), related.head_ids)
+        sections = related.head_ids + kept
+        if self.fill_in is not None and suffix_ids:
+            token_bytes, num_open = self.tokenizer.vocabulary.token_bytes, len(covering.common_ids)
+            sections = self.fill_in.lay_out(kept, suffix_ids, healed, token_bytes, num_open, related.head_ids)
         return Prompt(
             self.tokenizer.start_ids + related.ids + sections,
             covering,
@@ -134,35 +273,18 @@ class PromptBuilder:
             return ()
         return self._encode_section(suffix[: max_tokens * _MAX_CHARS_PER_TOKEN])[:max_tokens]
 
-    def _lay_out(
-        self,
-        kept: tuple[int, ...],
-        suffix_ids: tuple[int, ...],
-        healed: bytes,
-        num_open: int,
-        head_ids: tuple[int, ...],
-    ) -> tuple[int, ...]:
-        if self.fill_in is None or not suffix_ids:
-            return head_ids + kept
-        return self.fill_in.lay_out(kept, suffix_ids, healed, self.tokenizer.vocabulary.token_bytes, num_open, head_ids)
-
 
 def _count_spelling_tokens(covering: CoveringTree) -> int:
     """The most tokens that spell only healed bytes: those of a path, and those for its remaining bytes."""
     depths = covering.tree.find_depths()
+    most = {Rule.CROSS: 0, Rule.EXTEND: 1, Rule.SPELL: sys.maxsize}  # those for the remaining bytes: one for each byte
     return max(
         (
-            (0 if crossing.node is None else depths[crossing.node]) + _count_spelling_tokens_at(crossing)
-            for crossing in covering.crossings
+            (0 if each.node is None else depths[each.node]) + min(most[each.rule], len(each.remaining_bytes))
+            for each in covering.crossings
         ),
         default=0,
     )
-
-
-def _count_spelling_tokens_at(crossing: Crossing) -> int:
-    if crossing.rule is Rule.SPELL:
-        return len(crossing.remaining_bytes)  # one token for each byte
-    return int(crossing.rule is Rule.EXTEND and bool(crossing.remaining_bytes))  # one token may spell them all
 
 
 def _cut_front(text: str, max_chars: int, num_ahead: int = 0) -> str:
@@ -189,3 +311,58 @@ def _cut_window(ids: tuple[int, ...], max_tokens: int, num_ahead: int) -> tuple[
         return ids
     block = 1 << (max(max_tokens // 2, 1).bit_length() - 1)
     return ids[-(-(num_ids - max_tokens) // block) * block :]
+
+
+def build_explanation(tokenizer: LoadedTokenizer, prompt: Prompt, result: SampleResult) -> Explanation:
+    """Explains what healing did at the cursor: the tree with the mass of each node's crossing, and the chosen path.
+
+    `result`: that of the first choice.
+    """
+    scores, tree = result.scores, prompt.tree
+    assert scores is not None, "an explanation asks for them"
+    token_bytes = tokenizer.vocabulary.token_bytes
+    masses = zip(prompt.covering.crossings, scores.log_masses.tolist(), strict=True)
+    scored = {crossing.node: index for index, (crossing, mass) in enumerate(masses) if math.isfinite(mass)}
+    nodes = []
+    for node in (None, *range(len(tree.branch_ids))):
+        parent = None if node is None else tree.parents[node]
+        index = scored.get(node)
+        nodes.append(
+            ExplainedNode(
+                parent=None if node is None else (0 if parent is None else parent + 1),
+                token="" if node is None else _show(token_bytes[tree.branch_ids[node]]),
+                num_covered_bytes=sum(len(token_bytes[tree.branch_ids[branch]]) for branch in tree.iter_path(node)),
+                log_mass=None if index is None else float(scores.log_masses[index]),
+                best_token=None if index is None else _name(tokenizer, int(scores.best_ids[index])),
+                best_log_prob=None if index is None else float(scores.best_log_probs[index]),
+            )
+        )
+    choice = result.choices[0]
+    chosen = [_show(token_bytes[token_id]) for token_id in tree.spell_path(choice.crossing.node)]
+    return Explanation(
+        kept_tail=tuple(_name(tokenizer, token_id) for token_id in prompt.kept_ids[-_NUM_KEPT_SHOWN:]),
+        healed_bytes=_show(prompt.healed[len(prompt.healed) - prompt.num_healed_bytes :]),
+        nodes=tuple(nodes),
+        chosen_tokens=(*chosen, _name(tokenizer, choice.token_id)),
+        unhealed_tokens=tuple(_show(token_bytes[token_id]) for token_id in _encode_healed(tokenizer, prompt)),
+        related=prompt.related.files,
+    )
+
+
+def _encode_healed(tokenizer: LoadedTokenizer, prompt: Prompt) -> tuple[int, ...]:
+    """The tokens of the healed bytes as they stand. The common tokens before them are those of all continuations."""
+    common_ids = prompt.covering.common_ids
+    common = b"".join(tokenizer.vocabulary.token_bytes[token_id] for token_id in common_ids)
+    try:
+        return encode_section(tokenizer.encoder, (common + prompt.healed).decode())[len(common_ids) :]
+    except UnicodeDecodeError:  # with `single`, the healed bytes may begin inside a code point
+        return tokenizer.encoder.encode_beginning(prompt.healed)
+
+
+def _name(tokenizer: LoadedTokenizer, token_id: int) -> str:
+    names = (name for name, special_id in tokenizer.vocabulary.special_tokens.items() if special_id == token_id)
+    return next(names, "") or _show(tokenizer.vocabulary.token_bytes[token_id])
+
+
+def _show(data: bytes) -> str:
+    return data.decode(errors="backslashreplace")

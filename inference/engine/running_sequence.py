@@ -1,18 +1,31 @@
-"""Where a job, or one of its candidates, is in the model's cache, and what is forwarded for it next."""
+"""Where a job, or one of its candidates, is in the model's cache, and what is forwarded for it next.
+
+That may be *drafts* (prompt lookup): tokens that one forward pass verifies together. Text repeats itself. If the last
+tokens also occur earlier in the sequence, what followed them there may follow here. The draft is forwarded as a branch.
+As long as the choices agree with it, they need no pass of their own. The choices are made as without a draft, so greedy
+completions are the same, and sampled ones come from the same distribution, with the same random numbers.
+
+More tokens make a pass slower. So a draft has at most one token more than agree before it, and there is none where a
+longer pass costs too much.
+"""
 
 import math
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
 
 from inference.engine.candidate import Candidate
-from inference.engine.drafts import propose
 from inference.engine.job import Job, StepCosts
 from inference.engine.stopping import LineRule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
 from inference.model.sampler import Choice, LogitRow, SampleRequest, Sampling
 from inference.model.token_sequence import TokenSequence
+
+MAX_DRAFT_TOKENS = 8
+_MIN_MATCH, _MAX_MATCH = 2, 16
+_MAX_ROW_COST = 0.5  # of a row more, in passes over one
 
 
 class RunningSequence:
@@ -78,24 +91,24 @@ class RunningSequence:
 
     def fork(self, candidates: Sequence[Candidate]) -> "list[RunningSequence]":
         """A running sequence for each candidate. They differ from now on. Raises OverloadedError."""
-        sequences = [self.sequence, *(self.sequence.fork() for _ in candidates[1:])]
-        return [self._with(*pair) for pair in zip(sequences, candidates, strict=True)]
+        forked = list[RunningSequence]()
+        for candidate in candidates:
+            sequence, source = self.sequence.fork() if forked else self.sequence, self.random_sources[candidate.index]
+            forked.append(RunningSequence(self.job, sequence, (source,), self._row_cost, candidate))
+            forked[-1].tree = self.tree
+        return forked
 
-    def _with(self, sequence: TokenSequence, candidate: Candidate) -> "RunningSequence":
-        source = self.random_sources[candidate.index]
-        other = RunningSequence(self.job, sequence, (source,), self._row_cost, candidate)
-        other.tree = self.tree
-        return other
-
-    def take(self, choice: Choice, costs: StepCosts) -> None:
+    def accept(self, choice: Choice, costs: StepCosts) -> None:
         """Adds the path to the crossing and the token that was chosen there to the candidate."""
         candidate = self.candidate
         assert candidate is not None, "the first choice has made it"
         path = self.tree.spell_path(choice.crossing.node)
         new_ids = (*self.sequence.append_known(path), choice.token_id)  # a path may lack its keys and values
-        candidate.take(path, choice)
+        candidate.accept(path, choice)
         self.tree = TokenTree(new_ids)
-        self._compare_draft(choice.token_id, costs)
+        is_right = self._draft_ids[:1] == (choice.token_id,)
+        costs.num_accepted += is_right
+        self._draft_ids = self._draft_ids[1:] if is_right else ()
 
     def build_part(self, max_rows: int, costs: StepCosts) -> SequenceInput:
         """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError.
@@ -141,17 +154,27 @@ class RunningSequence:
         costs.num_drafted += len(draft_ids)
         return TokenTree(tree.chain_ids, draft_ids, (None, *range(len(draft_ids) - 1)))
 
-    def _compare_draft(self, token_id: int, costs: StepCosts) -> None:
-        """Compares the token that was chosen with the guess."""
-        is_right = self._draft_ids[:1] == (token_id,)
-        costs.num_accepted += is_right
-        self._draft_ids = self._draft_ids[1:] if is_right else ()
-
 
 def _count_line(candidate: Candidate, token_ids: tuple[int, ...]) -> int:
     """How many of the tokens belong to the line, if the candidate ends there; else all."""
-    if not isinstance(candidate.answer.limits.extent, LineRule):
+    if not isinstance(candidate.text.limits.extent, LineRule):
         return len(token_ids)
     token_bytes = candidate.vocabulary.token_bytes
     ends = (count for count, token_id in enumerate(token_ids, 1) if b"\n" in token_bytes[token_id])
     return next(ends, len(token_ids))
+
+
+def propose(token_ids: Sequence[int], row_cost: float) -> tuple[int, ...]:
+    """Returns the guess of what follows the tokens; empty if nothing matches. `row_cost`: see `LanguageModel`.
+
+    It follows the latest of the longest places where the last tokens occur earlier.
+    """
+    if row_cost > _MAX_ROW_COST:
+        return ()
+    text = array("I", token_ids).tobytes().decode("utf-32-le", "surrogatepass")  # a character for each: quick to search
+    for num_matching in range(min(_MAX_MATCH, len(text) - 1), _MIN_MATCH - 1, -1):
+        at = text.rfind(text[-num_matching:], 0, len(text) - 1)
+        if at >= 0:
+            end = at + num_matching
+            return tuple(token_ids[end : end + min(num_matching + 1, MAX_DRAFT_TOKENS)])
+    return ()

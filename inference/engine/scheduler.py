@@ -14,79 +14,47 @@ The aim is completed requests, not many started ones: a request is worth nothing
 """
 
 from collections.abc import Callable, Iterator
-from typing import Generic, Protocol, TypeVar
 
+from inference.engine.job import Job
 from inference.errors import OverloadedError
-from inference.protocol.completion import CompletionRequest
 
 _STEP_LEVELS = (256, 1024)  # a request with more steps than one of them gives way to those below; a line never does
 _LONG_PREFILL = 64  # tokens
 _LONG_WAIT_S = 0.6  # 99 of 100 people who type on have done so by then; most of the others wait
 
 
-class Schedulable(Protocol):
-    """What the scheduler must know of a request."""
-
-    @property
-    def request(self) -> CompletionRequest:
-        """Whose it is, which document it completes, who waits for it, and how many candidates it has."""
-
-    @property
-    def submitted_at(self) -> float:
-        """When it arrived, in seconds of the engine's clock."""
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether it has a sequence."""
-
-    @property
-    def num_steps(self) -> int:
-        """The steps that it took part in, for each candidate."""
-
-    @property
-    def num_to_prefill(self) -> int:
-        """The context tokens to forward before its first token, as far as that is known."""
-
-    @property
-    def num_tokens(self) -> int:
-        """The token capacity of its caches, all sequences together."""
-
-
-T = TypeVar("T", bound=Schedulable)
-
-
-class Scheduler(Generic[T]):
+class Scheduler:
     """The requests of an engine, in the order of their arrival."""
 
     def __init__(self, max_sequences: int, max_tokens: int, clock: Callable[[], float]) -> None:
         self._max_sequences = max_sequences
         self._max_tokens = max_tokens
-        self._jobs: list[T] = []
+        self._jobs: list[Job] = []
         self._clock = clock
 
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[Job]:
         """All requests. They may be removed during the iteration."""
         return iter(list(self._jobs))
 
-    def add(self, job: T) -> list[T]:
+    def add(self, job: Job) -> list[Job]:
         """Adds a job. Returns those that it supersedes, which are still there."""
         superseded = [other for other in self._jobs if is_superseded(other, job)]
         self._jobs.append(job)
         return superseded
 
-    def remove(self, job: T) -> None:
+    def remove(self, job: Job) -> None:
         """Removes a job."""
         self._jobs.remove(job)
 
-    def sort(self) -> list[T]:
+    def sort(self) -> list[Job]:
         """All requests, those that should step first at the front."""
         now = self._clock()
         return [job for _, job in sorted(enumerate(self._jobs), key=lambda pair: _rank(pair[1], pair[0], now))]
 
-    def check_size(self, job: T) -> None:
+    def check_size(self, job: Job) -> None:
         """Raises OverloadedError if the job is too large to run at all."""
         if job.request.num_candidates > self._max_sequences or job.num_tokens > self._max_tokens:
             raise OverloadedError(
@@ -95,7 +63,7 @@ class Scheduler(Generic[T]):
                 "size",
             )
 
-    def has_room(self, job: T) -> bool:
+    def has_room(self, job: Job) -> bool:
         """True if the job, which is not begun, can begin beside those that are."""
         all_begun = [job, *(other for other in self._jobs if other.is_begun)]
         num_sequences = sum(each.request.num_candidates for each in all_begun)
@@ -103,7 +71,7 @@ class Scheduler(Generic[T]):
         return num_sequences <= self._max_sequences and num_tokens <= self._max_tokens
 
 
-def _rank(job: Schedulable, arrival: int, now: float) -> tuple[bool | int, ...]:
+def _rank(job: Job, arrival: int, now: float) -> tuple[bool | int, ...]:
     is_waited_for = not job.request.document or now - job.submitted_at >= _LONG_WAIT_S
     must_prefill = not is_waited_for and job.num_to_prefill > _LONG_PREFILL
     return (
@@ -117,7 +85,7 @@ def _rank(job: Schedulable, arrival: int, now: float) -> tuple[bool | int, ...]:
     )
 
 
-def is_superseded(older: Schedulable, newer: Schedulable) -> bool:
+def is_superseded(older: Job, newer: Job) -> bool:
     """True if a newer request for the same document ends the older one."""
     own, others = older.request, newer.request
     is_same = bool(own.document) and (own.tenant, own.document) == (others.tenant, others.document)

@@ -11,17 +11,35 @@ included.
    is not cut if the text around the cursor has fewer open or surplus brackets with the whole of it.
 
 Blank lines and white space at the end of lines, and so carriage returns, do not count in comparisons.
+
+A completion may also replace the rest of the cursor's line. In `asse▏(image, 2)`, a model that is not sure of the rest
+writes the whole line again: `rtEqual(image, 1)`. What can be inserted there is the word alone. The completion ends
+where the rest may go on:
+
+1. before a piece of the kind that the rest begins with: a word, quotes, or a certain sign;
+2. after the word that the cursor is in;
+3. before quotes or a bracket that close what the rest closes.
+
+Of these places, it is the first with the fewest brackets and quotes of the line open or surplus. A rest without words
+may be brackets that the editor has inserted: it is not replaced. Nor is one that the model was given before it ended
+the text itself, or with which the text ends.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from inference.brackets import count_bracket_faults
+import regex
+
+from inference.brackets import CLOSER_OF, CLOSERS, QUOTES, count_bracket_faults, count_faults
 from inference.engine.stopping import find_beginning
 
 _NUM_CERTAIN_LINES = 3
 _NEAR_CHARS = 2000  # of the text before and after a place; the rest is not compared, and its brackets do not count
+_NEAR_LINE_CHARS = 500  # of the cursor's line before and after the cursor, in which brackets count
+_WORD = regex.compile(r"\w+")
+_PIECE = regex.compile(r"\w+|[^\w\s]")
+_CODE = regex.compile(r"[^\W_]|[^\0-\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +91,15 @@ class SuffixRule:
 
     def _find_start(self, text: str, is_open: bool) -> tuple[int, bool] | None:
         """The first place where the suffix may begin again, and whether that is certain."""
-        lines = list(self._iter_lines(text))
+        lines = list(self._iter_lines(text)) if self.line_remainder or self.lines_below else []
         for number, line in enumerate(lines):
             at = None if is_open and not line.is_complete else self._find_start_in(text, line)
             following = lines[number + 1 : number + _NUM_CERTAIN_LINES]
             is_rest = bool(self.line_remainder) and line.start == 0
-            if at is None or not (is_rest or self._agrees(following)) or self._is_needed(text[: line.end], at):
+            if at is None or not (is_rest or self._agrees(following)):
                 continue
+            if self._count_faults(text[: line.end]) < self._count_faults(text[:at]):
+                continue  # what follows is not the suffix, but stands before it
             return at, is_rest or (len(following) == _NUM_CERTAIN_LINES - 1 and following[-1].is_complete)
         return None
 
@@ -108,19 +128,13 @@ class SuffixRule:
             for line, expected in pairs
         )
 
-    def _is_needed(self, text: str, at: int) -> bool:
-        """True if `text[at:]` is not the suffix, but stands before it."""
-        return self._count_faults(text) < self._count_faults(text[:at])
-
     def _count_faults(self, text: str) -> int:
         """The brackets that are open or surplus around the cursor, with this text."""
         return count_bracket_faults((self.near_prefix + text[-_NEAR_CHARS:])[-_NEAR_CHARS:] + self.near_suffix)
 
 
-def build_suffix_rule(prefix: str, suffix: str) -> SuffixRule | None:
-    """The rule for completions between `prefix` and `suffix`; None for a blank suffix."""
-    if not suffix.strip():
-        return None
+def build_suffix_rule(prefix: str, suffix: str) -> SuffixRule:
+    """The rule for completions between `prefix` and `suffix`."""
     near_suffix = suffix[:_NEAR_CHARS]
     line_remainder, *below = near_suffix.split("\n")
     if below and len(suffix) > _NEAR_CHARS:
@@ -131,3 +145,51 @@ def build_suffix_rule(prefix: str, suffix: str) -> SuffixRule | None:
         line_remainder=line_remainder.rstrip(),
         lines_below=tuple(line.rstrip() for line in below if line.strip()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LineRemainderRule:
+    """Finds the end of completions of one line."""
+
+    line_before: str  # the cursor's line up to the cursor
+    rest: str  # of that line, without white space at its end
+
+    def find_end(self, text: str) -> int | None:
+        """Where a completion that has ended begins to replace the rest; None if it does not, or has several lines."""
+        places = [] if "\n" in text else list(self._iter_places(text))
+        return min(places, key=lambda at: (self._count_faults(text[:at]), at), default=None)
+
+    def count_settled(self, text: str) -> int:
+        """How many of the first characters stay, however the text goes on."""
+        if "\n" in text:
+            return len(text)
+        is_apart = self.rest[:1].isspace() and _CODE.search(self.rest)
+        return min([*self._iter_places(text), len(text.rstrip() if is_apart else text)])
+
+    def _count_faults(self, text: str) -> int:
+        return count_faults(self.line_before[-_NEAR_LINE_CHARS:] + text + self.rest[:_NEAR_LINE_CHARS])
+
+    def _iter_places(self, text: str) -> Iterator[int]:
+        """The places in `text` where the rest may go on."""
+        first, word = _PIECE.search(self.rest), _WORD.match(text)
+        if first is None or not _CODE.search(self.rest):
+            return
+        if word and _WORD.match(self.line_before[-1:]) and not _WORD.match(self.rest):
+            yield word.end()
+        num_open = 0
+        for piece in _PIECE.finditer(text):
+            sign, at = piece[0], piece.start()
+            if at > 0 and _find_kind(sign) == _find_kind(first[0]):
+                yield len(text[:at].rstrip()) if first.start() > 0 else at
+            num_open += (sign in CLOSER_OF) - (sign in CLOSERS)
+            is_closing = num_open < 0 if sign in CLOSERS else sign in QUOTES and self.line_before.count(sign) % 2
+            if is_closing and sign in self.rest:
+                yield at
+                return
+
+
+def _find_kind(piece: str) -> str:
+    """The same for all words, and for all quotes."""
+    if _WORD.match(piece):
+        return "a"
+    return QUOTES if piece in QUOTES else piece

@@ -67,8 +67,7 @@ def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> C
 
 
 def _build_settled_paths(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> Iterable[tuple[int, ...]]:
-    """The paths for the bytes that no normalizer may still change, whatever it makes of the others; or none if all are
-    settled."""
+    """Returns the paths for the bytes whose normalization is final; none if that of every byte is."""
     if not heal_point.num_unsettled_bytes:
         return ()
     settled = heal_point.healed[: -heal_point.num_unsettled_bytes]

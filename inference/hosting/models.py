@@ -31,7 +31,7 @@ import inference
 from inference.characters.token_string import PassWatch
 from inference.characters.worker import Answerer, CharacterWorker
 from inference.config import EngineConfig
-from inference.engine.metrics import FinishedRequest, Metrics, Outcome
+from inference.engine.metrics import Metrics, Outcome, find_outcome
 from inference.errors import (
     InvalidRequestError,
     MidtokenError,
@@ -233,7 +233,7 @@ def _load_engine(config: EngineConfig) -> Any:
         from inference.remote.executor import load_remote_engine
 
         return load_remote_engine(config)
-    from inference.engine.assembly import load_engine  # here, because it loads the runners
+    from inference.engine.local_engine import load_engine  # here, because it loads the runners
 
     return load_engine(config)
 
@@ -242,7 +242,7 @@ class CompletionModel(Adapter):
     """The completion model. The engine's thread sends the chunks; each request that has ended is counted in metrics."""
 
     def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
-        """`load_engine`: returns an `inference.engine.sink.CompletionEngine`."""
+        """`load_engine`: returns an `inference.engine.job.CompletionEngine`."""
         super().__init__("completion", REQUEST_TYPES, request_from_arrays, chunk_to_arrays, load_engine)
 
     def load(self, config: EngineConfig) -> None:
@@ -275,11 +275,10 @@ class CompletionModel(Adapter):
 
     def note_end(self, request: CompletionRequest | None, end: Any, duration_s: float) -> None:
         """Counts a request."""
-        finished = FinishedRequest.of(end, duration_s)
-        if finished.outcome is Outcome.COMPLETED:
+        if find_outcome(end) is Outcome.COMPLETED:
             self._completed_at = time.monotonic()
         if request is None or not _is_probe(request):
-            self._metrics.add(finished)
+            self._metrics.add(end, duration_s)
 
 
 def _is_probe(request: CompletionRequest) -> bool:
@@ -290,8 +289,7 @@ def _is_probe(request: CompletionRequest) -> bool:
 def _load_answerer(config: EngineConfig, watch: PassWatch) -> Answerer:
     if config.engine_url:
         raise ModelError("the character-level model needs the weights, and they are on another server (--engine)")
-    from inference.characters.assembly import load_character_model
-    from inference.characters.service import CharacterService  # here, because the loader loads the runners
+    from inference.characters.service import CharacterService, load_character_model  # here: it loads the runners
 
     return CharacterService(load_character_model(config, watch), config.memory_mib * 2**20).answer
 

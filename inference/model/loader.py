@@ -36,7 +36,7 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     check_model_folder(config.model_dir)
     if (config.model_dir / GGUF_NAME).exists():
         require_llama_cpp(find_gguf_file(config.model_dir).name)
-        from inference.model.gguf.loader import load_gguf_model  # here, because it loads llama.cpp
+        from inference.model.gguf.model import load_gguf_model  # here, because it loads llama.cpp
 
         return load_gguf_model(config)
     config = dataclasses.replace(config, dtype=_choose_dtype(config))

@@ -1,6 +1,6 @@
 """The exact choice of the next token, over rows of logits on any device.
 
-A row answers questions about its logits where they are; nothing of the vocabulary's size is asked of it. The log-mass
+A row answers questions about its logits where they are; only to sample are all of them copied to the host. The log-mass
 of a crossing is log P(path) + log of the probability of all tokens that may follow there (Vieira et al. 2025, section
 3.4).
 
@@ -13,9 +13,10 @@ has a probability already, from the row of its parent, and nothing beyond it can
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +24,16 @@ import numpy.typing as npt
 from inference.errors import ModelError
 from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.healing.token_tree import TokenTree
-from trie_cache.hot_prefixes import HotPrefixCache
-from trie_cache.trie import Trie
+from trie_cache.trie import HotPrefixCache, Trie
 from trie_cache.vocabulary import Vocabulary
 
 _Ids = npt.NDArray[np.int32]
 _Logits = npt.NDArray[np.float32]
+_ANY = Crossing(None, b"", Rule.EXTEND)
 
 
 class BestToken(NamedTuple):
-    """What a row says of the tokens that may follow a crossing. All numbers are about logits."""
+    """The best of the tokens that may follow a crossing, and their mass. All numbers are about logits."""
 
     token_id: int  # of equally likely tokens, the one with the smallest id; -1 if none may follow
     logit: float
@@ -52,36 +53,42 @@ class Sampling:
         return self.temperature == 0.0
 
 
-class LogitRow(Protocol):
-    """The next-token logits after one node. Each runner has its own type."""
+class LogitRow(ABC):
+    """The next-token logits after one node, where they are. Each runner has its own type."""
+
+    __slots__ = ("_log_total", "logits", "tokens")
+
+    def __init__(self, logits: Any, tokens: Any) -> None:
+        """`logits`: an array, [vocab_size], -inf for rows of the head that are no tokens.
+
+        `tokens`: an object with `find_ids`, as `NumpyTokens`.
+        """
+        self.logits, self.tokens = logits, tokens
+        self._log_total: float | None = None
 
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
+        return int(self.logits.nbytes)
 
     @property
     def log_total(self) -> float:
-        """log of the sum of the exponentials of all logits."""
+        """log of the sum of the exponentials of all logits. Computed on first use."""
+        if self._log_total is None:
+            self._log_total = self.find_best(_ANY).log_mass
+        return self._log_total
 
     def find_logit(self, token_id: int) -> float:
         """The logit of one token."""
+        return float(self.logits[token_id])
 
+    @abstractmethod
     def find_best(self, crossing: Crossing) -> BestToken:
         """The best of the tokens that may follow a crossing, and the mass of all of them."""
 
+    @abstractmethod
     def to_host(self) -> _Logits:
-        """The logits on the host, [vocab_size]. Those of rows of the head that are no tokens are -inf."""
-
-    @staticmethod
-    def pick(
-        members: "Sequence[tuple[Any, Crossing, float]]", sampling: Sampling, draws: Sequence[float]
-    ) -> list[tuple[int, int, float]]:
-        """Picks among the tokens that may follow some crossings: for each, its row and an offset of its logits.
-
-        `draws`: a number from 0 to 1 for each pick. Samples by `sampling`; the most likely ones, in order, if it is
-        greedy. Of equally likely tokens, those of earlier crossings come first, then those with smaller ids. Returns
-        the member, the token and its logit with the offset. If fewer tokens may follow, there are fewer picks.
-        """
+        """The logits on the host, [vocab_size]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,7 @@ class Choice:
     crossing: Crossing
     token_id: int
     # log P(path and token | the bytes that they spell): at least so much, where a row that was not needed is missing.
-    # None: the model does not tell it.
+    # None: the server does not report it.
     log_prob: float | None = field(default=None, compare=False)
 
 
@@ -132,22 +139,26 @@ class SampleResult:
 
 def choose(request: SampleRequest) -> SampleResult:
     """The choices of a request, from the rows that are there. That of the chain's end must be one of them."""
-    paths = _Paths(request)
-    reached = [each for each in request.crossings if not paths.missing[each.node]]
+    path_log_probs, missing = _weigh_paths(request)
+    reached = [each for each in request.crossings if not missing[each.node]]
     rows = [request.rows[find_row(each.node)] for each in reached]
     found = [row.find_best(each) for row, each in zip(rows, reached, strict=True)]
-    offsets = [paths.log_probs[each.node] - row.log_total for row, each in zip(rows, reached, strict=True)]
+    offsets = [path_log_probs[each.node] - row.log_total for row, each in zip(rows, reached, strict=True)]
     bests = [each.logit + offset for each, offset in zip(found, offsets, strict=True)]
-    if needed := paths.find_needed(max(bests, default=-math.inf)):
-        return SampleResult((), needed)
+    least = max(bests, default=-math.inf) if request.wants_best else -math.inf  # what is less likely changes nothing
+    needed = set().union(*(missing[each.node] for each in request.crossings if path_log_probs[each.node] >= least))
+    if needed:
+        return SampleResult((), tuple(sorted(needed)))
     log_masses = [each.log_mass + offset for each, offset in zip(found, offsets, strict=True)]
-    log_total = log_sum_exp(np.array([*log_masses, *paths.unread]))
+    # All at and below a branch without a row have no more mass than the path to it.
+    bounds = [path_log_probs[branch] for branch, on_path in missing.items() if on_path == (branch,)]
+    log_total = log_sum_exp(np.array([*log_masses, *bounds]))
     if request.sampling.is_greedy and len(request.random_sources) == 1:
         best = max(range(len(bests)), key=bests.__getitem__)
         choices = [Choice(reached[best], found[best].token_id, bests[best] - log_total)]
     else:
         draws = [0.0 if each is None else each.random() for each in request.random_sources]
-        picks = rows[0].pick(list(zip(rows, reached, offsets, strict=True)), request.sampling, draws)
+        picks = _pick(list(zip(rows, reached, offsets, strict=True)), request.sampling, draws)
         choices = [Choice(reached[member], token_id, score - log_total) for member, token_id, score in picks]
     ids = np.array([each.token_id for each in found])
     scores = CrossingScores(np.array(log_masses), ids, np.array(bests)) if request.wants_scores else None
@@ -159,72 +170,67 @@ def find_row(node: int | None) -> int:
     return 0 if node is None else node + 1
 
 
-class _Paths:
-    """The probabilities of a tree's paths, for each node; None is the chain's end."""
+def _weigh_paths(request: SampleRequest) -> tuple[dict[int | None, float], dict[int | None, tuple[int, ...]]]:
+    """Returns the log probability of the path to each node, and the branches on it that have no rows, itself included.
 
-    def __init__(self, request: SampleRequest) -> None:
-        assert request.rows[0] is not None, "the chain's end is always forwarded"
-        self._request = request
-        self.log_probs: dict[int | None, float] = {None: 0.0}  # a bound if a row on the path is missing
-        self.missing: dict[int | None, tuple[int, ...]] = {None: ()}  # the branches without rows, the node itself too
-        for branch, (token_id, parent) in enumerate(zip(request.tree.branch_ids, request.tree.parents, strict=True)):
-            above = request.rows[find_row(parent)]
-            log_prob = 0.0 if above is None else above.find_logit(token_id) - above.log_total
-            self.log_probs[branch] = self.log_probs[parent] + log_prob
-            self.missing[branch] = self.missing[parent] + (() if request.rows[branch + 1] is not None else (branch,))
-
-    def find_needed(self, best: float) -> tuple[int, ...]:
-        """The missing branches that may change the choice, parents first. `best`: of the crossings that are reached."""
-        wants_best = self._request.wants_best
-        missing = [
-            self.missing[each.node]
-            for each in self._request.crossings
-            if not (wants_best and self.log_probs[each.node] < best)
-        ]
-        return tuple(sorted(set().union(*missing)))
-
-    @property
-    def unread(self) -> Iterable[float]:
-        """Bounds of the masses that are missing: all at and below a branch have no more than the path to it."""
-        return [self.log_probs[branch] for branch, missing in self.missing.items() if missing == (branch,)]
+    None is the chain's end. The probability is a bound if a row on the path is missing.
+    """
+    assert request.rows[0] is not None, "the chain's end is always forwarded"
+    log_probs: dict[int | None, float] = {None: 0.0}
+    missing: dict[int | None, tuple[int, ...]] = {None: ()}
+    for branch, (token_id, parent) in enumerate(zip(request.tree.branch_ids, request.tree.parents, strict=True)):
+        above = request.rows[find_row(parent)]
+        log_prob = 0.0 if above is None else above.find_logit(token_id) - above.log_total
+        log_probs[branch] = log_probs[parent] + log_prob
+        missing[branch] = missing[parent] + (() if request.rows[branch + 1] is not None else (branch,))
+    return log_probs, missing
 
 
-class NumpyRow:
-    """The next-token logits after one node, on the host.
+def _pick(
+    members: Sequence[tuple[LogitRow, Crossing, float]], sampling: Sampling, draws: Sequence[float]
+) -> list[tuple[int, int, float]]:
+    """Picks among the tokens that may follow some crossings: for each, its row and an offset of its logits.
+
+    `draws`: a number from 0 to 1 for each pick. Samples by `sampling`; the most likely ones, in order, if it is greedy.
+    Of equally likely tokens, those of earlier crossings come first, then those with smaller ids. Returns the member,
+    the token and its logit with the offset. If fewer tokens may follow, there are fewer picks.
+    """
+    logits = [row.to_host() for row, _, _ in members]
+    allowed = [row.tokens.find_ids(crossing) for row, crossing, _ in members]
+    parts = [np.arange(of.size) if own is None else own for of, own in zip(logits, allowed, strict=True)]
+    ids, owners = np.concatenate(parts), np.repeat(np.arange(len(parts)), [each.size for each in parts])
+    scores = np.concatenate([of[own].astype(np.float64) for of, own in zip(logits, parts, strict=True)])
+    scores += np.array([offset for _, _, offset in members])[owners]
+    if sampling.is_greedy:
+        num_picks = min(len(draws), int(np.isfinite(scores).sum()))
+        picks = np.lexsort((ids, owners, -scores))[:num_picks]
+    else:
+        weights = np.exp((scores - scores.max()) / sampling.temperature)
+        if sampling.top_p < 1.0:  # the fewest most likely ones that reach it
+            order = np.argsort(-weights, kind="stable")
+            before = np.cumsum(weights[order]) - weights[order]
+            weights[order[before >= sampling.top_p * weights.sum()]] = 0.0
+        totals = np.cumsum(weights)
+        picks = np.searchsorted(totals, np.array(draws) * totals[-1], side="right")
+    return [(int(owners[each]), int(ids[each]), float(scores[each])) for each in picks]
+
+
+class NumpyRow(LogitRow):
+    """A row on the host.
 
     The sorted vocabulary makes the tokens that may follow a slice, so nothing of the vocabulary's size is masked.
     """
 
-    __slots__ = ("_log_total", "_tokens", "logits")
-
-    def __init__(self, logits: _Logits, tokens: "NumpyTokens") -> None:
-        """`logits`: [vocab_size], -inf for padding rows."""
-        self.logits = logits
-        self._tokens = tokens
-        self._log_total: float | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """See `LogitRow`."""
-        return self.logits.nbytes
-
-    @property
-    def log_total(self) -> float:
-        """See `LogitRow`. Computed on first use."""
-        if self._log_total is None:
-            self._log_total = log_sum_exp(self.logits)
-        return self._log_total
-
-    def find_logit(self, token_id: int) -> float:
-        """See `LogitRow`."""
-        return float(self.logits[token_id])
+    __slots__ = ()
 
     def find_best(self, crossing: Crossing) -> BestToken:
         """See `LogitRow`. Where any token may follow, nothing is summed again."""
-        ids = self._tokens.find_ids(crossing)
+        ids: _Ids | None = self.tokens.find_ids(crossing)
         if ids is None:
+            if self._log_total is None:
+                self._log_total = log_sum_exp(self.logits)
             token_id = int(self.logits.argmax())
-            return BestToken(token_id, float(self.logits[token_id]), self.log_total)
+            return BestToken(token_id, float(self.logits[token_id]), self._log_total)
         if not ids.size:
             return BestToken(-1, -math.inf, -math.inf)
         logits = self.logits[ids]
@@ -233,31 +239,8 @@ class NumpyRow:
 
     def to_host(self) -> _Logits:
         """See `LogitRow`."""
-        return self.logits
-
-    @staticmethod
-    def pick(
-        members: "Sequence[tuple[NumpyRow, Crossing, float]]", sampling: Sampling, draws: Sequence[float]
-    ) -> list[tuple[int, int, float]]:
-        """See `LogitRow`."""
-        logits = [row.logits for row, _, _ in members]
-        allowed = [row._tokens.find_ids(crossing) for row, crossing, _ in members]
-        parts = [np.arange(of.size) if own is None else own for of, own in zip(logits, allowed, strict=True)]
-        ids, owners = np.concatenate(parts), np.repeat(np.arange(len(parts)), [each.size for each in parts])
-        scores = np.concatenate([of[own].astype(np.float64) for of, own in zip(logits, parts, strict=True)])
-        scores += np.array([offset for _, _, offset in members])[owners]
-        if sampling.is_greedy:
-            num_picks = min(len(draws), int(np.isfinite(scores).sum()))
-            picks = np.lexsort((ids, owners, -scores))[:num_picks]
-        else:
-            weights = np.exp((scores - scores.max()) / sampling.temperature)
-            if sampling.top_p < 1.0:  # the fewest most likely ones that reach it
-                order = np.argsort(-weights, kind="stable")
-                before = np.cumsum(weights[order]) - weights[order]
-                weights[order[before >= sampling.top_p * weights.sum()]] = 0.0
-            totals = np.cumsum(weights)
-            picks = np.searchsorted(totals, np.array(draws) * totals[-1], side="right")
-        return [(int(owners[each]), int(ids[each]), float(scores[each])) for each in picks]
+        logits: _Logits = self.logits
+        return logits
 
 
 class NumpyTokens:

@@ -1,9 +1,9 @@
-"""A sequence of tokens that the model has read, and what it computed beside it.
+"""A prefilled token sequence, with cached logits, keys and values of tokens that branch off it.
 
-The cache has the keys and values of the sequence itself. Beside it stand *nodes*: tokens that were read at some place
-of the sequence or below it, with the logits after them. They are branches of a covering tree, generated tokens, drafts.
-A node is named by the tokens from the *anchor* to itself. So whatever is asked for later is found by what it contains:
-a word that closes is already a node, and so is the text that was generated before, if the user types it.
+The cache has the keys and values of the sequence itself. Beside it stand *nodes*: tokens that were forwarded at some
+place of the sequence or below it, with the logits after them. They are branches of a covering tree, generated tokens,
+drafts. A node is named by the tokens from the *anchor* to itself. So whatever is needed later is found by what it
+contains: a word that closes is already a node, and so is the text that was generated before, if the user types it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,9 +14,9 @@ from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceCache, SequenceInput, TokenKV
 from inference.model.sampler import LogitRow
 
-_MAX_NODES = 96
+_MAX_NODES = 96  # a covering tree, a completed line and the trees of some keys before; each has a row of logits
 _MAX_ANCHOR_DISTANCE = 128  # tokens between anchor and end; beyond, the anchor moves
-_MIN_ANCHOR_DISTANCE = 32
+_MIN_ANCHOR_DISTANCE = 32  # tokens that stay between them then; text that was cut back further is prefilled again
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class TokenSequence:
         return count_common(self.token_ids, token_ids)
 
     def begin(self, context_ids: Sequence[int]) -> tuple[int, ...]:
-        """Makes the sequence the longest known beginning of a context. Returns the tokens that are left to read.
+        """Makes the sequence the longest known beginning of a context. Returns the tokens that are left to forward.
 
         Raises OverloadedError, with the sequence consistent.
         """

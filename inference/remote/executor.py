@@ -22,7 +22,7 @@ import numpy as np
 
 from inference.config import EngineConfig, find_engine_url
 from inference.engine.candidate import Candidate
-from inference.engine.engine import Engine
+from inference.engine.engine import Engine, ExecutorInfo
 from inference.engine.fill_in import list_fill_ins
 from inference.engine.job import Job, StepCosts
 from inference.engine.prompt import PromptBuilder
@@ -66,10 +66,8 @@ _Event = _FirstChoices | _Written | FinishReason | BaseException  # FinishReason
 class RemoteExecutor:
     """See `Executor`."""
 
-    cache_tokens = max_prefilled = sys.maxsize  # the server knows its own
-    memory_bytes: Mapping[str, int] = {}  # likewise
-    runs_together = True
-    reads_ahead = False  # a server's slot has one context
+    max_prefilled = sys.maxsize  # the server knows its own limit
+    memory_bytes: Mapping[str, int] = {}  # the server's own
 
     def __init__(self, config: EngineConfig, tokenizer: LoadedTokenizer, find: Find) -> None:
         """Starts the thread of its event loop. Raises ModelError if the server cannot be used."""
@@ -84,7 +82,9 @@ class RemoteExecutor:
         except MidtokenError as error:  # each means that the engine cannot be used
             self._stop_loop()
             raise ModelError(str(error)) from error
-        self.runs_as = self._health.http.name
+        # The server knows its own capacity, and a slot has one context.
+        name = self._health.http.name
+        self.info = ExecutorInfo(sys.maxsize, runs_together=True, anticipates_typing=False, runs_as=name)
 
     @property
     def max_tokens(self) -> int:
@@ -198,7 +198,7 @@ class RemoteExecutor:
         candidates = job.begin_decode(result, self._tokenizer)
         for candidate, choice in zip(candidates, result.choices, strict=True):
             self._check_token(choice.token_id)
-            candidate.take(job.prompt.tree.spell_path(choice.crossing.node), choice)
+            candidate.accept(job.prompt.tree.spell_path(choice.crossing.node), choice)
         if unfinished := [each for each in candidates if not each.is_finished]:
             self._running[job] = self._start(self._run(job, partial(self._generate, job, unfinished)))
 
@@ -249,10 +249,10 @@ class RemoteExecutor:
         if candidate.is_finished:
             return
         if isinstance(token, FinishReason):
-            candidate.answer.finish(token)
+            candidate.text.finish(token)
         else:
             self._check_token(token.token_id)
-            candidate.take((), Choice(_NEXT, token.token_id, token.log_prob))
+            candidate.accept((), Choice(_NEXT, token.token_id, token.log_prob))
 
     def _check_token(self, token_id: int) -> None:
         if not self._tokenizer.vocabulary.has(token_id):
@@ -262,10 +262,9 @@ class RemoteExecutor:
 class _ReportedRow(NumpyRow):
     """A row of log probabilities, in which a token that was not reported has next to none."""
 
-    log_total = 0.0
-
     def __init__(self, reported: Mapping[int, float], vocabulary: Vocabulary, tokens: NumpyTokens) -> None:
         super().__init__(np.full(vocabulary.num_rows, -1e4, np.float32), tokens)
+        self._log_total = 0.0
         for token_id in filter(vocabulary.has, reported):
             self.logits[token_id] = reported[token_id]
 

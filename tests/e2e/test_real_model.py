@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.corpora.real_model import REAL_FOLDER, REAL_GGUF
 from inference.config import EngineConfig
-from inference.engine.assembly import build_engine
-from inference.engine.sink import CompletionEngine
+from inference.engine.job import CompletionEngine
+from inference.engine.local_engine import build_engine
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from inference.model.loader import load_model
 from inference.model.pytorch.loader import load_torch_model

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from inference.engine.layout import Layout
+from inference.engine.fill_in import Layout
 
 if TYPE_CHECKING:  # the fixtures import what they need, because other Pythons are tested without torch
     from tests.support.engine_bench import Bench, ScriptedBench

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from inference.config import EngineConfig
-from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
+from inference.engine.local_engine import load_engine
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
 from lsp_server.privacy.guard import Cleared
 from tests.support.lsp_editor import wait_for

@@ -13,17 +13,14 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from inference.config import EngineConfig
-from inference.engine.assembly import start_engine
 from inference.engine.engine import Engine
-from inference.engine.job import Job
-from inference.engine.local_executor import LocalExecutor
+from inference.engine.job import ChunkSink, Job
+from inference.engine.local_engine import LocalExecutor, start_engine
 from inference.engine.prompt import PromptBuilder
-from inference.engine.sink import ChunkSink
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
 from inference.model.pytorch.loader import load_transformers_model
-from inference.model.pytorch.model import TokenKV, TorchModel, TorchSequenceCache
-from inference.model.pytorch.rows import TorchRow, TorchTokens
+from inference.model.pytorch.model import TokenKV, TorchModel, TorchRow, TorchSequenceCache, TorchTokens
 from inference.protocol.completion import CompletionRequest, Extent
 from tests.support.scripted_model import ScriptedModel
 from tests.support.sinks import CollectingSink, submit

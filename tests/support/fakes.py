@@ -5,7 +5,7 @@ import time
 from typing import Protocol
 
 from inference.config import EngineConfig
-from inference.engine.metrics import EngineLoad
+from inference.engine.job import EngineLoad
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 

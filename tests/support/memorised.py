@@ -5,8 +5,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from inference.engine.layout import Layout
-from inference.engine.marker_check import SAMPLES, Sample
+from inference.engine.fill_in import SAMPLES, Layout, Sample
 from inference.healing.heal_point import encode_section
 from tests.support.toys import END, ToyTokenizer, build_prompts, toy_tokenizer, write_model
 

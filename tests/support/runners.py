@@ -17,8 +17,7 @@ from inference.config import EngineConfig
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LanguageModel, SequenceCache, SequenceInput
 from inference.model.pytorch.loader import load_transformers_model
-from inference.model.pytorch.model import TorchModel
-from inference.model.pytorch.rows import TorchTokens
+from inference.model.pytorch.model import TorchModel, TorchTokens
 from inference.model.sampler import NumpyTokens
 from tests.support.decoder_folders import VOCAB_SIZE, DecoderOracle
 from tests.support.onnx_folder import load_folder

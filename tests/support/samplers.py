@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from inference.healing.covering import Crossing, Rule
-from inference.model.pytorch.rows import TorchRow, TorchTokens
+from inference.model.pytorch.model import TorchRow, TorchTokens
 from inference.model.sampler import NumpyRow, NumpyTokens, Sampling
 from tests.support.toys import ToyTokenizer
 

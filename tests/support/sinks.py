@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from inference.engine.sink import CompletionEngine
+from inference.engine.job import CompletionEngine
 from inference.errors import MidtokenError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 

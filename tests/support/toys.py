@@ -15,7 +15,7 @@ import transformers
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from inference.engine.layout import FillIn, FimMarkers, Layout
+from inference.engine.fill_in import FillIn, FimMarkers, Layout
 from inference.engine.prompt import PromptBuilder
 from inference.healing.loaded_tokenizer import LoadedTokenizer, build_text_encoder
 from inference.healing.text_encoder import TextEncoder

@@ -21,8 +21,8 @@ from benchmarks.baselines.contestants.line_protocol import (
 from benchmarks.measures.host import run_host
 from inference.client.client import Client
 from inference.config import EngineConfig
-from inference.engine.assembly import load_engine
-from inference.engine.sink import WaitingSink
+from inference.engine.job import WaitingSink
+from inference.engine.local_engine import load_engine
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
 from inference.model.loader import load_model

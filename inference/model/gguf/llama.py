@@ -29,7 +29,7 @@ _ON_CPU, _ALL_LAYERS = 0, -1
 _ADD_BIAS = ("falcon-h1", "granitehybrid", "nemotron_h", "nemotron_h_moe")  # also where there is none
 _UNKNOWN_FAMILY = "unknown model architecture: "  # what llama.cpp says
 # LongRoPE has factors for texts up to an original length, and others for longer ones. llama.cpp chooses by the size of
-# the context, which has all sequences here. So it is told that there is no limit, and sequences keep to the real one.
+# the context, which has all sequences here. So it gets no limit, and sequences keep to the real one.
 _LONG_ROPES = (None, "none", "longrope")  # what files say that have an original length
 _NO_LIMIT = 2**31 - 1  # tokens
 
@@ -276,7 +276,7 @@ def _lacks_bias(path: Path) -> bool:
 
 
 def _explain() -> str:
-    """The first error of which llama.cpp has told."""
+    """Returns the first error that llama.cpp has reported."""
     return _SAID[0] if _SAID else "it says no reason"
 
 

@@ -5,7 +5,6 @@ import gc
 import logging
 import math
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +13,15 @@ from onnx import TensorProto, numpy_helper
 from inference.config import AUTO_DTYPE, EngineConfig
 from inference.errors import ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.model.language_model import LoadedModel
+from inference.model.language_model import LoadedModel, check_tree_difference, measure_tree_difference
 from inference.model.onnx.decoder_config import DecoderConfig, read_decoder_config
-from inference.model.onnx.graph import Graph, build_graph, build_graph_model, build_product
+from inference.model.onnx.graph import build_graph, build_graph_model, build_product
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore, compute_key
 from inference.model.onnx.model import OnnxModel
 from inference.model.onnx.session import open_session
 from inference.model.onnx.weights import Array, Precision, Weights, iter_shapes, quantize
 from inference.model.sampler import NumpyTokens
 from inference.model.sizes import MAX_SMALL, choose_auto_tokens, choose_threads, describe_choice
-from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import find_weight_files, read_object
 
 _CHECKED_SHAPE, _MAX_ROUNDING = (64, 300), 0.25  # of the weights of a check, and of its results
@@ -58,64 +56,45 @@ def load_onnx_model(config: EngineConfig) -> LoadedModel[OnnxModel]:
 
 
 def load_decoder(config: EngineConfig, decoder: DecoderConfig, tokens: NumpyTokens) -> OnnxModel:
-    """The decoder in `config.model_dir`, with its tokens. Raises ModelError.
+    """Returns the decoder in `config.model_dir`, with its tokens. Raises ModelError.
 
-    `config.dtype` is the name of a `Precision`.
-    Converted models are kept in `config.graph_dir`; if it is None or cannot be used, in no folder.
+    `config.dtype` is the name of a `Precision`. Converted models are kept in `config.graph_dir`. If it is None or
+    cannot be used, their constants are mapped from files that are removed at once.
     """
     precision = Precision(config.dtype)
-    try:
-        weights = Weights(config.model_dir, decoder)
-        graph = build_graph(decoder, weights, precision, CONSTANTS_NAME)
-        return _Loader(decoder, weights, precision, graph, tokens, config.num_threads or 1).load(config.graph_dir)
-    except ModelError as error:
-        raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
 
-
-@dataclass(frozen=True, slots=True)
-class _Loader:
-    """Loads one model, whose graph is built, but not its constants."""
-
-    decoder: DecoderConfig
-    weights: Weights
-    precision: Precision
-    graph: Graph
-    tokens: NumpyTokens
-    num_threads: int
-
-    def load(self, cache: Path | None) -> OnnxModel:
-        """Maps the constants from the cache folder. They are computed before if necessary, one after the other."""
-        if cache is not None:
-            try:
-                return self._load_from(GraphStore(cache))
-            except OSError as error:
-                _log.warning("the converted model cannot be kept: %s", error)
-        return self._load_unkept()
-
-    def _load_from(self, store: GraphStore) -> OnnxModel:
-        key = compute_key(self.graph, self.weights.paths)
-        path = store.find(self.graph, key)
+    def load_from(store: GraphStore) -> OnnxModel:
+        """Maps the constants from the store. They are computed before if necessary, one after the other."""
+        key = compute_key(graph, weights.paths)
+        path = store.find(graph, key)
         if path is not None:
-            return self._open(path)
-        with store.add(self.graph, key) as draft:
-            model = self._open(draft / GRAPH_NAME)
-            check_product(self.precision.num_bits)
+            return open_model(path)
+        with store.add(graph, key) as draft:
+            model = open_model(draft / GRAPH_NAME)
+            check_product(precision.num_bits)
             check_tree_difference(measure_tree_difference(model), "onnxruntime")
             return model
 
-    def _load_unkept(self) -> OnnxModel:
-        """Maps the constants from files that are removed at once. Raises ModelError if there is no room for them."""
-        try:
-            with tempfile.TemporaryDirectory(prefix="midtoken-model-") as folder:
-                return self._load_from(GraphStore(Path(folder)))
-        except OSError as error:
-            raise ModelError(
-                "converted, its weights can be written neither to the cache folder nor to "
-                f"{tempfile.gettempdir()} ({error.strerror})"
-            ) from error
+    def open_model(path: Path) -> OnnxModel:
+        return OnnxModel(open_session(str(path), config.num_threads or 1), decoder, tokens)
 
-    def _open(self, path: Path) -> OnnxModel:
-        return OnnxModel(open_session(str(path), self.num_threads), self.decoder, self.tokens)
+    try:
+        weights = Weights(config.model_dir, decoder)
+        graph = build_graph(decoder, weights, precision, CONSTANTS_NAME)
+        if config.graph_dir is not None:
+            try:
+                return load_from(GraphStore(config.graph_dir))
+            except OSError as error:
+                _log.warning("the converted model cannot be kept: %s", error)
+        with tempfile.TemporaryDirectory(prefix="midtoken-model-") as folder:
+            return load_from(GraphStore(Path(folder)))
+    except ModelError as error:
+        raise ModelError(f"cannot load the model in {config.model_dir}: {error}") from error
+    except OSError as error:
+        raise ModelError(
+            f"cannot load the model in {config.model_dir}: converted, its weights can be written neither to the cache "
+            f"folder nor to {tempfile.gettempdir()} ({error.strerror})"
+        ) from error
 
 
 def check_product(num_bits: int) -> None:

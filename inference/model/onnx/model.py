@@ -1,7 +1,7 @@
 """A decoder on onnxruntime, without torch: token trees in, next-token logits out, and the choice among them.
 
 Each sequence has a run of its own, so that what it gets does not depend on its neighbours. Products and attention
-compute rows in pairs or larger tiles, and a row that is left over in another way, which differs in the last bits.
+process rows in tiles; a remainder row uses another kernel, whose result differs in the last bits.
 Therefore an odd number of rows is run with one more, whose results are not used: a token gets the same bits, however
 its text is divided into passes. That costs little: of the time of a few rows, most is spent on reading the weights.
 """

@@ -18,11 +18,9 @@ import transformers
 from inference.config import AUTO_DEVICE, AUTO_DTYPE, EngineConfig
 from inference.errors import MidtokenError, ModelError, name_some, refuse
 from inference.healing.loaded_tokenizer import load_tokenizer
-from inference.model.language_model import LoadedModel
-from inference.model.pytorch.model import TorchModel, is_out_of_memory, refusing_when_out_of_memory
-from inference.model.pytorch.rows import TorchTokens
+from inference.model.language_model import LoadedModel, check_tree_difference, measure_tree_difference
+from inference.model.pytorch.model import TorchModel, TorchTokens, is_out_of_memory, refusing_when_out_of_memory
 from inference.model.sizes import choose_auto_tokens
-from inference.model.tree_check import check_tree_difference, measure_tree_difference
 from inference.model_folder import read_object
 
 # Settings that would give wrong logits without an error, at least in long texts.
@@ -42,19 +40,16 @@ def read_config(folder: Path) -> Any:  # a transformers configuration, which has
     try:
         return transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # each family checks its configuration with exceptions of its own
-        raise _explain_unread(read_object(folder / "config.json")) from error
-
-
-def _explain_unread(content: dict[str, Any]) -> ModelError:
-    """The error for a configuration with `content` that transformers does not take."""
-    family = content.get("model_type")
-    if not isinstance(family, str):
-        return ModelError("its config.json names no model_type (the family of the model)")
-    if family in transformers.CONFIG_MAPPING:
-        return _refuse(family, "config.json has values that its code in transformers does not take")
-    if "auto_map" in content:
-        return _refuse(family, "they bring code of their own in the model folder, which is never run")
-    return _refuse(family, f"the installed transformers {transformers.__version__} does not know this family")
+        content = read_object(folder / "config.json")
+        family = content.get("model_type")
+        if not isinstance(family, str):
+            raise ModelError("its config.json names no model_type (the family of the model)") from error
+        reason = f"the installed transformers {transformers.__version__} does not know this family"
+        if "auto_map" in content:
+            reason = "they bring code of their own in the model folder, which is never run"
+        if family in transformers.CONFIG_MAPPING:
+            reason = "config.json has values that its code in transformers does not take"
+        raise _refuse(family, reason) from error
 
 
 def check_config(config: Any) -> None:  # a transformers configuration, which has no types
@@ -157,7 +152,11 @@ def load_torch_model(config: EngineConfig) -> LoadedModel[TorchModel]:
 def load_transformers_model(config: EngineConfig) -> tuple[Any, torch.device]:  # transformers has no types
     """The model of transformers in `config.model_dir`, and the device that it is on. Raises ModelError."""
     torch.set_num_threads(config.num_threads or 1)
-    device, dtype = _find_device(config.device), _find_dtype(config.dtype)
+    try:
+        device = torch.empty(0, device="cpu" if config.device == AUTO_DEVICE else config.device).device
+    except Exception as error:  # each kind of device has its own
+        raise ModelError(f"the device {config.device!r} cannot be used here") from error
+    dtype = getattr(torch, "float32" if config.dtype == AUTO_DTYPE else config.dtype)
     model_config = read_config(config.model_dir)
     check_config(model_config)
     with refusing_when_out_of_memory("its weights"), _READING:
@@ -181,18 +180,6 @@ def check_torch_model(model: TorchModel) -> None:
     """Raises ModelError if a tree does not get the logits that transformers computes for each of its texts alone."""
     difference = measure_tree_difference(model, model.forward_plainly)
     check_tree_difference(difference, "its code in transformers", _TOLERANCES.get(model.dtype, _HALF_TOLERANCE))
-
-
-def _find_device(name: str) -> torch.device:
-    try:
-        return torch.empty(0, device="cpu" if name == AUTO_DEVICE else name).device
-    except Exception as error:  # each kind of device has its own
-        raise ModelError(f"the device {name!r} cannot be used here") from error
-
-
-def _find_dtype(name: str) -> torch.dtype:
-    dtype: torch.dtype = getattr(torch, "float32" if name == AUTO_DTYPE else name)
-    return dtype
 
 
 def _load_weights(folder: Path, config: Any, dtype: torch.dtype) -> Any:  # transformers has no types

@@ -3,9 +3,14 @@
 The keys and values of a sequence are in a `DynamicCache` of transformers. A tree is forwarded by transformers' own
 masks: they are functions of a row's and a key's place, and get their positions instead. So windows and chunks are those
 of the family, and a row sees its own ancestors only.
+
+Rows of logits stay on their device. A resident tensor has the rank of each token in the sorted vocabulary, so an
+allowed set is two integers and a few ids: `lo <= rank[token] < hi`. The greedy choice brings a few numbers to the host,
+and nothing of the vocabulary's size.
 """
 
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,9 +25,12 @@ from transformers import AttentionMaskInterface, DynamicCache
 from transformers.masking_utils import eager_mask, sdpa_mask
 
 from inference.errors import ModelError, OverloadedError
+from inference.healing.covering import Crossing, find_allowed
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LanguageModel, SequenceInput
-from inference.model.pytorch.rows import TorchRow, TorchTokens
+from inference.model.sampler import BestToken, LogitRow, NumpyTokens, find_padding
+from trie_cache.trie import Trie
+from trie_cache.vocabulary import Vocabulary
 
 _MAX_TOKENS = 2048  # if the configuration names no limit
 # Parts of the messages of bare RuntimeErrors from torch: the CPU's allocator, cuBLAS and cuDNN.
@@ -181,6 +189,55 @@ class TorchSequenceCache:
         with refusing_when_out_of_memory(f"the keys and values of {stop - start} tokens"):
             rows = torch.cat([plane.transpose(0, 1).flatten(1) for plane in planes], dim=1)
             return [row.clone() for row in rows]
+
+
+class TorchRow(LogitRow):
+    """A row on a device, in the type of the model."""
+
+    __slots__ = ()
+
+    @torch.inference_mode()
+    def find_best(self, crossing: Crossing) -> BestToken:
+        """See `LogitRow`. One copy brings the three numbers to the host."""
+        allowed: torch.Tensor = self.logits.float()
+        if crossing.remaining_bytes:
+            allowed = allowed.masked_fill(~self.tokens.allow(crossing), -math.inf)
+        best = allowed.max()
+        token_id = torch.where(allowed == best, self.tokens.ids, len(allowed)).min()
+        numbers = torch.stack((token_id.float(), best, allowed.logsumexp(0)))  # ids below 2**24 are exact
+        at, logit, log_mass = numbers.tolist()
+        if not crossing.remaining_bytes:
+            self._log_total = log_mass
+        return BestToken(-1 if logit == -math.inf else int(at), logit, log_mass)
+
+    def to_host(self) -> npt.NDArray[np.float32]:
+        """See `LogitRow`."""
+        found: npt.NDArray[np.float32] = self.logits.float().cpu().numpy()
+        return found
+
+
+class TorchTokens:
+    """Which tokens rows on a device have, and which may follow a crossing."""
+
+    def __init__(self, vocabulary: Vocabulary, trie: Trie, device: torch.device) -> None:
+        self._trie = trie
+        self._ranks = torch.from_numpy(trie.rank.copy()).to(device)  # [vocab_size] int32
+        self._padding = torch.from_numpy(find_padding(vocabulary, trie)).to(device)
+        self.ids = torch.arange(trie.num_rows, device=device)
+        self.find_ids = NumpyTokens(vocabulary, trie).find_ids
+
+    @torch.inference_mode()
+    def build_rows(self, logits: torch.Tensor) -> list[TorchRow]:
+        """A row for each line of `logits`, [num_rows, vocab_size], device. Rows own their memory."""
+        return [TorchRow(line.index_fill(0, self._padding, -math.inf), self) for line in logits]
+
+    def allow(self, crossing: Crossing) -> torch.Tensor:
+        """The mask of the tokens that may follow a crossing with remaining bytes, [vocab_size] bool."""
+        (lo, hi), more_ids = find_allowed(self._trie, crossing)
+        is_allowed = (self._ranks >= lo) & (self._ranks < hi)
+        for each in more_ids:
+            is_allowed |= self.ids == each
+        return is_allowed
 
 
 class TorchModel(LanguageModel):

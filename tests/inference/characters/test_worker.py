@@ -1,9 +1,8 @@
-"""The worker with a scripted service: turns, deadlines, cancels, heartbeat, and exactly one end for each question."""
+"""The worker with a scripted service: order, deadlines, cancels, heartbeat, and exactly one end for each question."""
 
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -23,8 +22,7 @@ class _Service:
     `raise` fails. Any other text is returned.
     """
 
-    def __init__(self, clock: SimpleNamespace) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self.begun: list[bytes] = []
         self.num_loads = 0
         self.has_passed = threading.Event()
@@ -32,8 +30,6 @@ class _Service:
         self.may_load.set()
         self.release = threading.Event()
         self.num_failed_loads = 0
-        self.seconds_per_pass = 0.0  # on the worker's clock
-        self.passes: list[int] = []  # the thread of each pass of `run`
 
     def load(self, watch: PassWatch) -> Answerer:
         self.num_loads += 1
@@ -48,8 +44,6 @@ class _Service:
         while request.text == b"run":
             with self._watch():
                 time.sleep(0.001)
-                self._clock.now += self.seconds_per_pass
-                self.passes.append(threading.get_ident())
             self.has_passed.set()
         if request.text == b"hang":
             with self._watch():
@@ -67,8 +61,8 @@ def clock() -> SimpleNamespace:
 
 
 @pytest.fixture
-def service(clock: SimpleNamespace) -> _Service:
-    return _Service(clock)
+def service() -> _Service:
+    return _Service()
 
 
 @pytest.fixture
@@ -193,18 +187,6 @@ def test_loading_the_model_counts_as_progress(
     assert worker.measure_heartbeat_ms() == pytest.approx(1000)
     service.release.set()
     first.wait()
-
-
-def test_few_questions_are_begun_and_they_take_turns(worker: CharacterWorker, service: _Service) -> None:
-    service.seconds_per_pass = 0.2
-    questions = [_submit_running(worker, service), *(_submit(worker, b"run") for _ in range(9))]
-    wait_until_soon(lambda: len(service.passes) > 100)
-    numbers = Counter(service.passes[50:])
-
-    assert len(numbers) == 4
-    assert max(numbers.values()) - min(numbers.values()) <= 2
-    for each in questions:
-        each.cancelled = True
 
 
 def test_a_full_queue_takes_no_further_question(worker: CharacterWorker, service: _Service) -> None:

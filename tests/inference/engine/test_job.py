@@ -1,8 +1,22 @@
+import dataclasses
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from inference.engine.job import Job
+from inference.engine.job import ChunkSink, Job, complete
+from inference.errors import OverloadedError
 from inference.model.sampler import Choice, SampleResult
-from inference.protocol.completion import Chunks, CompletionRequest, FinishReason, Healing
+from inference.protocol.completion import (
+    Chunks,
+    CompletionChunk,
+    CompletionRequest,
+    CompletionStats,
+    FinishReason,
+    Healing,
+)
 from tests.support.engine_bench import UNBOUNDED, begin_job, build_executor, open_scripted_bench
 from tests.support.sinks import CollectingSink, submit
 
@@ -13,12 +27,12 @@ def test_text_is_sent_once_when_it_is_ready_and_the_last_chunk_has_the_times_sin
     job = begin_job(executor, request, sink)
     choice = Choice(job.prompt.covering.crossings[0], 0)
     _, second = job.begin_decode(SampleResult((choice, choice)), executor._tokenizer)
-    second.answer.skip_healed(len(job.prompt.healed))
+    second.text.skip_healed(len(job.prompt.healed))
     job.costs.queue_ms = 500
     for text, now in ((b"a", 10.5), (b"b\n  c", 11.0), (b" \n  d", 11.5)):
-        second.answer.add(text)
+        second.text.add(text)
         job.send_ready(now)
-    second.answer.finish(FinishReason.END)
+    second.text.finish(FinishReason.END)
     job.finish(FinishReason.DEADLINE)
     job.send_ready(12.0)
 
@@ -73,3 +87,37 @@ def test_each_candidate_has_a_seed_of_its_own(seed: int | None, seeds: list[int 
     request = CompletionRequest("x", num_candidates=3, seed=seed)
 
     assert Job(request, CollectingSink(), submitted_at=10.0).list_seeds() == seeds
+
+
+_STATS = CompletionStats(num_tokens=3)
+
+
+def _complete(act: Callable[[ChunkSink], None]) -> tuple[str, CompletionStats]:
+    """What `complete` returns with an engine that calls the function on a thread of its own."""
+    engine: Any = SimpleNamespace(submit=lambda _, sink: threading.Timer(0.01, act, (sink,)).start())
+    return complete(engine, CompletionRequest("x"))
+
+
+_OTHER = CompletionChunk("other", candidate=1, finish_reason=FinishReason.END)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (_OTHER, CompletionChunk("b", finish_reason=FinishReason.END, stats=_STATS)),
+        (CompletionChunk("b", finish_reason=FinishReason.END), dataclasses.replace(_OTHER, stats=_STATS)),
+    ],
+)
+def test_the_first_candidates_text_and_the_stats_are_returned_whoever_ends_last(
+    first: CompletionChunk, last: CompletionChunk
+) -> None:
+    def act(sink: ChunkSink) -> None:
+        for chunk in (CompletionChunk("a"), first, last):
+            sink.send(chunk)
+
+    assert _complete(act) == ("ab", _STATS)
+
+
+def test_a_failure_is_raised() -> None:
+    with pytest.raises(OverloadedError, match="full"):
+        _complete(lambda sink: sink.fail(OverloadedError("full")))

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import settings
 
 from inference.config import EngineConfig
-from inference.engine.assembly import choose_fill_in, start_engine
 from inference.engine.engine import Engine
+from inference.engine.fill_in import choose_fill_in
+from inference.engine.local_engine import start_engine
 from inference.engine.prompt import PromptBuilder
 from inference.model.language_model import SequenceInput
 from inference.model.loader import load_model
@@ -181,7 +182,7 @@ def test_a_request_gets_the_same_bits_among_any_neighbours_as_alone(engine: Engi
     The runner is served one request after the other. In other trials all step together, as the engine does it with a
     runner that gains from company.
     """
-    runs_together = get_local(engine).runs_together
+    runs_together = get_local(engine).info.runs_together
     num_trials = (2 if runs_together else 5) * settings().max_examples
     num_with_company = 0
     for number in range(num_trials):

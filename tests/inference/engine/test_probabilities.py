@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from inference.engine.candidate_text import CandidateText, Piece, StopConditions
+from inference.engine.candidate import CandidateText, Piece, StopConditions
 from inference.engine.stopping import LineRule
 from inference.protocol.completion import Chunks, CompletionRequest, Extent, FinishReason, RelatedFile
 from tests.inference.conftest import MakeModel

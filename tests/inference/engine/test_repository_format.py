@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inference import fim_markers
-from inference.engine.layout import FillIn, FimMarkers, Layout
+from inference.engine.fill_in import FillIn, FimMarkers, Layout
 from inference.engine.prompt import Prompt, PromptBuilder
 from inference.errors import InvalidRequestError
 from inference.healing.heal_point import encode_section

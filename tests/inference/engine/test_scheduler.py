@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,8 +29,8 @@ class _Request:
         )
 
 
-def _fill(*requests: _Request) -> Scheduler[_Request]:
-    scheduler: Scheduler[_Request] = Scheduler(max_sequences=4, max_tokens=20, clock=lambda: 0.0)
+def _fill(*requests: _Request) -> Any:  # a Scheduler, whose jobs are our requests
+    scheduler: Any = Scheduler(max_sequences=4, max_tokens=20, clock=lambda: 0.0)
     for request in requests:
         scheduler.add(request)
     return scheduler

@@ -4,15 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine.suffix_rule import SuffixRule, build_suffix_rule
+from inference.engine.suffix_rule import LineRemainderRule, SuffixRule, build_suffix_rule
 
 OPEN, LIMITED = True, False
 
 
 def _build(around: str) -> SuffixRule:
-    rule = build_suffix_rule(*around.split("|"))
-    assert rule is not None
-    return rule
+    return build_suffix_rule(*around.split("|"))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +65,7 @@ def test_a_text_ends_where_it_reaches_the_suffix(is_open: bool, around: str, tex
 
 @pytest.mark.parametrize("suffix", ["", " \n\t\n"])
 def test_a_blank_suffix_ends_nothing(suffix: str) -> None:
-    assert build_suffix_rule("x = ", suffix) is None
+    assert build_suffix_rule("x = ", suffix).find_end("1\n\nx = 1\n") is None
 
 
 _LINES = ["a", "b", "ab", " a", "a ", "", " "]
@@ -109,10 +107,7 @@ def _begins(expected: list[str], lines: list[tuple[str, bool]]) -> bool:
 @settings(max_examples=10 * settings().max_examples)
 @given(before=st.sampled_from(["", "a", "b\n", "b\na"]), suffix=_texts, text=_texts)
 def test_the_end_is_that_of_an_exhaustive_search(before: str, suffix: str, text: str) -> None:
-    rule = build_suffix_rule(before, suffix)
-
-    if rule is not None:
-        assert rule.find_end(text, LIMITED) == _find_end_slowly(before, suffix, text)
+    assert build_suffix_rule(before, suffix).find_end(text, LIMITED) == _find_end_slowly(before, suffix, text)
 
 
 @settings(max_examples=20 * settings().max_examples)
@@ -127,12 +122,10 @@ def test_a_certain_end_stays_settled_text_is_never_cut_and_what_is_cut_is_not_bl
     before: str, suffix: str, text: str, more: str, is_open: bool
 ) -> None:
     rule = build_suffix_rule(before, suffix)
-    if rule is not None:
-        certain = rule.find_end(text, OPEN)
-        assert certain is None or rule.find_end(text + more, OPEN) == certain
-        end = rule.find_end(text + more, is_open)
-        assert end is None or end >= rule.count_settled(text)
-        assert end is None or (text + more)[end:].strip() != ""
+    certain, end = rule.find_end(text, OPEN), rule.find_end(text + more, is_open)
+    assert certain is None or rule.find_end(text + more, OPEN) == certain
+    assert end is None or end >= rule.count_settled(text)
+    assert end is None or (text + more)[end:].strip() != ""
 
 
 @pytest.mark.parametrize(
@@ -169,3 +162,53 @@ def test_long_texts_are_compared_near_the_cursor_and_the_end_only(around: str, t
 )
 def test_what_may_become_the_suffix_is_not_settled(around: str, text: str, settled: str) -> None:
     assert text[: _build(around).count_settled(text)] == settled
+
+
+@pytest.mark.parametrize(
+    ("around", "text", "left"),
+    [
+        ("self.asse|(image['palette'], '3/4/2')", "rtEqual(image['palette'], '256')", "rtEqual"),
+        ("sum(|.total for order in self.orders)", "self.orders for order in self.orders)", "self"),
+        ("n| = 3", "o = 4", "o"),
+        ("(oper|.or_, obj)", "ator, obj)", "ator"),  # nothing goes on with the same sign
+        ("with os_helper|temp_cwd():", ".temp_dir() as script_dir:", "."),
+        ("sts |MockSpec(*even)", "= Mocks(*odd)", "= "),
+        ("x.fai| = True", "l = False", "l"),
+        ("x |= True", "l = False", "l "),
+        ("total = 1 +| 2", " 1", ""),
+        ("total = 1 +| 2", " 1 *", ""),
+        ("total = 1 | 2", "+ 1", "+"),
+        ('x = "|😀"', '""', ""),
+        ('x = "|😀 b"', 'a😀"', "a"),
+        ("x = foo(|, 1)", ")", ""),
+        ("f(a|, c)", "(x, y), d)", "(x, y)"),  # the commas inside are no place
+        ("def |(object_list, timeout):", "_wait(handles):", "_wait"),
+        ("    def |object_list, timeout):", "_wait(handles):", "_wait("),
+        ("f(|, c)", "a", None),
+        ("sum(के|, x)", "ल = 2", "ल"),  # a mark is part of its word
+        ("def f(|):", "self, a) -> int:", None),  # a rest without words
+        ("f(|, c)", "a,\n  b", None),
+    ],
+)
+def test_a_line_ends_where_the_rest_may_go_on(around: str, text: str, left: str | None) -> None:
+    before, _, rest = around.partition("|")
+    end = LineRemainderRule(before, rest).find_end(text)
+
+    assert (None if end is None else text[:end]) == left
+
+
+def test_blanks_before_what_may_go_on_with_the_rest_are_not_settled() -> None:
+    assert LineRemainderRule("x = ", " = b").count_settled("a  ") == 1
+    assert LineRemainderRule("x = ", "= b").count_settled("a  ") == 3
+
+
+_line_texts = st.text(" ab(),.'\n", max_size=12)
+
+
+@settings(max_examples=10 * settings().max_examples)
+@given(before=_line_texts, rest=_line_texts, text=_line_texts, more=_line_texts)
+def test_settled_text_of_a_line_is_never_cut(before: str, rest: str, text: str, more: str) -> None:
+    rule = LineRemainderRule(before.rpartition("\n")[2], rest.partition("\n")[0].rstrip())
+    end = rule.find_end(text + more)
+
+    assert end is None or end >= rule.count_settled(text)

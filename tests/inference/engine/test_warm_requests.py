@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inference.engine.layout import Layout
+from inference.engine.fill_in import Layout
 from inference.engine.prompt import PromptBuilder
 from inference.errors import OverloadedError
 from inference.protocol.completion import (

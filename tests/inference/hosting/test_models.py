@@ -13,7 +13,7 @@ import pytest
 from inference.characters.token_string import PassWatch
 from inference.characters.worker import Answerer
 from inference.config import EngineConfig
-from inference.engine.metrics import EngineLoad
+from inference.engine.job import EngineLoad
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
 from inference.platforms import IMPORT_ROOT
 from inference.protocol import characters

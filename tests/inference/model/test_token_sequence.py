@@ -42,7 +42,8 @@ def _read_plainly(token_ids: tuple[int, ...]) -> torch.Tensor:
     """The logits after the tokens, from a pass over all of them."""
     model = _build_model()
     [[row]] = model.forward([SequenceInput(model.new_cache(), TokenTree(token_ids))])
-    return row.logits
+    logits: torch.Tensor = row.logits
+    return logits
 
 
 def _build_tree(paths: list[tuple[int, ...]]) -> TokenTree:

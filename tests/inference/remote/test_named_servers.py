@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from inference.engine.engine import Engine
-from inference.engine.sink import complete
+from inference.engine.job import complete
 from inference.errors import InvalidRequestError, MidtokenError, ServerError
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer

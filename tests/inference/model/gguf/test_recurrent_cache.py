@@ -12,12 +12,12 @@ from benchmarks.baselines.separate_texts import SeparateTexts
 from benchmarks.corpora.state_models import FAMILIES, write_state_model
 from benchmarks.measures.state_cuts import compare_with_separate_texts, draw_state_cuts
 from inference.config import EngineConfig
-from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
-from inference.engine.sink import complete
+from inference.engine.job import complete
+from inference.engine.local_engine import load_engine
 from inference.errors import ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.gguf import loader
+from inference.model.gguf import model as gguf_model
 from inference.model.language_model import SequenceInput
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent, Priority
@@ -135,7 +135,7 @@ def test_checkpoints_make_room_for_other_sequences_and_what_has_no_state_is_refu
 def test_a_state_for_which_there_is_no_memory_is_refused_with_the_number(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader, "find_room", lambda _nbytes: 2**16)
+    monkeypatch.setattr(gguf_model, "find_room", lambda _nbytes: 2**16)
     with pytest.raises(ModelError, match=r"no memory for 16 copies of its recurrent state: they take [0-9,]+ KiB"):
         load_model(EngineConfig(folder))
 

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.engine import running_sequence
-from inference.engine.drafts import MAX_DRAFT_TOKENS, find_earlier, propose
+from inference.engine.running_sequence import MAX_DRAFT_TOKENS, propose
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.inference.conftest import MakeModel
 from tests.support.engine_bench import UNBOUNDED, open_bench
@@ -12,22 +12,22 @@ from tests.support.sinks import complete
 _REPEATED = "def walk(node):\n    return node.next\n\n\n" * 4 + "def walk(node):\n    retu"
 
 
-def _find_earlier_slowly(token_ids: list[int]) -> tuple[int, int] | None:
-    best = None
+def _propose_slowly(token_ids: list[int]) -> tuple[int, ...]:
+    at, most = len(token_ids), 1
     for end in range(len(token_ids) - 1, 0, -1):
         count = 0
         while count < min(16, end) and token_ids[end - count - 1] == token_ids[-count - 1]:
             count += 1
-        if count >= 2 and (best is None or count > best[1]):
-            best = end, count
-    return best
+        if count > most:
+            at, most = end, count
+    return tuple(token_ids[at : at + min(most + 1, MAX_DRAFT_TOKENS)])
 
 
 @settings(max_examples=10 * settings().max_examples)
-@given(token_ids=st.lists(st.sampled_from([0, 1, 256, 65_536]), max_size=40))
-def test_the_earlier_place_is_the_latest_of_the_longest_matches(token_ids: list[int]) -> None:
-    """The ids have common bytes, which must not be found across the borders of numbers."""
-    assert find_earlier(token_ids) == _find_earlier_slowly(token_ids)
+@given(token_ids=st.lists(st.sampled_from([0, 1, 256, 65_536, 0xD800, 0xDC00, 0xFEFF]), max_size=40))
+def test_a_draft_follows_the_latest_of_the_longest_matches(token_ids: list[int]) -> None:
+    """The ids have common bytes, which must not be found across the borders of numbers, and may be surrogates."""
+    assert propose(token_ids, 0.0) == _propose_slowly(token_ids)
 
 
 @pytest.mark.parametrize(("row_cost", "expected"), [(0.1, (4, 5, 6, 7)), (0.7, ())])

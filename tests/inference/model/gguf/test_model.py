@@ -16,9 +16,9 @@ from safetensors.numpy import load_file, save_file
 
 from benchmarks.baselines.gguf_file import Precision, write_gguf, write_random_gguf
 from inference.config import EngineConfig
-from inference.engine.assembly import load_engine
 from inference.engine.engine import Engine
-from inference.engine.sink import complete
+from inference.engine.job import complete
+from inference.engine.local_engine import load_engine
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model import loader

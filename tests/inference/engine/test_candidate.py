@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.engine.candidate_text import CandidateText, StopConditions
+from inference.engine.candidate import CandidateText, StopConditions
 from inference.engine.stopping import BlockRule, LineRule
 from inference.engine.suffix_rule import build_suffix_rule
 from inference.protocol.completion import Chunks, FinishReason

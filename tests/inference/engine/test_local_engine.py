@@ -1,3 +1,4 @@
+import dataclasses
 import shutil
 import threading
 from contextlib import closing
@@ -6,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from inference.config import EngineConfig
-from inference.engine.assembly import choose_fill_in, load_engine
-from inference.engine.layout import Layout
+from inference.engine.fill_in import Layout, choose_fill_in
+from inference.engine.local_engine import PrefillSpeed, build_engine, load_engine
 from inference.errors import ModelError
-from inference.model.language_model import LoadedModel
+from inference.model.language_model import LoadedModel, SequenceInput
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel, Memorised
-from tests.support.engine_bench import open_bench
-from tests.support.scripted_model import ScriptedModel, raise_full
+from tests.support.engine_bench import UNBOUNDED, begin_job, build_executor, open_bench
+from tests.support.scripted_model import CountingCache, ScriptedModel, raise_full
 from tests.support.sinks import complete
 from tests.support.toys import toy_tokenizer
 
@@ -65,7 +66,7 @@ def test_a_model_that_fails_in_the_check_is_a_model_error(make_model: MakeModel)
     loaded = LoadedModel(model, load_model(config).tokenizer)
 
     with pytest.raises(ModelError, match="the model cannot be used: the device has no memory left"):
-        choose_fill_in(config, loaded)
+        build_engine(config, loaded)
 
 
 @pytest.mark.parametrize(
@@ -85,3 +86,61 @@ def test_a_folder_that_cannot_be_served_is_refused_and_leaves_no_thread(
         load_engine(EngineConfig(folder))
 
     assert {thread for thread in threading.enumerate() if thread.name == "midtoken-engine"} <= set(threads)
+
+
+def test_a_chosen_path_without_keys_and_values_is_read_with_the_chosen_token() -> None:
+    """As in a copy of the first tokens of a sequence: it knows the logits after the others, and no more."""
+    executor = build_executor()
+    job = begin_job(executor, CompletionRequest("x = nam", max_tokens=5, extent=UNBOUNDED))
+    [running] = executor._running[job]
+    sequence, tree = running.sequence, running.tree
+    part = SequenceInput(sequence.cache, tree)
+    sequence.absorb(part, executor.model.forward([part])[0])
+    for node in sequence._nodes.values():
+        node.stored = None
+    running.tree = dataclasses.replace(tree, chain_ids=())
+
+    executor.step([job], is_shared=False)
+
+    [candidate] = job.candidates
+    assert len(candidate.token_ids) > 2
+    assert isinstance(sequence.cache, CountingCache)
+    assert sequence.cache.token_ids == [*job.prompt.context_ids, *candidate.token_ids[:-1]]
+    assert isinstance(executor.model, ScriptedModel)
+    assert executor.model.step_sizes == [1, 1]
+
+
+def _note(*passes: tuple[int, float]) -> PrefillSpeed:
+    speed = PrefillSpeed()
+    for num_rows, seconds in passes:
+        speed.note(num_rows, seconds)
+    return speed
+
+
+def test_the_speed_follows_the_passes() -> None:
+    assert _note((15, 1.0)).find_max_rows() == _note().find_max_rows()  # a small pass says nothing
+    assert _note((100, 1.0)).find_max_rows() == 100
+    assert 50 < _note((100, 1.0), (100, 2.0)).find_max_rows() < 100
+    later = _note((100, 1.0), *[(200, 4.0)] * 100, (16, 1.0))  # a small one says less
+    assert later.find_max_rows() == pytest.approx(50, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("seconds_per_row", "expected"), [(None, 16), (0.0, 512), (0.001, 512), (0.01, 100), (0.2, 16)]
+)
+def test_a_step_takes_a_second_but_never_reads_very_few_or_very_many(
+    seconds_per_row: float | None, expected: int
+) -> None:
+    speed = PrefillSpeed()
+    if seconds_per_row is not None:
+        speed.note(64, 64 * seconds_per_row)
+
+    assert speed.find_max_rows() == expected
+    for is_shared in (False, True):  # nobody waits for a prefetch's step
+        assert speed.find_max_rows(True, is_shared) == max(expected // 8, 16)
+
+
+def test_a_step_is_short_while_other_people_wait() -> None:
+    speed = PrefillSpeed()
+    speed.note(64, 0.064)
+    assert (speed.find_max_rows(), speed.find_max_rows(is_shared=True)) == (512, 30)

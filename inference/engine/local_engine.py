@@ -1,11 +1,15 @@
-"""Executes jobs with a model in this process: what is known is chosen at once, the rest is forwarded in one pass.
+"""An engine with a model in this process: loads it, and executes jobs.
+
+In a step, what is known is chosen at once, and the rest is forwarded in one pass.
 
 What a pass computes becomes part of a running sequence's `TokenSequence`, and choices are made from there. So it does
 not matter whether a node was forwarded for this request, for an earlier one, or as a draft.
 """
 
+import dataclasses
 import logging
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
@@ -13,18 +17,23 @@ from typing import TypeVar
 import numpy as np
 
 from inference.config import EngineConfig
-from inference.engine.job import Job, StepCosts
+from inference.engine.engine import Engine, ExecutorInfo
+from inference.engine.fill_in import choose_fill_in
+from inference.engine.job import Job, StepCosts, complete
 from inference.engine.prefix_cache import PrefixCache
+from inference.engine.prompt import PromptBuilder
 from inference.engine.running_sequence import RunningSequence
-from inference.errors import as_failure, describe_failure
+from inference.errors import MidtokenError, ModelError, as_failure, describe_failure, to_public_error
 from inference.healing.loaded_tokenizer import LoadedTokenizer
-from inference.model.language_model import LanguageModel, SequenceInput
+from inference.model.language_model import LanguageModel, LoadedModel, SequenceInput
+from inference.model.loader import load_model
 from inference.model.sampler import SampleRequest, SampleResult
-from inference.protocol.completion import FinishReason
+from inference.model.sizes import choose_loaded_window
+from inference.protocol.completion import CompletionRequest, FinishReason
 
 _log = logging.getLogger(__name__)
 
-_MAX_PREFILLS = 2  # full pieces of contexts, in one step of many requests
+_MAX_CHUNKS_PER_STEP = 2  # full pieces of contexts, in one step of many requests
 _STEP_S = 1.0  # that a step should take at most: a key that comes meanwhile waits for its end
 _MIN_ROWS, _MAX_ROWS = 16, 512  # of a step. A pass over fewer takes nearly as long, and says little of the speed
 _PREFETCH_STEPS = 8  # instead of one
@@ -66,7 +75,6 @@ class LocalExecutor:
 
     problem = ""  # it has the model
     has_work = True
-    reads_ahead = True
 
     def __init__(
         self,
@@ -76,9 +84,8 @@ class LocalExecutor:
         clock: Callable[[], float],
         runs_as: str,
     ) -> None:
-        self.model, self.runs_as = model, runs_as
-        self.runs_together = model.runs_together
-        self.cache_tokens = config.cache_tokens
+        self.model = model
+        self.info = ExecutorInfo(config.cache_tokens, model.runs_together, anticipates_typing=True, runs_as=runs_as)
         self._speed = PrefillSpeed()
         self._tokenizer = tokenizer
         self._clock = clock
@@ -94,7 +101,7 @@ class LocalExecutor:
 
     @property
     def max_prefilled(self) -> int:
-        return _MAX_PREFILLS * self._speed.find_max_rows()
+        return _MAX_CHUNKS_PER_STEP * self._speed.find_max_rows()
 
     @property
     def memory_bytes(self) -> Mapping[str, int]:
@@ -173,7 +180,7 @@ class LocalExecutor:
         if running.candidate is None:
             sequences = self._running[job] = running.fork(job.begin_decode(result, self._tokenizer))
         for each, choice in zip(sequences, result.choices, strict=True):
-            each.take(choice, self._costs[job])
+            each.accept(choice, self._costs[job])
         return list(filter(_is_active, sequences))
 
     def _forward(self, jobs: Iterable[Job], is_shared: bool) -> None:
@@ -193,9 +200,10 @@ class LocalExecutor:
                 running.job for running, part in forwarded if running.is_healing and part.wants_logits
             ):
                 self._costs[job].num_healing_forwards += 1
+            max_bytes = self._max_bytes // max(sum(job.request.num_candidates for job in self._running), 1)  # of rows
             for (running, part), own_rows in zip(forwarded, rows, strict=True):
                 with running.job.recording_failure():
-                    running.absorb(part, own_rows, self._find_max_row_bytes(), self._costs[running.job])
+                    running.absorb(part, own_rows, max_bytes, self._costs[running.job])
 
     def _call(
         self, call: Callable[[list[_Asked]], list[_Result]], asked: Sequence[tuple[RunningSequence, _Asked]]
@@ -221,10 +229,42 @@ class LocalExecutor:
         for own in by_job:
             yield from self._call(call, own)
 
-    def _find_max_row_bytes(self) -> int:
-        """The memory for the logits of one running sequence."""
-        return self._max_bytes // max(sum(job.request.num_candidates for job in self._running), 1)
-
 
 def _is_active(running: RunningSequence) -> bool:
     return running.candidate is None or not running.candidate.is_finished
+
+
+def load_engine(config: EngineConfig) -> Engine:
+    """Returns an engine for the model in `config.model_dir`, tested with one small completion.
+
+    Raises ModelError if the model cannot be used.
+    """
+    return build_engine(config, load_model(config))
+
+
+def build_engine(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> Engine:
+    """Returns an engine for a model that is loaded already, as `load_engine`."""
+    try:
+        window, fill_in = choose_loaded_window(config, loaded), choose_fill_in(config, loaded)
+    except Exception as error:  # a model's code may raise anything in its first pass
+        raise ModelError(f"the model cannot be used: {to_public_error(error, _log.error)}") from error
+    cache_tokens = min(config.cache_tokens, loaded.cache_tokens)
+    config = dataclasses.replace(config, max_context_tokens=window, cache_tokens=cache_tokens)
+    engine = start_engine(config, loaded.model, PromptBuilder(loaded.tokenizer, fill_in), runs_as=loaded.runs_as)
+    try:
+        complete(engine, CompletionRequest("a = b", "\n", max_tokens=2))  # because the first one is slow
+    except MidtokenError as error:
+        engine.close()
+        raise ModelError(f"the model cannot be used: {error}") from error
+    return engine
+
+
+def start_engine(
+    config: EngineConfig,
+    model: LanguageModel,
+    prompts: PromptBuilder,
+    clock: Callable[[], float] = time.monotonic,
+    runs_as: str = "",
+) -> Engine:
+    """Returns an engine for a model, which is not tested. `runs_as`: see `ExecutorInfo`."""
+    return Engine(config, LocalExecutor(config, model, prompts.tokenizer, clock, runs_as), prompts, clock)
