@@ -162,7 +162,7 @@ test-playground-unit: $(PLAYGROUND_PACKAGES)  ## test: types, style and logic of
 	@$(PLAYGROUND_NPM) test
 
 test-playground: $(READY) $(PLAYGROUND_PAGE) test-playground-unit chromium  ## test: the playground in Chromium
-	@$(BIN)/python -m pytest -n 0 tests/midtoken/playground tests/e2e/test_playground.py
+	@$(BIN)/python -m pytest -n 0 tests/midtoken/test_playground.py tests/e2e/test_playground.py
 
 picture-playground: $(READY) $(PLAYGROUND_PAGE) chromium  ## maintain: docs/pictures/playground.png
 	@$(BIN)/python -m docs.draw_editors playground

@@ -28,11 +28,24 @@ _MAX_CALLS = 20  # an infinite recursion has a thousand
 
 
 class MidtokenError(Exception):
-    """Base class of the errors that this package raises on purpose. The message is meant for users."""
+    """Base class of the errors that this package raises on purpose. The message is meant for users.
+
+    Of each class: its status in HTTP, the beginning of its text on a gRPC stream, which transmits only the text, and
+    the name of its code in Triton.
+    """
+
+    status, prefix, code = 500, "", "INTERNAL"
+
+    @property
+    def stream_text(self) -> str:
+        """Its text on a gRPC stream."""
+        return f"{self.prefix}{self}"
 
 
 class InvalidRequestError(MidtokenError):
     """The request is invalid. The message names the field and says what it should be."""
+
+    status, prefix, code = 400, "invalid request: ", "INVALID_ARG"
 
 
 class ModelError(MidtokenError):
@@ -41,6 +54,8 @@ class ModelError(MidtokenError):
 
 class OverloadedError(MidtokenError):
     """The engine has no room for another request at the moment."""
+
+    status, prefix, code = 503, "overloaded: ", "UNAVAILABLE"
 
     def __init__(self, text: str, reason: str = "memory") -> None:
         """`reason`: what has no room, in one word for metrics."""
@@ -55,9 +70,13 @@ class ServerError(MidtokenError):
 class ServerUnreachableError(ServerError):
     """No server answers at the address."""
 
+    status = 503
+
 
 class InferenceServerUnreachableError(ServerError):
     """The server of an `--engine` does not answer. The one in front of it does: the connection to that is not lost."""
+
+    status, prefix, code = 503, "engine unreachable: ", "UNAVAILABLE"
 
 
 class LaunchError(MidtokenError):

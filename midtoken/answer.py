@@ -13,10 +13,10 @@ _MARKS = {" ": "·", "\n": "⏎", "\t": "⇥"}
 
 def mark_blanks(text: str) -> str:
     """Returns the text as one printable line: blanks, tabs and line ends are marked, control characters are escaped."""
-    return "".join(_MARKS.get(char) or show_char(char) for char in text)
+    return "".join(_MARKS.get(char) or _show_char(char) for char in text)
 
 
-def show_char(char: str) -> str:
+def _show_char(char: str) -> str:
     """Returns the character in printable form; as \\xNN if it stands for a byte that is not UTF-8."""
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:

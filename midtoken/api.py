@@ -36,8 +36,7 @@ from inference.protocol.completion import (
     Healing,
 )
 from midtoken.installed import find_default_model, require_packages
-from midtoken.models import ensure_model_folder, fetch_model
-from midtoken.server import find_cache_dir
+from midtoken.models import ensure_model_folder, fetch_model, find_cache_dir
 
 if TYPE_CHECKING:
     from inference.characters.service import CharacterService

@@ -13,14 +13,13 @@ from typing import Any, NoReturn
 
 from inference.errors import MidtokenError, silence_libraries
 
-# The help of each subcommand. Its module has the same name, with underscores.
+# The help of each subcommand. Its module has the same name.
 _SUMMARIES = {
     "demo": "Show what is completed at each key while a file is typed, with and without healing, one below the other.",
     "complete": "Print the completion at a cursor.",
     "explain": "Show what healing does at a cursor, and the completion of each healing strategy.",
     "playground": "Serve a local page with an editor that draws what healing does at the cursor.",
-    "surprisal": "Show the surprisal of each character of a text, in bits.",
-    "next-byte": "Show the distribution of the next byte after a text, and the tokenizations that predict it.",
+    "characters": "Print the surprisal of each byte of a text, and the distribution of the next one, as JSON.",
     "models": "List models that can replace the bundled one, or download one.",
     "doctor": "Check whether completions work here, and say what to do if they do not.",
     "lsp": "Run the language server on stdin and stdout. Editors start it.",
@@ -73,7 +72,7 @@ class _SubcommandParser(Parser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # overloaded in argparse
         name = self.prog.rpartition(" ")[2]
-        module = import_module(f"midtoken.commands.{name.replace('-', '_')}")
+        module = import_module(f"midtoken.commands.{name}")
         module.add_arguments(self)
         self.set_defaults(run=module.run)
         return super().parse_known_args(args, namespace)

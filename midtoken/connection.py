@@ -1,27 +1,180 @@
 """The connection of a subcommand to a completion server: the one that `--server` names, or the user's shared host.
 
-An import contract gives no other module a client, so that each request that leaves the process is `Cleared`.
+An import contract gives no other module a client, so that each request that leaves the process is `Cleared`. Text goes
+to another machine only over TLS.
 """
 
 import argparse
 import asyncio
+import dataclasses
+import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Self
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeVar  # the values of fields
+from urllib.parse import urlsplit
 
+from inference.client.channel import SOCKET_SCHEME, Tls
 from inference.client.client import Client
-from inference.client.local_host import ensure_served
+from inference.client.local_host import HostPlace, ensure_served
+from inference.config import AUTO_LAYOUT, EngineConfig, find_engine_url
+from inference.model_folder import check_model_folder, find_tokenizer_file
+from inference.platforms import is_loopback
+from inference.private_files import find_user_folder, is_own, read_private
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Description
-from lsp_server.privacy.guard import Cleared
+from lsp_server.privacy.guard import Cleared, Guard
 from lsp_server.project.choice import find_max_bytes
 from lsp_server.settings import Settings
-from midtoken.models import OnDownload, fetch_model
-from midtoken.server import ServerAddress, ServerArguments
+from midtoken.api import Completion, Model, read_completion
+from midtoken.input_text import ClearedText
+from midtoken.installed import find_default_model, find_model_repository, require_packages
+from midtoken.models import OnDownload, ensure_model_folder, fetch_model, find_cache_dir
+from midtoken.server_arguments import UsageError, may_be_remote
 
+_TLS_SCHEME = "grpcs://"
+# The fields of a configuration that the command line names, and how.
+_FIELDS = dataclasses.fields(EngineConfig)
+_OPTIONS = {each.name: each.metadata["option"] for each in _FIELDS if "option" in each.metadata}
+_NUM_CONTEXTS = 5  # of full length at once: alternatives are four
 _WAITING = "waiting for the completion server (its first start takes some seconds) …"
 _IDLE_S = 900.0  # the host runs this long without clients, in case an editor is opened again
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where a running server listens, and how text gets there."""
+
+    url: str  # for inference.client.client.Client
+    tls: Tls | None = None
+    key: str = field(default="", repr=False)
+
+    @classmethod
+    def from_options(cls, options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Self | None:
+        """Builds it from the parsed arguments of `add_connection_arguments`; None without `--server`.
+
+        Raises UsageError for arguments that contradict each other, and for a server on another machine that
+        would get plain text; LaunchError for a file that cannot be used.
+        """
+        if options.server is None:
+            for name in ("tls_ca", "server_key"):
+                if getattr(options, name) is not None:
+                    raise UsageError(f"--{name.replace('_', '-')} is about a running server, so it needs --server")
+            return None
+        for name in ("model", "engine", "engine_key", *_OPTIONS):
+            if getattr(options, name) is not None:
+                raise UsageError(
+                    f"{_name_option(name)} has no effect with --server, because a running server has its model "
+                    f"already: omit it, or start that server with it"
+                )
+        if options.server.startswith(SOCKET_SCHEME):
+            return cls(options.server)
+        url = options.server.removeprefix(_TLS_SCHEME)
+        key = read_key(options.server_key, "--server-key", environment.get("MIDTOKEN_SERVER_KEY", ""))
+        if url != options.server:
+            return cls(url, _read_tls(options.tls_ca), key)
+        host = url.rpartition(":")[0].strip("[]")
+        if not is_loopback(host):
+            raise UsageError(
+                f"{host} is not this machine, and text would go there unencrypted: write {_TLS_SCHEME}{url}"
+            )
+        return cls(url, None, key)
+
+
+def _name_option(name: str) -> str:
+    return f"--{_OPTIONS[name].name if name in _OPTIONS else name.replace('_', '-')}"
+
+
+def _read_tls(path: Path | None) -> Tls:
+    try:
+        return Tls(None if path is None else path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot read {path} of --tls-ca: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerArguments:
+    """The model to serve, and where the files of its host go."""
+
+    config: EngineConfig
+    model_repository: Path
+    state_dir: Path
+
+    @classmethod
+    def from_options(cls, options: argparse.Namespace) -> Self:
+        """Builds it from the parsed arguments of `add_server_arguments`.
+
+        Raises UsageError, ModelError or LaunchError.
+        """
+        require_packages(
+            "local",
+            "a completion server cannot run here without",
+            other_way=", or name a running server with --server HOST:PORT" if "server" in options else "",
+        )
+        model_dir = ensure_model_folder(options.model) if options.model is not None else find_default_model()
+        values = {name: getattr(options, name) for name in _OPTIONS}
+        named: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+        if options.engine is None:
+            check_model_folder(model_dir)
+        else:
+            find_tokenizer_file(model_dir)
+            named["engine_url"] = _find_engine(options.engine, options.model)
+            named["engine_key"] = read_key(
+                options.engine_key, "--engine-key", os.environ.get("MIDTOKEN_ENGINE_KEY", "")
+            )
+        layout = os.environ.get("MIDTOKEN_FILL_IN_LAYOUT") or AUTO_LAYOUT
+        config = EngineConfig(model_dir.resolve(), fill_in_layout=layout, graph_dir=find_cache_dir(), **named)
+        room = max(config.cache_tokens, _NUM_CONTEXTS * (config.max_context_tokens or 0))
+        return cls(
+            dataclasses.replace(config, cache_tokens=room),
+            (options.model_repository or find_model_repository()).resolve(),
+            (options.state_dir or _find_runtime_dir()).resolve(),
+        )
+
+    @property
+    def place(self) -> HostPlace:
+        """Where the host listens that other processes of this user find. Raises LaunchError."""
+        return HostPlace.find(self.state_dir, self.config)
+
+
+def read_key(path: Path | None, option: str, default: str) -> str:
+    """Returns the key in the file that the option names; the default without a file.
+
+    Raises LaunchError, or UsageError for a key that no header can have. Neither quotes it.
+    """
+    key = default.strip() if path is None else read_private(path, option).strip()
+    if key.isascii() and key.isprintable() and " " not in key and (key or path is None):
+        return key
+    origin = "the environment's key" if path is None else path
+    raise UsageError(f"{origin} for {option} must be one word of printable ASCII characters")
+
+
+def _find_engine(text: str, model: str | None) -> str:
+    """Returns the address; where it names no model, with that of `--model`, if the server has several.
+
+    Raises ModelError, or UsageError for an address to which text would go unencrypted.
+    """
+    url = find_engine_url(text)
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise UsageError(f"{parts.hostname} is not this machine, and text would go there unencrypted: use https")
+    return url if "#" in url or model is None else f"{url}#{model}?"
+
+
+def _find_runtime_dir() -> Path:
+    """Returns the user's runtime folder; without a login session, the state folder, because /tmp is open to others.
+
+    XDG_RUNTIME_DIR may name the folder of another user, as after `su`. Raises LaunchError.
+    """
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    try:
+        is_ours = folder.is_absolute() and is_own(folder.stat())
+    except OSError:
+        is_ours = False
+    return folder / "midtoken" if is_ours else find_user_folder("state")
 
 
 class Connection:
@@ -29,8 +182,12 @@ class Connection:
 
     def __init__(self, address: ServerAddress) -> None:
         """Use `open`."""
-        self._client = Client(address.url, address.tls, key=address.key)
+        self._client = client = Client(address.url, address.tls, key=address.key)
+        self.url = client.url  # the address of the server, for messages
         self.description = Description()  # of the server, as it was when it was connected
+        # These calls send no text of the user.
+        self.read_description, self.read_metrics = client.read_description, client.read_metrics
+        self.find_problem, self.close = client.find_problem, client.close
 
     @classmethod
     async def open(
@@ -68,11 +225,6 @@ class Connection:
         """How much a language server tells of other files here."""
         return find_max_bytes(Settings(context=self.description.context_tokens).related_bytes)
 
-    @property
-    def url(self) -> str:
-        """The address of the server, for messages."""
-        return self._client.url
-
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """See `Client.stream`."""
         return self._client.stream(request.value)
@@ -80,22 +232,6 @@ class Connection:
     async def ask(self, request: Cleared[CharacterRequest]) -> CharacterAnswer:
         """See `Client.ask`."""
         return await self._client.ask(request.value)
-
-    async def read_description(self) -> Description:
-        """See `Client.read_description`."""
-        return await self._client.read_description()
-
-    async def read_metrics(self) -> str:
-        """See `Client.read_metrics`."""
-        return await self._client.read_metrics()
-
-    async def find_problem(self) -> str:
-        """See `Client.find_problem`."""
-        return await self._client.find_problem()
-
-    async def close(self) -> None:
-        """Closes the connection."""
-        await self._client.close()
 
 
 @contextmanager
@@ -120,3 +256,47 @@ async def open_connection(options: argparse.Namespace, idle_s: float = _IDLE_S) 
         yield connection
     finally:
         await connection.close()
+
+
+def open_model(options: argparse.Namespace, text: ClearedText | None = None) -> Model:
+    """Returns the model of the server that the options name, which is started and connected to when it is first asked.
+
+    `text`: what clears the requests; None if no text of theirs is of a file.
+    """
+    return Model(_Served(options, text))
+
+
+class _Served:
+    """A `Backend` that sends requests."""
+
+    def __init__(self, options: argparse.Namespace, text: ClearedText | None) -> None:
+        self._options, self._text = options, text
+        self._guard = Guard(is_remote=may_be_remote(options))
+        self._runner, self._stack = asyncio.Runner(), AsyncExitStack()
+        self._connection: Connection | None = None
+
+    def complete(self, request: CompletionRequest) -> Completion:
+        cleared = self._guard.clear(request, ()) if self._text is None else self._text.clear(request)
+
+        async def ask(connection: Connection) -> Completion:
+            if self._text is not None:
+                self._text.note_languages(connection.description.languages)
+            return await read_completion(connection.stream(cleared))
+
+        return self._run(ask)
+
+    def ask(self, request: CharacterRequest) -> CharacterAnswer:
+        cleared = self._guard.clear(request, ()) if self._text is None else self._text.clear(request)
+        return self._run(lambda connection: connection.ask(cleared))
+
+    def close(self) -> None:
+        self._runner.run(self._stack.aclose())
+        self._runner.close()
+
+    def _run(self, ask: Callable[[Connection], Awaitable[_Answer]]) -> _Answer:
+        async def run() -> _Answer:
+            if self._connection is None:
+                self._connection = await self._stack.enter_async_context(open_connection(self._options))
+            return await ask(self._connection)
+
+        return self._runner.run(run())

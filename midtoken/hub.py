@@ -16,9 +16,9 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -68,7 +68,6 @@ _STATUSES = {
     429: "{hub} has had too many requests; try again later",
 }
 _PORTAL = "a network that wants you to sign in, or a proxy, may answer in its place; open the hub in a browser"
-_PAGE = (b"<!doctype html", b"<html")
 _PASSING = (408, 429, *range(500, 600))
 _HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # of Git, or SHA-256
 _CHUNK_NBYTES = 2**18  # in ten megabytes, as of huggingface_hub, a slow connection shows no progress
@@ -77,12 +76,12 @@ _SHOW_S = 0.5
 
 
 class _Download:
-    """The files of one commit of a model. As what `http_get` shows progress with, it prints how much there is."""
+    """The files of one commit of a model."""
 
     def __init__(self, repository: str, info: ModelInfo, gguf: str) -> None:
         """Raises ModelError if what the hub names cannot be run."""
-        self._repository, self._commit, self._storage = repository, _check_hash(info.sha), _find_storage(repository)
-        self._folder = self._storage / "snapshots" / self._commit
+        self._repository, self._commit, storage = repository, _check_hash(info.sha), _find_storage(repository)
+        self._folder, blobs = storage / "snapshots" / self._commit, storage / "blobs"
         licences = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
         self._title = f"{repository} (licence: {', '.join(licences) or 'not named'})"
         found = {each.rfilename: each for each in info.siblings or ()}
@@ -91,16 +90,12 @@ class _Download:
         self.path = self._folder / gguf
         chosen = [found[name] for name in (*self._texts, *self._weights)]
         self._num_bytes = {each.rfilename: each.size or 0 for each in chosen}
-        self._hashes = {each.rfilename: _check_hash(each.lfs.sha256 if each.lfs else each.blob_id) for each in chosen}
+        hashes = {each.rfilename: each.lfs.sha256 if each.lfs else each.blob_id for each in chosen}
+        self._blobs = {name: blobs / _check_hash(hash) for name, hash in hashes.items()}
         self._shown_at = 0.0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
     def update(self, _num_bytes: int = 0, every_s: float = _SHOW_S) -> None:
-        """Prints how much there is, unless it was shown just now."""
+        """Prints how much there is, unless it was shown just now. `http_get` calls it."""
         if time.monotonic() - self._shown_at >= every_s:
             self._shown_at, present, total = time.monotonic(), self._count_present(), sum(self._num_bytes.values())
             _say(
@@ -126,54 +121,41 @@ class _Download:
         check_model_folder(make_folder(self.path))
         self.update(every_s=0)
 
-    def _find_blob(self, name: str) -> Path:
-        return self._storage / "blobs" / self._hashes[name]
-
-    def _find_partial(self, name: str) -> Path:
-        return self._find_blob(name).with_suffix(".incomplete")
-
     def _count_present(self) -> int:
-        places = ((self._folder / name, self._find_blob(name), self._find_partial(name)) for name in self._num_bytes)
+        places = ((self._folder / name, blob, _find_partial(blob)) for name, blob in self._blobs.items())
         present = (next((path for path in some if path.exists()), None) for some in places)
         return sum(path.stat().st_size for path in present if path)
 
     def _fetch(self, name: str) -> None:
         """Downloads a file, or the rest of it, into the folder of the commit."""
-        place, blob, partial = self._folder / name, self._find_blob(name), self._find_partial(name)
+        place, blob = self._folder / name, self._blobs[name]
         if place.exists():
             return
         blob.parent.mkdir(parents=True, exist_ok=True)
         place.parent.mkdir(parents=True, exist_ok=True)
         if not blob.exists():
-            self._fill(name, partial)
-            partial.replace(blob)
+            self._fill(name, blob)
         place.unlink(missing_ok=True)  # a link to a blob that was deleted
         place.symlink_to(os.path.relpath(blob, place.parent))
 
-    def _fill(self, name: str, partial: Path) -> None:
-        """Downloads what a file has not yet. Raises ModelError or LaunchError for other bytes than the hub's."""
-        headers = build_hf_headers() | {"Accept-Encoding": "identity"}
+    def _fill(self, name: str, blob: Path) -> None:
+        """Downloads what a blob has not yet. Raises ModelError for other bytes than the hub's."""
+        partial, headers = _find_partial(blob), build_hf_headers() | {"Accept-Encoding": "identity"}
         url = hf_hub_url(self._repository, name, revision=self._commit)
         with partial.open("ab") as target:
             if target.tell() < self._num_bytes[name]:
-                http_get(
-                    url,
-                    target,
-                    resume_size=target.tell(),
-                    headers=headers,
-                    tqdm_class=cast(type[Any], lambda **_: self),
-                )
+                show = cast(type[Any], lambda **_: nullcontext(self))
+                http_get(url, target, resume_size=target.tell(), headers=headers, tqdm_class=show)
         with partial.open("rb") as content:
-            is_page = content.read(16).lower().startswith(_PAGE)
-            content.seek(0)
-            hash = sha_fileobj(content).hex() if len(self._hashes[name]) == 64 else git_hash(partial.read_bytes())
-        if hash != self._hashes[name]:
+            hash = sha_fileobj(content).hex() if len(blob.name) == 64 else git_hash(content.read())
+        if hash != blob.name:
             partial.unlink()
-            if is_page:
-                raise LaunchError(f"a web page was sent instead of {name}: {_PORTAL}")
-            raise ModelError(
-                f"{name} does not have the hash that the hub reports ({self._hashes[name]}), and was deleted"
-            )
+            raise ModelError(f"{name} does not have the hash that the hub reports ({blob.name}), and was deleted")
+        partial.replace(blob)
+
+
+def _find_partial(blob: Path) -> Path:
+    return blob.with_suffix(".incomplete")
 
 
 def _say(line: str) -> None:

@@ -31,18 +31,12 @@ from midtoken.workspace import choose_related, find_index_dir, read_project
 _PLACE = re.compile(r"(.+?):(\d+)(?::(\d+))?", re.DOTALL)
 
 
-def read_file(name: str) -> bytes:
-    """Returns the bytes of the file; of standard input if the name is `-`. Raises UsageError."""
-    try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror}") from None
-
-
 def read_text(name: str) -> str:
     """Returns the text of the file; of standard input if the name is `-`. Raises UsageError."""
     try:
-        return read_file(name).decode()
+        return (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} is not UTF-8 at byte {error.start}") from None
 
@@ -59,14 +53,15 @@ def read_cursor(text: str, from_stdin: bool = False) -> tuple[Path, Context]:
     Columns are characters; column 1 is before the first one. Without a column, the cursor is at the end of the line.
     `from_stdin`: standard input has the text of the file. Raises UsageError.
     """
-    name, line, column = _split(text)
-    path, content = Path(name), read_text("-" if from_stdin else name)
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
+    path, line, content = Path(found[1]), int(found[2]), read_text("-" if from_stdin else found[1])
     lines = split_lines(content, LineEnds.LF if "\n" in content else LineEnds.LSP)
     if not 1 <= line <= len(lines):
         raise UsageError(f"{path} has {len(lines)} lines; there is no line {line}")
     length = len(lines[line - 1].rstrip("\r\n"))
-    if column is None:
-        column = length + 1
+    column = int(found[3]) if found[3] else length + 1
     if not 1 <= column <= length + 1:
         raise UsageError(
             f"line {line} of {path} has {length} characters; the column must be between 1 and {length + 1}"
@@ -75,16 +70,8 @@ def read_cursor(text: str, from_stdin: bool = False) -> tuple[Path, Context]:
     return path, Context(clean(content[:at]), clean(content[at:]))
 
 
-def _split(text: str) -> tuple[str, int, int | None]:
-    found = _PLACE.fullmatch(text)
-    if found is None:
-        raise UsageError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
-    return found[1], int(found[2]), int(found[3]) if found[3] else None
-
-
 _WAIT_S = 30.0  # for the rules; longer than Git is given
 _NEAR_CHARS = 2**18  # more than the window of most models, and in any script less than a request may have
-_Content = TypeVar("_Content", str, Context)
 _Request = TypeVar("_Request", CompletionRequest, CharacterRequest)
 
 
@@ -142,7 +129,7 @@ class ClearedText:
         text = read_text(name)
         if name != "-":
             self._paths[Path(name).absolute().as_uri()] = Path(name)
-        return self._note_secrets(text, self._guard.redact(text)).encode()
+        return self._redact(Context(text, "")).prefix.encode()
 
     def note_languages(self, known: tuple[str, ...]) -> None:
         """Prints to stderr if the model knows only other languages than that of a file; none: it knows any."""
@@ -158,14 +145,12 @@ class ClearedText:
         context = self._redact(context)
         return Context(context.prefix[-_NEAR_CHARS:], context.suffix[:_NEAR_CHARS])
 
-    def read_related(
-        self, place: str, context: Context, max_bytes: int, reads_files: bool
-    ) -> tuple[tuple[RelatedFile, ...], str]:
-        """Returns what a language server tells of other files, and the path of the file itself in its project.
+    def read_related(self, context: Context, max_bytes: int, reads_files: bool) -> tuple[tuple[RelatedFile, ...], str]:
+        """Returns what a language server sends of other files, and the path of the file itself in its project.
 
         `reads_files`: whether the model was trained on several files in one text.
         """
-        path = Path(_split(place)[0])
+        (path,) = self._paths.values()
         read = read_project(path, self._index_dir, self._exclude)
         if read is None:
             return (), ""
@@ -175,11 +160,6 @@ class ClearedText:
         if not reads_files:
             related = write_comments(related, BY_EXTENSION.get(path.suffix, ""))
         return related, path.absolute().relative_to(folder).as_posix()
-
-    def read_end(self, text: str) -> bytes:
-        """Returns a text that ends at the cursor; standard input if it is `-`."""
-        text = os.fsdecode(read_file("-")) if text == "-" else text
-        return os.fsencode(self._redact(Context(text, "")).prefix)
 
     def clear(self, request: _Request) -> Cleared[_Request]:
         """Returns a request with what was read, as it may be sent."""
@@ -199,12 +179,9 @@ class ClearedText:
 
     def _redact(self, context: Context) -> Context:
         try:
-            return self._note_secrets(context, self._guard.redact_context(context))
+            redacted = self._guard.redact_context(context)
         except InSecretError as error:
             raise UsageError(f"{error}; --send-secrets sends it anyway") from None
-
-    def _note_secrets(self, content: _Content, redacted: _Content) -> _Content:
-        """Returns the second. If that is not the first, it is printed when it is cleared."""
-        if redacted != content:
+        if redacted != context:
             self._note = f"midtoken: {PLACEHOLDER} is sent instead of each secret; --send-secrets sends them"
         return redacted

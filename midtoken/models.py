@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -86,6 +87,13 @@ class HubModel:
 def find_pins_dir() -> Path:
     """Returns the folder with a file for each name that was used. Raises LaunchError."""
     return find_user_folder("data") / "models"
+
+
+def find_cache_dir() -> Path | None:
+    """Returns the user's folder for converted models; None if the user has no home folder."""
+    with suppress(LaunchError):
+        return find_user_folder("cache") / "graphs"
+    return None
 
 
 def ensure_model_folder(text: str) -> Path:

@@ -79,7 +79,7 @@ def test_a_light_installation_has_no_packages_that_only_a_server_needs(
     assert f"No module named '{name}'" in done.stderr
 
 
-@pytest.mark.parametrize("subcommand", ["complete", "lsp", "playground", "serve", "surprisal"])
+@pytest.mark.parametrize("subcommand", ["complete", "lsp", "playground", "serve", "characters"])
 def test_each_subcommand_of_a_light_installation_prints_its_help(
     light_installation: Installation, subcommand: str
 ) -> None:

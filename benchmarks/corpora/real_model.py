@@ -18,8 +18,7 @@ import numpy.typing as npt
 from safetensors.numpy import save_file
 
 from benchmarks.corpora.projects import fetch_archive
-from midtoken.gguf import Metadata, read_metadata
-from midtoken.tokenizer_json import write_folder_files
+from midtoken.gguf import Metadata, read_metadata, write_folder_files
 
 REAL_FOLDER = Path("build/real-model/SmolLM2-135M-Instruct").absolute()
 REAL_GGUF = REAL_FOLDER.with_name("SmolLM2-135M-Instruct.Q4_1.gguf")

@@ -32,8 +32,7 @@ from inference.errors import ModelError
 from inference.healing.covering import build_covering
 from inference.healing.heal_point import find_heal_point
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
-from midtoken.gguf import read_metadata
-from midtoken.tokenizer_json import write_folder_files
+from midtoken.gguf import read_metadata, write_folder_files
 
 _NUM_CUTS = 3_000
 _CUTS_PER_TEXT = 6

@@ -34,7 +34,7 @@ from inference.errors import (
 )
 from inference.platforms import ADDRESS, run_until_signal
 from inference.private_files import open_folder
-from inference.protocol.arrays import CANCEL, Array, FieldTypes, error_to_response
+from inference.protocol.arrays import CANCEL, Array, FieldTypes
 
 _MAX_STALL_S = 60.0  # after so long without progress a model has failed; one step takes seconds on a slow machine
 _DRAIN_S = 4  # for running streams. Those that have not ended by then get an error
@@ -209,8 +209,7 @@ class _Reply:
         self._put(message, is_last)
 
     def fail(self, error: MidtokenError) -> None:
-        text, _ = error_to_response(error)  # a gRPC stream transmits no more
-        self._put(service_pb2.ModelStreamInferResponse(error_message=text), True)
+        self._put(service_pb2.ModelStreamInferResponse(error_message=error.stream_text), True)
 
     def is_closed(self) -> bool:
         return self.has_closed

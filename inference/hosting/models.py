@@ -51,7 +51,6 @@ from inference.protocol.arrays import (
     FieldTypes,
     chunk_to_arrays,
     description_to_arrays,
-    error_to_response,
     request_from_arrays,
     to_text,
 )
@@ -334,8 +333,7 @@ class _TritonReply:
             self._sender.send(flags=flags)
 
     def fail(self, error: MidtokenError) -> None:
-        text, code = error_to_response(error)
-        triton_error = self._triton.TritonError(text, getattr(self._triton.TritonError, code))
+        triton_error = self._triton.TritonError(error.stream_text, getattr(self._triton.TritonError, error.code))
         response = self._triton.InferenceResponse(error=triton_error)
         self._sender.send(response, flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 

@@ -94,15 +94,6 @@ CHUNK_TYPES: FieldTypes = {
 PROBABILITIES = ("text_ends", "log_probs")
 
 
-# Kind of error -> the beginning of its text, the name of its code in Triton. A gRPC stream transmits only the text.
-_ERRORS: dict[type[MidtokenError], tuple[str, str]] = {
-    InvalidRequestError: ("invalid request: ", "INVALID_ARG"),
-    OverloadedError: ("overloaded: ", "UNAVAILABLE"),
-    InferenceServerUnreachableError: ("engine unreachable: ", "UNAVAILABLE"),
-    MidtokenError: ("", "INTERNAL"),
-}
-
-
 def to_array(values: Iterable[Any], dtype: type) -> Array:
     """The values as an array of shape [num_values]; strings as UTF-8 bytes, with U+FFFD for a lone surrogate."""
     if dtype is np.object_:
@@ -217,17 +208,11 @@ def chunk_from_arrays(arrays: Mapping[str, Array]) -> CompletionChunk:
     )
 
 
-def error_to_response(error: MidtokenError) -> tuple[str, str]:
-    """The text of the response, and the name of its code in Triton's `TritonError`."""
-    beginning, code = next(form for kind, form in _ERRORS.items() if isinstance(error, kind))
-    return f"{beginning}{error}", code
-
-
 def error_from_text(text: str) -> MidtokenError:
-    """The error for a text of `error_to_response`. Any other text, such as a message of Triton, gives a ServerError."""
-    for kind, (beginning, _) in _ERRORS.items():
-        if beginning and text.startswith(beginning):
-            return kind(text.removeprefix(beginning))
+    """The error for a `stream_text`. Any other text, such as a message of Triton, gives a ServerError."""
+    for kind in (InvalidRequestError, OverloadedError, InferenceServerUnreachableError):
+        if text.startswith(kind.prefix):
+            return kind(text.removeprefix(kind.prefix))
     return ServerError(text)
 
 

@@ -6,8 +6,8 @@ import sys
 from inference.protocol.completion import MAX_NEW_TOKENS, Extent, Healing
 from lsp_server.indentation import find_unit, match_indentation, write_blanks
 from midtoken.answer import CONFIDENCE
+from midtoken.connection import open_model
 from midtoken.input_text import ClearedText, add_cursor_arguments
-from midtoken.served_model import open_model
 from midtoken.server_arguments import number_from
 
 

@@ -6,7 +6,6 @@ import statistics
 import sysconfig
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from pathlib import Path
@@ -18,7 +17,7 @@ from rich.text import Text
 from inference.protocol.completion import Healing
 from midtoken.answer import CONFIDENCE
 from midtoken.api import Model
-from midtoken.served_model import open_model
+from midtoken.connection import open_model
 from midtoken.server_arguments import add_connection_arguments, number_from
 
 # A file of the standard library that the default model was not trained on, and its lines that are typed.
@@ -79,32 +78,29 @@ def run(options: argparse.Namespace) -> int:
     console = Console(highlight=False)
     console.print(_TITLE.format(number=options.lines), end="\n\n")
     sides = [_Side("healed", "italic green", Healing.EXACT), _Side("unhealed", "italic red", Healing.NONE)]
-    is_shown = console.is_terminal and not console.is_dumb_terminal
     with open_model(options) as model:
         model.complete("", max_tokens=1)  # waits for the server before anything is drawn
-        with Live(console=console, auto_refresh=False) if is_shown else nullcontext() as live:
+        with Live(console=console, auto_refresh=False) as live:
             for line in _LINES[: options.lines]:
-                _type(line, sides, model, console, live)
+                _type(line, sides, model, live)
     console.print(*(side.describe() for side in sides), sep="\n")
     console.print(f"\n{_HINT}", style="dim")
     return 0
 
 
-def _type(line: str, sides: Sequence[_Side], model: Model, console: Console, live: Live | None) -> None:
-    """Types a line. A terminal shows it at each key, and other output has the keys at which the sides differ."""
+def _type(line: str, sides: Sequence[_Side], model: Model, live: Live) -> None:
+    """Types a line. A terminal shows it at each key, and other output at the last one."""
     above, _, below = (Path(sysconfig.get_path("stdlib")) / _FILE).read_text(encoding="utf-8").partition(line)
     for column in range(len(line) - len(line.lstrip()) + 1, len(line) + 1):
-        typed, rest = line[:column], find_rest(line, column)
-        ghosts = [side.ask(model, above + typed, below, rest) for side in sides]
-        rows = [
-            draw_row(side.name, side.times_ms[-1], typed, ghost, side.style, console.width)
-            for side, ghost in zip(sides, ghosts, strict=True)
-        ]
-        if live is not None:
-            live.update(Group(*rows), refresh=True)
+        typed, rest, rows = line[:column], find_rest(line, column), Group()
+        for side in sides:
+            ghost = side.ask(model, above + typed, below, rest)
+            rows.renderables.append(
+                draw_row(side.name, side.times_ms[-1], typed, ghost, side.style, live.console.width)
+            )
+        live.update(rows, refresh=True)
+        if live.console.is_terminal:
             time.sleep(_PAUSE_S)
-        elif ghosts[0] != ghosts[1]:
-            console.print(Group(*rows))
 
 
 def draw_row(name: str, time_ms: float, typed: str, ghost: str, style: str, num_cells: int) -> Text:

@@ -3,8 +3,8 @@
 import argparse
 import asyncio
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -25,7 +25,7 @@ from inference.protocol.completion import (
 from lsp_server.context import Context
 from midtoken.answer import CONFIDENCE, compute_shares, find_style, mark_blanks
 from midtoken.api import Completion, read_completion
-from midtoken.connection import Connection, open_connection
+from midtoken.connection import open_connection
 from midtoken.input_text import ClearedText, add_cursor_arguments
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
@@ -48,41 +48,40 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was answered, and why the rest was not: an engine elsewhere may be asked for less than one with weights."""
+    """The answers, or why there are none: an engine elsewhere may be asked for less than one with weights."""
 
-    related: tuple[RelatedFile, ...] = ()
-    answers: dict[Healing, Completion] = field(default_factory=dict)
-    refusals: dict[Healing, str] = field(default_factory=dict)
-    unexplained: str = ""  # why there is no tree
+    related: tuple[RelatedFile, ...]  # what was sent of other files
+    exact: Completion
+    unexplained: str  # why there is no tree
+    others: Mapping[Healing, Completion | InvalidRequestError]
 
 
 async def _ask_all(options: argparse.Namespace, text: ClearedText, cursor: Context) -> Found:
     """Raises MidtokenError if there is not even the completion that an editor gets."""
     async with open_connection(options) as connection:
-        text.note_languages(connection.description.languages)
-        request = await asyncio.to_thread(_build_request, text, options.cursor, cursor, connection)
+        served = connection.description
+        text.note_languages(served.languages)
+        related, path = await asyncio.to_thread(
+            text.read_related, cursor, connection.max_related_bytes, served.reads_files
+        )
+        request = CompletionRequest(
+            cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE, related=related, path=path
+        )
 
-        async def ask(**changes: Any) -> Completion:
+        async def ask(**changes: Any) -> Completion | InvalidRequestError:
             cleared = await asyncio.to_thread(text.clear, replace(request, **changes))
-            return await read_completion(connection.stream(cleared))
-
-        found = Found(request.related)
-        try:
-            found.answers[Healing.EXACT] = await ask(explain=True)
-        except InvalidRequestError as error:
-            found.answers[Healing.EXACT] = await ask()
-            found = replace(found, unexplained=str(error))
-        for healing in (each for each in Healing if each is not Healing.EXACT):
             try:
-                found.answers[healing] = await ask(healing=healing)
+                return await read_completion(connection.stream(cleared))
             except InvalidRequestError as error:
-                found.refusals[healing] = str(error)
-    return found
+                return error
 
-
-def _build_request(text: ClearedText, place: str, cursor: Context, connection: Connection) -> CompletionRequest:
-    related, path = text.read_related(place, cursor, connection.max_related_bytes, connection.description.reads_files)
-    return CompletionRequest(cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE, related=related, path=path)
+        explained, unexplained = await ask(explain=True), ""
+        if isinstance(explained, InvalidRequestError):
+            explained, unexplained = await ask(), str(explained)
+        if isinstance(explained, InvalidRequestError):
+            raise explained
+        others = {each: await ask(healing=each) for each in [*Healing][1:]}
+    return Found(related, explained, unexplained, others)
 
 
 def render(title: str, cursor: Context, found: Found) -> Group:
@@ -90,20 +89,25 @@ def render(title: str, cursor: Context, found: Found) -> Group:
 
     Raises ServerError.
     """
-    exact = found.answers[Healing.EXACT]
-    explained = () if found.unexplained else _render_explanation(exact.explanation)
+    exact = found.exact
     return Group(
         Rule(Text(title), align="left", style="dim"),
         _render_line(cursor, exact.text),
         Text(),
-        *explained,
+        *(() if found.unexplained else _render_explanation(exact.explanation)),
         _label("likely", _render_likely(exact.likely)),
-        Text(),
-        Text("What each strategy completes here", style="dim"),
-        *(_label(f"  {each}", _render_strategy(each, found)) for each in Healing),
+        Text("\nWhat each strategy completes here", style="dim"),
+        _label(f"  {Healing.EXACT}", Text(_quote(exact.text) if exact.text else "nothing", "green")),
+        *(_label(f"  {healing}", _render_other(answer)) for healing, answer in found.others.items()),
         *([Text(f"\nNo tokens and no tree: {found.unexplained}", style="dim")] if found.unexplained else ()),
-        *_render_related(found, exact),
+        *(() if found.unexplained else _render_related(found.related, exact)),
     )
+
+
+def _render_other(answer: Completion | InvalidRequestError) -> Text:
+    if isinstance(answer, InvalidRequestError):
+        return Text(f"not here: {answer}", style="dim")
+    return Text(_quote(answer.text) if answer.text else "nothing")
 
 
 def _render_explanation(explanation: Explanation) -> Iterator[RenderableType]:
@@ -113,9 +117,8 @@ def _render_explanation(explanation: Explanation) -> Iterator[RenderableType]:
     if not explanation.healed_bytes:
         yield _label("healed", Text("nothing: the text ends where a token ends"))
         return
-    title = f"{_quote(explanation.healed_bytes)} in one of these tokenizations, with its share of the probability:"
+    title = f"{_quote(explanation.healed_bytes)} in one of these tokenizations, with its share of the probability:\n"
     yield _label("healed", Text(title))
-    yield Text()
     yield _render_tree(explanation)
     yield Text()
     yield _label("chosen", _tokens(explanation.chosen_tokens, "no tokens"))
@@ -130,17 +133,16 @@ def _label(name: str, value: Text) -> Text:
     return Text.assemble((f"{name:<12} ", "dim"), value)
 
 
-def _render_related(found: Found, exact: Completion) -> Iterator[Text]:
+def _render_related(sent: tuple[RelatedFile, ...], exact: Completion) -> Iterator[Text]:
     """Yields what the prompt has of each other file, with its tokens."""
-    files = () if found.unexplained else exact.explanation.related
-    if files:
+    if sent:
         counts = f"{exact.stats.num_related_tokens} of {exact.stats.num_context_tokens} tokens"
         yield Text(f"\nOf other files, the prompt has {counts}", style="dim")
-    for file, sent in zip(files, found.related if files else (), strict=True):
-        count = "left out" if file.num_tokens is None else f"{file.num_tokens} tokens"
-        yield Text.assemble("\n", file.path, (f"  {count}", "dim"))
-        if file.num_tokens is not None:
-            yield Text(sent.text.rstrip("\n"), style="dim")
+    for told, file in zip(exact.explanation.related, sent, strict=True):
+        if told.num_tokens is None:
+            yield Text.assemble("\n", told.path, ("  left out", "dim"))
+        else:
+            yield Text.assemble("\n", told.path, (f"  {told.num_tokens} tokens\n{file.text.rstrip()}", "dim"))
 
 
 def _tokens(tokens: tuple[str, ...], if_none: str) -> Text:
@@ -185,10 +187,3 @@ def _render_node(node: ExplainedNode, healed: str, share: float | None) -> Text:
     line.append(f"{100 * share:6.2f} % ", style="bold" if share > 0.1 else "")
     line.append("━" * round(_BAR_CELLS * share), style="green")
     return line.append("  most likely ", style="dim").append(_quote(node.best_token or ""), style=_TOKEN_STYLES[1])
-
-
-def _render_strategy(healing: Healing, found: Found) -> Text:
-    if healing in found.refusals:
-        return Text(f"not here: {found.refusals[healing]}", style="dim")
-    completed = found.answers[healing].text
-    return Text(_quote(completed) if completed else "nothing", style="green" if healing is Healing.EXACT else "")

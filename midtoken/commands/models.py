@@ -13,8 +13,15 @@ from urllib.parse import unquote
 from midtoken.cli import Parser
 from midtoken.connection import show_waiting
 from midtoken.installed import find_default_model
-from midtoken.models import OLLAMA, HubModel, ensure_model_folder, fetch_model, find_pins_dir, list_manifests
-from midtoken.server import find_cache_dir
+from midtoken.models import (
+    OLLAMA,
+    HubModel,
+    ensure_model_folder,
+    fetch_model,
+    find_cache_dir,
+    find_pins_dir,
+    list_manifests,
+)
 from midtoken.server_arguments import UsageError
 
 RECOMMENDED = {  # of families and tokenizers that were tested: the family, and the licence on the publisher's card

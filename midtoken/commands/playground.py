@@ -8,7 +8,7 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
-from inference.platforms import listen, run_until_signal
+from inference.platforms import ADDRESS, listen, run_until_signal
 from midtoken.commands.lsp import build_language_server
 from midtoken.connection import open_connection
 from midtoken.installed import find_playground_page, require_packages
@@ -31,15 +31,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _serve(options: argparse.Namespace, page: Path) -> None:
-    from midtoken.playground.app import Gate, start_app  # here, because aiohttp is optional
+    from midtoken.playground import make_path, start_app  # here, because aiohttp is optional
 
     with listen(options.port) as listener:
-        gate = Gate(listener.getsockname()[1])
+        path = make_path()
         async with open_connection(options) as connection:
             build_server = partial(build_language_server, options)
-            app = await start_app(gate, page, connection, build_server, listener, may_be_remote(options))
+            app = await start_app(path, page, connection, build_server, listener, may_be_remote(options))
             try:
-                print(f"The playground is at\n\n  {gate.url}\n\nCtrl-C ends it.", flush=True)
+                print(
+                    f"The playground is at\n\n  http://{ADDRESS}:{listener.getsockname()[1]}{path}\n\nCtrl-C ends it.",
+                    flush=True,
+                )
                 await asyncio.Event().wait()
             finally:
                 await app.cleanup()

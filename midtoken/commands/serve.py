@@ -11,12 +11,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from inference.client.local_host import HostPlace
-from inference.model_folder import find_tokenizer_file
 from inference.platforms import ADDRESS, listen, run_until_signal
-from midtoken.connection import Connection
-from midtoken.installed import find_default_model, require_packages
+from midtoken.connection import Connection, ServerAddress, ServerArguments
+from midtoken.installed import require_packages
 from midtoken.models import fetch_model
-from midtoken.server import ServerAddress, ServerArguments
 from midtoken.server_arguments import UsageError, add_connection_arguments, may_be_remote, number_from
 
 _EMBEDDED, _TRITON = "embedded", "triton"
@@ -91,20 +89,19 @@ def _run_triton(options: argparse.Namespace) -> None:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    from midtoken.http.app import App, AppOptions  # here, because aiohttp takes 15 MB
+    from midtoken.http.app import App  # here, because aiohttp takes 15 MB
 
     async with AsyncExitStack() as stack:
         listener = stack.enter_context(listen(_PORT if options.port is None else options.port))
-        address, model_dir = ServerAddress.from_options(options), find_default_model()
+        address = ServerAddress.from_options(options)
         if address is None:
             await fetch_model(options.model, _show_download)
             found = await asyncio.to_thread(ServerArguments.from_options, options)
-            address, model_dir = await _start_host(stack, found, options.grpc_port), found.config.model_dir
+            address = await _start_host(stack, found, options.grpc_port)
         connection = Connection(address)
         stack.push_async_callback(connection.close)
         name = Path(options.model or "default").name
-        tokenizer = find_tokenizer_file(model_dir)
-        app = App(connection, AppOptions(name, may_be_remote(options), options.confidence, tokenizer))
+        app = App(connection, name, is_remote=may_be_remote(options), confidence=options.confidence)
         await stack.enter_async_context(app.serve(listener))
         _say(_describe(listener.getsockname()[1], address))
         try:

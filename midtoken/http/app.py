@@ -6,66 +6,53 @@ A module for each protocol reads the fields of its requests and writes its answe
 import asyncio
 import contextlib
 import json
+import logging
 import math
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from socket import socket
 from typing import Any, Protocol  # JSON has no types
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from inference.errors import (
-    InferenceServerUnreachableError,
-    InvalidRequestError,
-    ServerError,
-)
+from inference.errors import InferenceServerUnreachableError, InvalidRequestError, MidtokenError, ServerError
 from inference.platforms import find_stranger
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Description, FinishReason
 from lsp_server.backend import CompletionBackend
-from lsp_server.errors import NotSentError
+from lsp_server.errors import NotSentError, to_midtoken_error
 from lsp_server.privacy.guard import Cleared, Guard
-from midtoken.http import generate, llama_server, ollama, openai
-from midtoken.http.form import Form, Texts, to_json
-from midtoken.http.indented import send_blanks, write_tabs
-from midtoken.http.likely import show_likely
+from midtoken.http import generate, protocols
+from midtoken.http.chunks import send_blanks, shape_chunks
 from midtoken.http.parsed_request import Fields, ParsedRequest, cut_near
-from midtoken.http.refusals import (
-    SupersededError,
-    describe_refusal,
-    find_answer,
-    name_as_sent,
-    note,
-    note_refusal,
-    refuse,
-)
+from midtoken.http.protocols import Form, to_json
+
+_log = logging.getLogger(__name__)
 
 _MAX_BODY_BYTES = 4 * 2**20  # twice the longest text
 _END_S = 0.1  # for open requests, which are cancelled then; aiohttp would take 0 for no limit
 _JSON, _METRICS_TYPE = "application/json", "text/plain; version=0.0.4"
+_LOG_TIME = "%Y-%m-%d %H:%M:%S"
 _TENANT = "X-Tenant"  # a gateway's header: whose a request is
 _Read = Callable[[Fields], ParsedRequest]
 COMPLETIONS: Mapping[str, tuple[_Read, type[Form]]] = {
-    "/v1/completions": (openai.read_completion, openai.CompletionForm),
-    "/infill": (llama_server.read_infill, llama_server.InfillForm),
-    "/completion": (llama_server.read_completion, llama_server.InfillForm),
-    "/completions": (llama_server.read_completion, llama_server.InfillForm),
-    "/api/generate": (ollama.read_generate, ollama.GenerateForm),
+    "/v1/completions": (protocols.read_openai, protocols.OpenAiForm),
+    "/infill": (protocols.read_infill, protocols.LlamaServerForm),
+    "/completion": (protocols.read_completion, protocols.LlamaServerForm),
+    "/completions": (protocols.read_completion, protocols.LlamaServerForm),
+    "/api/generate": (protocols.read_ollama, protocols.OllamaForm),
 }
+_TYPES = {403: "permission_error", 499: "superseded_error", 500: "server_error", 503: "unavailable_error"}
 
 
-@dataclass(frozen=True, slots=True)
-class AppOptions:
-    """What the application serves, and how."""
+class SupersededError(MidtokenError):
+    """A newer request of the same client for what it edits has come."""
 
-    model: str  # its name for clients
-    is_remote: bool = False  # whether text may go to another machine
-    confidence: float = 0.0  # of a request that has none
-    tokenizer: Path = Path()  # the model's `tokenizer.json`
+    status = 499  # not 409, after which the openai package asks again
 
 
 class Backend(CompletionBackend, Protocol):
@@ -83,14 +70,16 @@ class Backend(CompletionBackend, Protocol):
 class App:
     """Answers HTTP requests on a port of loopback."""
 
-    def __init__(self, backend: Backend, options: AppOptions) -> None:
+    def __init__(self, backend: Backend, model: str, *, is_remote: bool = False, confidence: float = 0.0) -> None:
+        """`model`: its name for clients. `is_remote`: text may go to another machine.
+
+        `confidence`: of a request that names none.
+        """
         self.is_ending = False  # then it is not ready, and goes on for a while
-        self._backend, self._model = backend, options.model
-        self._defaults = {"confidence": options.confidence}
-        self._guard = Guard(is_remote=options.is_remote)
-        self._tokens = llama_server.TokenIds(options.tokenizer)
+        self._backend, self._model, self._confidence = backend, model, confidence
+        self._guard = Guard(is_remote=is_remote)
         self._reading = asyncio.Lock()
-        self._served = ""  # what a client is told that asks for something else
+        self._served = ""  # the addresses, for a client that asks for another one
 
     @asynccontextmanager
     async def serve(self, listener: socket) -> AsyncIterator[None]:
@@ -109,34 +98,33 @@ class App:
         app = web.Application(client_max_size=_MAX_BODY_BYTES, middlewares=[self.guard])
         gets: Mapping[str, Callable[[Description], object]] = {
             "/health": lambda _: {"status": "ok"},
-            "/props": lambda told: llama_server.write_props(self._model, told.context_tokens or 0),
-            "/slots": lambda told: llama_server.list_slots(told.context_tokens or 0),
+            "/props": lambda served: protocols.write_props(self._model, served.context_tokens or 0),
+            "/slots": lambda served: protocols.list_slots(served.context_tokens or 0),
         }
         posts: Mapping[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
-            **{path: partial(self.complete, *each) for path, each in COMPLETIONS.items()},
-            "/api/show": partial(self.describe, lambda told: ollama.show_model(told.context_tokens or 0)),
-            "/tokenize": partial(self.convert, self._tokens.tokenize),
-            "/detokenize": partial(self.convert, self._tokens.detokenize),
+            **dict.fromkeys(COMPLETIONS, self.complete),
+            "/api/show": partial(self.describe, lambda served: protocols.show_ollama_model(served.context_tokens or 0)),
         }
-        models = openai.list_models(self._model)
+        models, ollama_models = protocols.list_openai_models(self._model), protocols.list_ollama_models(self._model)
         fixed = {
-            "/": ollama.RUNNING,
+            "/": protocols.OLLAMA_RUNS,
             "/v1/models": models,
             "/models": models,
             "/v1/models/{name:.+}": models["data"][0],  # another name is ignored here, too
-            "/api/tags": ollama.list_models(self._model),
-            "/api/ps": ollama.list_models(self._model),
-            "/api/version": ollama.tell_version(),
+            "/api/tags": ollama_models,
+            "/api/ps": ollama_models,
+            "/api/version": protocols.OLLAMA_VERSION,
         }
-        for path, write in gets.items():
-            app.router.add_get(path, partial(self.describe, write))
-        for path, answer in fixed.items():
-            app.router.add_get(path, partial(_tell, answer))
-        for path, handler in posts.items():
-            app.router.add_post(path, handler)
-        app.router.add_post(generate.PATH, self.generate)
-        app.router.add_get("/ready", self.tell_readiness)
-        app.router.add_get("/metrics", self.tell_metrics)
+        app.add_routes(
+            [
+                *(web.get(path, partial(self.describe, write)) for path, write in gets.items()),
+                *(web.get(path, partial(_answer, answer)) for path, answer in fixed.items()),
+                *(web.post(path, handler) for path, handler in posts.items()),
+                web.post(generate.PATH, self.generate),
+                web.get("/ready", self.report_readiness),
+                web.get("/metrics", self.report_metrics),
+            ]
+        )
         self._served = f"GET {', '.join([*gets, *fixed])}; POST {', '.join(posts)}"
         return app
 
@@ -144,19 +132,19 @@ class App:
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuses web pages of other sites, and turns errors into answers."""
         if stranger := find_stranger(request.headers):
-            return refuse(request, 403, stranger)
+            return _refuse(request, 403, stranger)
         if request.method == "POST" and request.content_type != _JSON:
-            return refuse(request, 415, f"Send JSON, with the header Content-Type: {_JSON}.")
+            return _refuse(request, 415, f"Send JSON, with the header Content-Type: {_JSON}.")
         if "Content-Encoding" in request.headers:
-            return refuse(request, 415, "Send the body as it is, without Content-Encoding.")
+            return _refuse(request, 415, "Send the body as it is, without Content-Encoding.")
         try:
             return await handler(request)
         except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:
-            return refuse(request, error.status, f"{error.reason}. Served here: {self._served}")
+            return _refuse(request, error.status, f"{error.reason}. Served here: {self._served}")
         except web.HTTPException as error:  # a body that is too large or too slow
-            return refuse(request, error.status, error.reason)
+            return _refuse(request, error.status, error.reason)
         except Exception as error:
-            return refuse(request, *find_answer(request, error))
+            return _refuse(request, *_find_answer(request, error))
 
     async def describe(self, write: Callable[[Description], object], _request: web.Request) -> web.Response:
         """Answers once the model does. Raises InferenceServerUnreachableError while its engine does not."""
@@ -165,22 +153,18 @@ class App:
             raise InferenceServerUnreachableError(description.problem)
         return web.json_response(write(description))
 
-    async def convert(self, convert: Callable[[Fields], object], request: web.Request) -> web.Response:
-        """Answers with what is computed here of the fields."""
-        return web.json_response(await asyncio.to_thread(convert, self._parse(await request.read())))
-
-    async def tell_readiness(self, _request: web.Request) -> web.Response:
+    async def report_readiness(self, _request: web.Request) -> web.Response:
         """Answers a gateway: whether a completion would be answered now, else status 503 and why not."""
         problem = await self._find_problem()
         return web.Response(text=f"{problem or 'ready'}\n", status=503 if problem else 200)
 
-    async def tell_metrics(self, _request: web.Request) -> web.Response:
+    async def report_metrics(self, _request: web.Request) -> web.Response:
         """Answers with the engine's metrics; of a host that does not answer, only that it is not ready."""
-        problem, told = await self._find_problem(), ""
+        problem, metrics = await self._find_problem(), ""
         with contextlib.suppress(ServerError):
-            told = await self._backend.read_metrics()
+            metrics = await self._backend.read_metrics()
         about = "# HELP midtoken_ready Whether a completion would be answered\n# TYPE midtoken_ready gauge\n"
-        text = f"{about}midtoken_ready {0 if problem else 1}\n{told}"
+        text = f"{about}midtoken_ready {0 if problem else 1}\n{metrics}"
         return web.Response(text=text, headers={"Content-Type": _METRICS_TYPE})
 
     async def _find_problem(self) -> str:
@@ -188,98 +172,71 @@ class App:
 
     async def generate(self, request: web.Request) -> web.StreamResponse:
         """Answers a request of Triton's generate extension: one response, or a stream of them."""
-        model, response = request.match_info["model"], None
+        model = request.match_info["model"]
         parsed = generate.read_request(model, await request.read())
         try:
             cleared: Any = await asyncio.to_thread(self._guard.clear, parsed, ())
         except NotSentError as error:
             raise InvalidRequestError(str(error)) from None
-        if isinstance(parsed, CompletionRequest):
-            answers = self._backend.stream(cleared)
-        else:
-            answers = _yield_one(self._backend.ask(cleared))
+        answers: AsyncGenerator[Any, None] = (
+            self._backend.stream(cleared)
+            if isinstance(parsed, CompletionRequest)
+            else _yield_one(self._backend.ask(cleared))
+        )
         async with aclosing(answers):
-            if request.match_info["call"] == "generate":
-                texts = [generate.write_answer(model, each) async for each in answers]
-                if len(texts) > 1:
-                    raise InvalidRequestError(f"generate returns one response, not {len(texts)}; use generate_stream")
-                return web.json_response(text=texts[0])
-            try:
-                async for answer in answers:
-                    if response is None:
-                        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-                        await response.prepare(request)
-                    await response.write(f"data: {generate.write_answer(model, answer)}\n\n".encode())
-            except Exception as error:
-                if response is None:
-                    raise
-                await response.write(
-                    f"data: {to_json(describe_refusal(request, *find_answer(request, error)))}\n\n".encode()
-                )
-        assert response is not None, "there is an answer, or an error"
-        return response
+            texts = (generate.write_answer(model, each) async for each in answers)
+            if request.match_info["call"] == "generate_stream":
+                return await _stream(request, protocols.EVENTS, texts)
+            whole = [each async for each in texts]
+        if len(whole) > 1:
+            raise InvalidRequestError(f"generate returns one response, not {len(whole)}; use generate_stream")
+        return web.json_response(text=whole[0])
 
-    async def complete(self, read: _Read, form_of: type[Form], request: web.Request) -> web.StreamResponse:
+    async def complete(self, request: web.Request) -> web.StreamResponse:
         """Answers a request for a completion, which ends with its connection."""
-        try:
-            return await self._complete(read, form_of, request)
-        except InvalidRequestError as error:
-            raise InvalidRequestError(name_as_sent(form_of, error)) from None
-
-    async def _complete(self, read: _Read, form_of: type[Form], request: web.Request) -> web.StreamResponse:
-        body, session = await request.read(), _read_name(request, "X-Session-ID")
-        client = f"{request.remote} {_read_name(request, 'User-Agent')}"
+        body, (read, form_of) = await request.read(), COMPLETIONS[request.path]
         async with self._reading:  # one after the other, in a thread: a long body takes a second
-            own = partial(_add_sender, request)
-            parsed, cleared = await asyncio.to_thread(self._read, read, body, client, session, own)
-        form, texts = form_of(parsed, self._model), Texts()
+            parsed, cleared = await asyncio.to_thread(self._read, read, body, request)
+        form = form_of(parsed, self._model)
         if parsed.reason:
-            note(request, parsed.reason)
+            _note(request, parsed.reason)
         chunks = _end_in_time(self._generate_all(parsed, cleared), parsed.max_predict_ms)
         async with aclosing(chunks):
             if parsed.streams:
-                return await _stream(request, chunks, form, texts)
+                return await _stream(request, form.framing, form.stream(chunks))
             try:
-                async for chunk in chunks:
-                    texts.add(chunk)
+                answer = await form.read(chunks)
             except (SupersededError, InvalidRequestError) as error:
                 if not form.hides_refusals:
                     raise
-                reason = name_as_sent(form_of, error)
+                _, reason = _find_answer(request, error)
                 if isinstance(error, InvalidRequestError):  # by the engine, for example for its text
-                    note(request, reason)
+                    _note(request, reason)
                 parsed = replace(parsed, reason=reason)
-                form, texts = form_of(parsed, self._model), Texts()
-                async for chunk in self._generate_all(parsed, []):
-                    texts.add(chunk)
-        return web.json_response(form.explain(form.write_whole(texts)), dumps=to_json)
+                answer = await form_of(parsed, self._model).read(self._generate_all(parsed, []))
+        return web.json_response(text=answer)
 
-    def _parse(self, body: bytes) -> Fields:
+    def _read(
+        self, read: _Read, body: bytes, request: web.Request
+    ) -> tuple[ParsedRequest, list[Cleared[CompletionRequest]]]:
+        """Returns what a body asks for, and its requests with what may be sent. Raises InvalidRequestError."""
         try:
-            return Fields(json.loads(body), self._defaults)
+            values = json.loads(body)
         except UnicodeDecodeError as error:
             raise InvalidRequestError(f"the body is not UTF-8 at byte {error.start}") from None
         except (ValueError, RecursionError):
             raise InvalidRequestError("the body is no JSON") from None
-
-    def _read(
-        self,
-        read: _Read,
-        body: bytes,
-        client: str,
-        session: str,
-        own: Callable[[CompletionRequest], CompletionRequest],
-    ) -> tuple[ParsedRequest, list[Cleared[CompletionRequest]]]:
-        """What a body asks for, and its requests with what may be sent. Raises InvalidRequestError."""
-        parsed = read(self._parse(body))
-        edited = session or parsed.edited
-        document = f"{client} {edited}" if edited else ""
-        near = tuple([own(replace(cut_near(each), document=document)) for each in parsed.completions])
+        parsed = read(Fields(values, {"confidence": self._confidence}))
+        edited = _read_name(request, "X-Session-ID") or parsed.edited
+        document = f"{request.remote} {_read_name(request, 'User-Agent')} {edited}" if edited else ""
+        near = [replace(cut_near(each), document=document) for each in parsed.completions]
+        if tenant := request.headers.get(_TENANT):
+            near = [replace(each, tenant=tenant) for each in near]
         was_cut = any(len(cut.prefix) < len(each.prefix) for cut, each in zip(near, parsed.completions, strict=True))
-        parsed = replace(parsed, completions=near, was_cut=was_cut)
+        parsed = replace(parsed, completions=tuple(near), was_cut=was_cut)
         try:
             return parsed, [self._guard.clear(send_blanks(each), ()) for each in near]
-        except NotSentError as error:  # of which an editor need not be told with a box at each key
+        except NotSentError as error:  # an editor shows no box for it at each key
             return replace(parsed, reason=str(error)), []
 
     async def _generate_all(
@@ -295,8 +252,8 @@ class App:
             return
         for number, (each, request) in enumerate(zip(cleared, parsed.completions, strict=True)):
             chunks = self._generate(each, request if parsed.may_be_one else None)
-            async with aclosing(write_tabs(show_likely(chunks, request.min_probability), request)) as shown:
-                async for chunk in shown:
+            async with aclosing(shape_chunks(chunks, request)) as shaped:
+                async for chunk in shaped:
                     yield replace(chunk, candidate=chunk.candidate + number * request.num_candidates)
 
     async def _generate(
@@ -316,13 +273,8 @@ class App:
                     yield chunk
 
 
-async def _tell(answer: object, _request: web.Request) -> web.Response:
+async def _answer(answer: object, _request: web.Request) -> web.Response:
     return web.Response(text=answer) if isinstance(answer, str) else web.json_response(answer)
-
-
-def _add_sender(request: web.Request, completion: CompletionRequest) -> CompletionRequest:
-    """Returns the completion with the user whom a gateway names."""
-    return replace(completion, tenant=request.headers.get(_TENANT) or completion.tenant)
 
 
 async def _yield_one(answer: Awaitable[Any]) -> AsyncGenerator[Any, None]:
@@ -353,28 +305,65 @@ async def _end_in_time(
 
 
 async def _stream(
-    request: web.Request, chunks: AsyncGenerator[CompletionChunk, None], form: Form, texts: Texts
+    request: web.Request, framing: tuple[str, str], events: AsyncGenerator[str, None]
 ) -> web.StreamResponse:
-    """Sends the chunks as events. What fails before the first has a status, what fails later is an event."""
-    headers = {"Content-Type": form.framing.content_type, "Cache-Control": "no-store"}
-    response = web.StreamResponse(headers=headers)
+    """Sends the events. What fails before the first has a status, what fails later is an event."""
+    content_type, frame = framing
+    response = web.StreamResponse(headers={"Content-Type": content_type, "Cache-Control": "no-store"})
+
+    async def send(event: str) -> None:
+        with contextlib.suppress(ConnectionError):  # the editor has gone, and this is about to be cancelled
+            await response.write(frame.format(event).encode())
+
     try:
-        async for chunk in chunks:
-            texts.add(chunk)
+        async for event in events:
             if not response.prepared:
                 await response.prepare(request)
-            await _send(response, form.framing.write(form.explain(form.write_event(chunk, texts))))
-        for event in form.write_end(texts):
-            await _send(response, form.framing.write(form.explain(event)))
+            await send(event)
     except Exception as error:
         if not response.prepared:
             raise
-        answer = find_answer(request, error)
-        note_refusal(request, answer[0])
-        await _send(response, form.framing.write(describe_refusal(request, *answer)))
+        status, reason = _find_answer(request, error)
+        _note_refusal(request, status)
+        await send(to_json(_describe(request, status, reason)))
     return response
 
 
-async def _send(response: web.StreamResponse, event: bytes) -> None:
-    with contextlib.suppress(ConnectionError):  # the editor has gone, and this is about to be cancelled
-        await response.write(event)
+def _find_answer(request: web.Request, error: Exception) -> tuple[int, str]:
+    """Returns the status of an error and its text, in the words of the client's protocol.
+
+    The text begins with the kind of error for Triton's clients, and with their own name for a field that is wrong.
+    """
+    public = to_midtoken_error(error)
+    if request.path in COMPLETIONS and isinstance(public, InvalidRequestError):
+        name, blank, what = str(public).partition(" ")
+        return public.status, COMPLETIONS[request.path][1].names.get(name, name) + blank + what
+    return public.status, public.stream_text if request.path.startswith("/v2/") else str(public)
+
+
+def _refuse(request: web.Request, status: int, reason: str) -> web.Response:
+    """Returns the answer to a request that is refused, which is logged."""
+    _note_refusal(request, status)
+    return web.json_response(_describe(request, status, reason), status=status, dumps=to_json)
+
+
+def _describe(request: web.Request, status: int, reason: str) -> dict[str, Any]:
+    """Returns a refusal in the form of the client's protocol."""
+    if request.path.startswith(("/api/", "/v2/")):  # as clients of Ollama and Triton read it
+        return {"error": reason}
+    return {"error": {"message": reason, "type": _find_type(status), "param": None, "code": status}}
+
+
+def _find_type(status: int) -> str:
+    return _TYPES.get(status, "invalid_request_error")
+
+
+def _note_refusal(request: web.Request, status: int) -> None:
+    if status != SupersededError.status:  # with each key
+        _note(request, f"status {status}, {_find_type(status)}")
+
+
+def _note(request: web.Request, what: str) -> None:
+    """Logs it without anything that the client has written, which may be text."""
+    path = request.path if request.match_info.http_exception is None else "another address"
+    _log.warning("%s %s: %s", time.strftime(_LOG_TIME), path, what)

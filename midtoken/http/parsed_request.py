@@ -1,4 +1,4 @@
-"""What a request asks for, in the words of `CompletionRequest`. A module for each protocol reads its own fields.
+"""What a request asks for, in the words of `CompletionRequest`, and the parts of a prompt with markers.
 
 A field that would change the text and is not offered is refused by name. Other unknown fields are ignored, as
 llama-server and vLLM do. Without a temperature, the text is the most likely one.
@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Self, TypeVar  # JSON has no types
 
+from inference import fim_markers
 from inference.errors import InvalidRequestError, quote
 from inference.protocol.completion import (
-    MAX_NAME_BYTES,
     CompletionRequest,
     Extent,
     Priority,
@@ -81,6 +81,11 @@ class SplitPrompt:
     related: tuple[RelatedFile, ...] = ()
     path: str = ""
 
+    def clean(self) -> dict[str, Any]:
+        """Returns the fields of a `CompletionRequest`, with the line ends that the model knows."""
+        related = tuple(RelatedFile(clean(each.path), clean(each.text)) for each in self.related)
+        return {"prefix": clean(self.before), "suffix": clean(self.after), "related": related, "path": clean(self.path)}
+
 
 class Fields:
     """The fields of a request. One that is null is absent. Methods raise InvalidRequestError."""
@@ -144,7 +149,9 @@ def build_request(
     if not 1 <= len(prompts) <= _MAX_PROMPTS:
         raise InvalidRequestError(f"prompt must be 1 to {_MAX_PROMPTS} texts, not {len(prompts)}")
     temperature, slot, seed = fields.take("temperature", 0.0), fields.take("id_slot", -1), fields.take("seed", -1)
-    max_tokens = fields.take_limit(default_limit)
+    max_tokens, confidence = fields.take_limit(default_limit), fields.take("confidence", 0.0)
+    if not 0 <= confidence <= 1:
+        raise InvalidRequestError(f"confidence must be a number from 0 to 1, not {confidence}")
     fields.refuse(_NOT_OFFERED if temperature == 0 else {**_NOT_OFFERED, **_NOT_SAMPLED})
     wanted = CompletionRequest(
         "",
@@ -156,11 +163,11 @@ def build_request(
         seed=seed if seed >= 0 else None,
         num_candidates=num_candidates,
         tenant=fields.take("user", ""),
-        min_probability=_read_confidence(fields),
+        min_probability=confidence,
         priority=Priority.INTERACTIVE if max_tokens else Priority.PREFETCH,
     )
     return ParsedRequest(
-        tuple([_put_into(wanted, prompt) for prompt in prompts]),
+        tuple(replace(wanted, **prompt.clean()) for prompt in prompts),
         edited=f"slot {slot}" if slot >= 0 else "",
         streams=fields.take("stream", False),
         wants_usage=Fields(fields.take("stream_options", {})).take("include_usage", False),
@@ -169,57 +176,122 @@ def build_request(
     )
 
 
-def read_files(fields: Fields, name: str, path: str, text: str) -> list[RelatedFile]:
-    """Returns other files, a list of objects. Two fields of each have its path and its text.
-
-    Raises InvalidRequestError.
-    """
-    files = []
-    for each in fields.take(name, []):
-        if not isinstance(each, dict):
-            raise InvalidRequestError(f"{name} must be a list of objects, not of {quote(str(each))}")
-        part = Fields({f"{name}.{key}": value for key, value in each.items()})
-        files.append(RelatedFile(_read_file_name(part, f"{name}.{path}"), part.take(f"{name}.{text}", "")))
-    return files
-
-
-def _read_file_name(fields: Fields, name: str) -> str:
-    """Returns the path in a field without the folder, which may have the user's name. Raises InvalidRequestError."""
-    found = _FOLDER.sub("", fields.take(name, ""))
-    if len(found) > MAX_NAME_BYTES // 4:
-        raise InvalidRequestError(f"{name} has {len(found)} characters; at most {MAX_NAME_BYTES // 4} are taken")
-    return found
-
-
-def _read_confidence(fields: Fields) -> float:
-    confidence = fields.take("confidence", 0.0)
-    if not 0 <= confidence <= 1:
-        raise InvalidRequestError(f"confidence must be a number from 0 to 1, not {confidence}")
-    return confidence
-
-
-def _put_into(wanted: CompletionRequest, prompt: SplitPrompt) -> CompletionRequest:
-    related = tuple(RelatedFile(clean(each.path), clean(each.text)) for each in prompt.related)
-    before, after, path = clean(prompt.before), clean(prompt.after), clean(prompt.path)
-    return replace(wanted, prefix=before, suffix=after, related=related, path=path)
+def without_folder(path: str) -> str:
+    """Returns the name of a file without the folder, which may have the user's name."""
+    return _FOLDER.sub("", path)
 
 
 _NEAR_CHARS = 2**16  # on each side of the cursor, and of other files: more than a model reads, and a second of work
 
 
 def cut_near(request: CompletionRequest) -> CompletionRequest:
-    """The request without text that is far from the cursor."""
-    prefix, suffix = _cut_far(request.prefix), request.suffix[:_NEAR_CHARS]
-    return replace(request, prefix=prefix, suffix=suffix, related=_keep_first(request.related))
+    """Returns the request without text that is far from the cursor.
+
+    The prefix begins with a line if it has several, and no half of a file is taken: half of a secret is not recognised.
+    """
+    prefix, sizes = request.prefix, accumulate(len(each.text) for each in request.related)
+    if len(prefix) > _NEAR_CHARS:
+        prefix = prefix[prefix.find("\n", len(prefix) - _NEAR_CHARS) + 1 or -_NEAR_CHARS :]
+    files = tuple(each for each, size in zip(request.related, sizes, strict=True) if size <= _NEAR_CHARS)
+    return replace(request, prefix=prefix, suffix=request.suffix[:_NEAR_CHARS], related=files)
 
 
-def _cut_far(prefix: str) -> str:
-    """The end of the text, from the start of a line on if it has several: half of a secret is not recognised."""
-    line = prefix.find("\n", len(prefix) - _NEAR_CHARS) + 1
-    return prefix if len(prefix) <= _NEAR_CHARS else prefix[line or -_NEAR_CHARS :]
+# The markers of a prompt. Clients write those of the model that they believe to talk to.
+_FILE_MARKER = re.compile(r"<\|?(repo_name|reponame|file_sep|file_separator|filename(?!>[^\n]*</))\|?>")
+_START = re.compile(r"\A\s*(?:<s>|<bos>|<\|begin_of_text\|>|<｜begin▁of▁sentence｜>)")  # which the tokenizer adds
+# What has the form of a marker. Texts have it within a line, templates where a line begins or the prompt ends.
+_SHAPE = r"(?:<\|[^|<>\s]+\|>|<｜[^｜<>\s]+｜>|<\[[a-z]+-[a-z]+\]>|<fim[-_]\w+>|<repo_?name>|<file_sep(?:arator)?>)"
+_MARKER = re.compile(rf"^{_SHAPE}|{_SHAPE}(?=\s*\Z)", re.MULTILINE)
+_TOGETHER = "send prompt and suffix as separate fields"
 
 
-def _keep_first(files: tuple[RelatedFile, ...]) -> tuple[RelatedFile, ...]:
-    """Half of a file is not taken: half of a secret is not recognised."""
-    ends = accumulate(len(each.text) for each in files)
-    return tuple([each for each, end in zip(files, ends, strict=True) if end <= _NEAR_CHARS])
+def split_prompt(prompt: str) -> SplitPrompt:
+    """Returns the parts of a prompt, if it has the markers of a model, in any order.
+
+    A prompt without them is the text before the cursor. Markers that are not understood are refused by name, because
+    the model would take them for text, too. Raises InvalidRequestError if a marker stands in the text, too,
+    if one is missing, and for markers and formats that are not known.
+    """
+    _refuse_foreign(prompt)
+    incomplete = ""
+    for markers in fim_markers.WRITTEN:
+        others, *pieces = re.split(f"({'|'.join(map(re.escape, markers))})", prompt)
+        sections = dict(zip(pieces[::2], pieces[1::2], strict=True))
+        if sections.keys() == set(markers) and _is_template(prompt, others, markers):
+            if len(pieces) > 2 * len(markers):
+                raise InvalidRequestError(f"prompt has {markers[0]} or a marker like it twice; {_TOGETHER}")
+            before, after, *typed = (sections[marker] for marker in markers)
+            if markers == fim_markers.CODELLAMA_WRITTEN:
+                before, after = _strip_codellama(before, after)
+            before, files = _join(before, *typed), _split_files(others)
+            _refuse_unknown(before, after, files[0].text)
+            related = tuple([each for each in files if each.text.strip()])
+            return SplitPrompt(before, after, related, files[-1].path)
+        if sections and _is_edge(prompt, markers):
+            missing = next((f"no {marker}" for marker in markers if marker not in sections), "within a line")
+            incomplete = incomplete or f"prompt has {pieces[0]}, but {missing}; {_TOGETHER}"
+    if incomplete:
+        raise InvalidRequestError(incomplete)
+    first, *files = _split_files(prompt)
+    if first.text.strip() or not files:
+        _refuse_unknown(prompt)
+        return SplitPrompt(prompt)
+    _refuse_unknown(files[-1].text)  # at whose end the cursor is
+    if not (files[-1].text or prompt.endswith("\n")):
+        raise InvalidRequestError(f"prompt ends in the path behind a file marker; {_TOGETHER}")
+    return SplitPrompt(files[-1].text, "", tuple(files[:-1]), files[-1].path)
+
+
+def _refuse_foreign(prompt: str) -> None:
+    for name, markers in fim_markers.FOREIGN.items():
+        if all(marker in prompt for marker in markers):
+            raise InvalidRequestError(f"prompt has {markers[0]} in the format of {name}; {_TOGETHER}")
+
+
+def _refuse_unknown(*texts: str) -> None:
+    for text in texts:
+        if found := _MARKER.search(text):
+            raise InvalidRequestError(f"prompt has the marker {quote(found[0])}, which is not understood; {_TOGETHER}")
+
+
+def _is_template(prompt: str, others: str, markers: tuple[str, ...]) -> bool:
+    """Whether the markers have been written around the prompt's parts, and do not stand in its text.
+
+    They begin it, or follow files. Where the files have no markers, the last marker ends the prompt.
+    """
+    files = _START.sub("", others, count=1).lstrip()
+    if not files or _FILE_MARKER.match(files):
+        return True
+    return files.endswith("\n") and prompt.rstrip().endswith(markers)
+
+
+def _is_edge(prompt: str, markers: tuple[str, ...]) -> bool:
+    """Whether a marker begins or ends the prompt, as in a template."""
+    return _START.sub("", prompt, count=1).lstrip().startswith(markers) or prompt.rstrip().endswith(markers)
+
+
+def _strip_codellama(before: str, after: str) -> tuple[str, str]:
+    """Without the blanks of the template, which is `<PRE> before <SUF>after <MID>`, or has none of them.
+
+    Twinny writes one behind `<SUF>`, too, and begins with `<PRE>`, other files and a blank line end.
+    """
+    if not (before.endswith(" ") and after.endswith(" ")):
+        return before, after
+    is_twinny = not before.startswith(" ") or before.startswith(" \n")
+    if is_twinny or re.match(r" [\r\n]| \Z", after):
+        after = after.removeprefix(" ")
+    return before.removeprefix(" ")[:-1], after.removesuffix(" ")
+
+
+def _join(before: str, typed: str = "") -> str:
+    """Without blanks behind the last marker that nobody has typed: the cursor is where the text before it ends."""
+    is_typed = typed.strip() or before.endswith("\n") or not before
+    return before + typed if is_typed else before
+
+
+def _split_files(text: str) -> list[RelatedFile]:
+    """What stands before the first file marker, then the files. The path is the line behind a marker."""
+    first, *pieces = _FILE_MARKER.split(_START.sub("", text, count=1))
+    pairs = zip(pieces[::2], pieces[1::2], strict=True)
+    parts = [piece.partition("\n") for kind, piece in pairs if kind.startswith("file")]
+    return [RelatedFile(path.strip(), content) for path, _, content in [("", "", first), *parts]]

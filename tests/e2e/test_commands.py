@@ -47,22 +47,18 @@ def test_explain_shows_the_chosen_path_and_every_strategy(embedded_real_server: 
     assert all(f"\n  {healing:<10} ‘" in page for healing in ("exact", "greedy", "single", "none"))
 
 
-async def test_surprisal_of_the_pieces_equals_that_of_the_whole_text(
+async def test_characters_prints_the_surprisal_of_a_text_in_pieces_and_the_next_byte(
     embedded_real_server: RunningServer, source: Path
 ) -> None:
-    text = (_SOURCE * 7).encode()
+    text = (_SOURCE * 7).encode() + b"Hello, worl"
     source.write_bytes(text)
-    told = json.loads(_run(embedded_real_server, "surprisal", str(source), "--json").stdout)
+    first, second = map(json.loads, _run(embedded_real_server, "characters", str(source)).stdout.splitlines())
     async with Client(embedded_real_server.url) as client:
         whole = await client.ask(CharacterRequest(text, ask=Ask.SURPRISAL))
     assert isinstance(whole, Surprisals)
-    assert told["surprisals"] == pytest.approx(whole.surprisals, abs=1e-3)
-
-
-def test_next_byte_prints_bytes_and_tokenizations(embedded_real_server: RunningServer) -> None:
-    lines = _run(embedded_real_server, "next-byte", "Hello, worl").stdout.splitlines()
-    assert lines[1].split()[-1] == "d"
-    assert any(line.endswith("Hello|,|·worl▏d") for line in lines)
+    assert first["surprisals"] == pytest.approx(whole.surprisals, abs=1e-3)
+    assert max(range(257), key=second["probabilities"].__getitem__) == ord("d")
+    assert any(each["tokens"][-1].endswith(" world") and each["ahead"] == "d" for each in second["members"])
 
 
 def test_the_doctor_finds_a_server_that_completes(embedded_real_server: RunningServer, source: Path) -> None:

@@ -27,11 +27,11 @@ def test_every_module_of_commands_is_a_subcommand_that_the_help_lists_with_its_f
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    name, text = module.replace("_", "-"), import_module(f"midtoken.commands.{module}").__doc__ or ""
+    text = import_module(f"midtoken.commands.{module}").__doc__ or ""
     summary = text.partition("\n")[0]
     assert summary
-    assert f" {name} {summary}" in _help(capsys)
-    assert summary in _help(capsys, name)
+    assert f" {module} {summary}" in _help(capsys)
+    assert summary in _help(capsys, module)
 
 
 def test_without_a_command_the_help_is_printed_and_names_the_demo(capsys: pytest.CaptureFixture[str]) -> None:

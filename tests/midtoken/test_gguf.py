@@ -49,7 +49,6 @@ _DAMAGES: dict[str, list[Callable[[bytes], bytes]]] = {
     "is not a GGUF file; a model is a folder, a GGUF file, or a name": [
         _replace(0, b"GGML"), _replace(0, b"version https://git-lfs.github.com/spec/v1"),
     ],
-    "was written for big-endian machines": [_replace(4, b"\0\0\0\3")],
     "has version 1 of the GGUF format; versions 2 and 3 can be run": [_replace(4, b"\1\0\0\0")],
     "has version 4 of the GGUF format": [_replace(4, b"\4\0\0\0")],
     "has no whole metadata: it is cut off or damaged; download it again": [  # tensors are llama.cpp's to read

@@ -7,19 +7,19 @@ import pytest
 from inference.protocol.completion import CompletionRequest
 from lsp_server.privacy.secrets import PLACEHOLDER
 from midtoken.commands.doctor import Mark, check_document
-from midtoken.input_text import ClearedText, add_text_arguments, read_cursor, read_file
+from midtoken.input_text import ClearedText, add_text_arguments, read_cursor, read_text
 from midtoken.server_arguments import UsageError
 from tests.support.options import parse_options
 from tests.support.secret_forms import SECRETS
 
 
-def test_the_bytes_of_a_file_or_of_standard_input_are_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_or_standard_input_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "text"
-    path.write_bytes(b"\xff\r\n\x00")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xffpiped")))
-    assert (read_file(str(path)), read_file("-")) == (b"\xff\r\n\x00", b"\xffpiped")
+    path.write_bytes(b"\xc3\xa9\r\n\x00")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"piped\r\n")))
+    assert (read_text(str(path)), read_text("-")) == ("é\r\n\x00", "piped\r\n")
     with pytest.raises(UsageError, match=f"cannot read {tmp_path}: Is a directory"):
-        read_file(str(tmp_path))
+        read_text(str(tmp_path))
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest, Description
 from lsp_server.privacy.guard import Cleared, Guard
 from midtoken.cli import main
-from midtoken.connection import Connection
-from midtoken.server import ServerAddress
+from midtoken.connection import Connection, ServerAddress
 from tests.support.fake_triton import run_fake_triton, say
 from tests.support.secret_forms import SECRETS, count_secret_bytes
 
@@ -28,12 +27,7 @@ _READERS: Mapping[str, tuple[str, ...]] = {
     "complete": ("complete", "{file}:1"),
     "explain": ("explain", "{file}:1"),
     "explain, as an editor has it": ("explain", "{file}:1", "--stdin"),
-    "surprisal": ("surprisal", "{file}"),
-}
-_UNNAMED = {
-    "surprisal, standard input": ("surprisal", "-"),
-    "next-byte, standard input": ("next-byte", "-"),
-    "next-byte": ("next-byte", "{text}"),
+    "characters": ("characters", "{file}"),
 }
 
 
@@ -59,8 +53,7 @@ def send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Send:
 
     async def send(reader: tuple[str, ...], path: Path, text: str, *options: str) -> list[str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(os.fsencode(text))))
-        names = {"file": path, "text": text}
-        arguments = [*(argument.format(**names) for argument in reader), *options]
+        arguments = [*(argument.format(file=path) for argument in reader), *options]
         async with run_fake_triton(say("a test: it answers nothing")) as server:
             assert await asyncio.to_thread(main, [*arguments, "--server", server.url]) == 1
         values = [value for call in server.calls for array in call.arrays.values() for value in array.reshape(-1)]
@@ -121,24 +114,14 @@ async def test_secrets_are_replaced_unless_an_option_says_so(
     assert "REDACTED" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("reader", "line_end"),
-    [
-        *((reader, "\r\n") for reader in _UNNAMED.values()),
-        *((reader, " \udcff\n") for reader in _UNNAMED.values() if reader[0] != "surprisal"),  # refused
-    ],
-    ids=ascii,
-)
-async def test_text_of_no_file_has_its_secrets_replaced_whatever_its_bytes_are(
-    reader: tuple[str, ...], line_end: str, send: _Send
-) -> None:
-    text = (_OPEN + "".join(each.text for each in _SECRETS)).replace("\n", line_end) + "after = 1"
-    sent = await send(reader, Path(), text)
-    assert _count_secret_bytes(sent, line_end) == 0
+async def test_text_of_no_file_has_its_secrets_replaced_whatever_ends_its_lines(send: _Send) -> None:
+    text = (_OPEN + "".join(each.text for each in _SECRETS)).replace("\n", "\r\n") + "after = 1"
+    sent = await send(("characters", "-"), Path(), text)
+    assert _count_secret_bytes(sent, "\r\n") == 0
     assert "before = 1" in "".join(sent)
 
 
-@pytest.mark.parametrize("reader", [("complete", "{file}:1"), ("next-byte", "{text}")], ids=str)
+@pytest.mark.parametrize("reader", [("complete", "{file}:1"), ("characters", "{file}")], ids=str)
 async def test_with_the_cursor_in_a_secret_nothing_is_sent(
     reader: tuple[str, ...], send: _Send, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

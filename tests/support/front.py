@@ -19,12 +19,10 @@ from inference.protocol.completion import (
     FinishReason,
 )
 from lsp_server.privacy.guard import Cleared
-from midtoken.http.app import App, AppOptions
-from midtoken.installed import find_default_model
+from midtoken.http.app import App
 from tests.support.lsp_fakes import FedBackend, FedStream
 
 _PATIENCE = ClientTimeout(20)
-_OPTIONS = AppOptions("default", is_remote=True, tokenizer=find_default_model() / "tokenizer.json")
 _Answer = TypeVar("_Answer")
 _STATS = CompletionStats(
     num_tokens=7, num_context_tokens=20, num_read_tokens=5, queue_ms=2.0, first_chunk_ms=12.0, total_ms=37.0
@@ -90,9 +88,12 @@ def last_chunk(text: str, reason: FinishReason = FinishReason.END, candidate: in
 
 
 @asynccontextmanager
-async def run_front(options: AppOptions = _OPTIONS) -> AsyncIterator[FrontClient]:
+async def run_front(*, is_remote: bool = True, confidence: float = 0.0) -> AsyncIterator[FrontClient]:
     model = FedModel()
     model.prefetches = model.streams
     with listen(0) as listener:
-        async with App(model, options).serve(listener), ClientSession(timeout=_PATIENCE) as session:
+        async with (
+            App(model, "default", is_remote=is_remote, confidence=confidence).serve(listener),
+            ClientSession(timeout=_PATIENCE) as session,
+        ):
             yield FrontClient(f"http://{ADDRESS}:{listener.getsockname()[1]}", session, model)

@@ -26,7 +26,7 @@ from inference.errors import LaunchError
 from inference.hosting.triton import find_installation
 from inference.platforms import ADDRESS, IMPORT_ROOT
 from midtoken.installed import find_default_model, find_model_repository
-from midtoken.server import find_cache_dir
+from midtoken.models import find_cache_dir
 
 TRITON, EMBEDDED = "--runtime=triton", "--runtime=embedded"  # arguments of `midtoken serve`
 _PR_SET_PDEATHSIG = 1

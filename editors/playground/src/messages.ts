@@ -1,4 +1,4 @@
-/** What the playground sends about healing: midtoken/playground/pictures.py. Its texts are in printable form. */
+/** What the playground sends about healing: midtoken/playground.py. Its texts are in printable form. */
 
 export interface Cell {
   readonly shown: string;

@@ -24,7 +24,6 @@ from inference.protocol.arrays import (
     chunk_from_arrays,
     chunk_to_arrays,
     error_from_text,
-    error_to_response,
     request_from_arrays,
     request_to_arrays,
     to_array,
@@ -212,6 +211,5 @@ def test_half_a_surrogate_pair_is_u_fffd(half: str | bytes) -> None:
     ],
 )
 def test_an_error_keeps_its_type_and_text(error: MidtokenError, kind: type[MidtokenError], code: str) -> None:
-    text, code_of_triton = error_to_response(error)
-    received = error_from_text(text)
-    assert (type(received), str(received), code_of_triton) == (kind, str(error), code)
+    received = error_from_text(error.stream_text)
+    assert (type(received), str(received), error.code) == (kind, str(error), code)

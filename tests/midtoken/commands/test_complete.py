@@ -33,12 +33,6 @@ async def test_the_request_has_the_text_around_the_cursor_and_each_option(
     assert request_from_arrays(server.calls[-1].arrays) == wanted
 
 
-def test_a_number_out_of_range_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["complete", "app.py:1", "--max-tokens=0"])
-    assert "--max-tokens: must be a number from 1 to 4096, not '0'" in capsys.readouterr().err
-
-
 async def test_a_file_of_tabs_is_continued_with_tabs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "app.py").write_text("class A:\n\tdef size(self):")
     async with run_fake_triton(say(build_last_chunk("\n        return 1"))) as server:

@@ -72,7 +72,7 @@ def test_the_size_of_a_gguf_model_in_parts_counts_each_once(tmp_path: Path, monk
     for path, size in ((first, 3_000_000), (second, 1_000_000)):
         path.write_bytes(path.read_bytes().ljust(size))
     options = parse_options(add_connection_arguments, "--model", str(first), "--state-dir", str(tmp_path / "state"))
-    assert re.fullmatch(r"model .*/m-00001-of-00002-\w+, 4 MB", next(describe_model(options)).what)
+    assert re.fullmatch(r"model .*/m-00001-of-00002-\w+, 4 MB", describe_model(options).what)
 
 
 async def test_a_missing_server_is_wrong_and_there_is_something_to_do() -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from inference.errors import InvalidRequestError
 from inference.protocol.arrays import Array, chunk_to_arrays
 from inference.protocol.completion import (
     CompletionChunk,
@@ -46,15 +47,16 @@ def _render(*chunks: CompletionChunk, is_plain: bool = False, **changes: Any) ->
     """Returns the page without trailing blanks. `is_plain`: as it is in a pipe."""
     stats = CompletionStats(num_context_tokens=90, num_related_tokens=55)
     exact = CompletionChunk("", healed_bytes=4, stats=stats, explanation=replace(_EXPLANATION, **changes))
-    answers = {
-        Healing.EXACT: Completion.from_chunks(
-            [*(chunks or [CompletionChunk("e:", text_ends=(2,), log_probs=(-0.1,))]), exact]
-        ),
+    completion = Completion.from_chunks(
+        [*(chunks or [CompletionChunk("e:", text_ends=(2,), log_probs=(-0.1,))]), exact]
+    )
+    related = RelatedFile("lib/node.py", "# class Node: value\n"), RelatedFile("lib/long.py", "# long\n")
+    refusal = InvalidRequestError("it masks each token")
+    others: dict[Healing, Completion | InvalidRequestError] = {
+        Healing.GREEDY: refusal,
         Healing.NONE: Completion.from_chunks([CompletionChunk(":")]),
     }
-    related = RelatedFile("lib/node.py", "# class Node: value\n"), RelatedFile("lib/long.py", "# long\n")
-    refusals = dict.fromkeys((Healing.GREEDY, Healing.SINGLE), "it masks each token")
-    found = Found(related, answers, refusals)
+    found = Found(related, completion, "", others)
     console = Console(width=120, record=not is_plain, file=io.StringIO())
     console.print(render("app.py:2", Context("class Node\n  return Nod", ")\nrest"), found))
     page = cast("io.StringIO", console.file).getvalue() if is_plain else console.export_text()

@@ -25,7 +25,6 @@ from inference.protocol.completion import (
     Priority,
     RelatedFile,
 )
-from midtoken.http.app import AppOptions
 from tests.support.front import FrontClient, last_chunk, run_front
 from tests.support.secret_forms import SECRETS
 
@@ -137,7 +136,7 @@ async def test_a_text_ends_where_it_is_less_likely_than_the_request_or_the_serve
     default: float, body: dict[str, Any], shown: str
 ) -> None:
     chunk = CompletionChunk("ems() + 1", 0, (3, 5, 9), tuple(map(math.log, (0.95, 0.5, 0.2))))
-    async with run_front(AppOptions("default", confidence=default)) as front:
+    async with run_front(is_remote=False, confidence=default) as front:
         for path, field in ((_COMPLETION, "text"), (_INFILL, "content")):
             request, answer = await front.ask(path, {"prompt": "a", **body}, chunk, last_chunk(""))
             assert answer.get("choices", [answer])[0][field] == shown
@@ -187,7 +186,7 @@ _SECRET = "password = 'hunter2correct'\n"
 
 @pytest.mark.parametrize(("is_remote", "sent"), [(False, _SECRET), (True, "password = 'REDACTED'\n")])
 async def test_secrets_are_replaced_where_text_may_leave_the_machine(is_remote: bool, sent: str) -> None:
-    async with run_front(options=AppOptions("default", is_remote)) as front:
+    async with run_front(is_remote=is_remote) as front:
         body = {"input_extra": [{"text": _SECRET}], "prompt": "x", "input_suffix": _SECRET}
         request, _ = await front.ask(_INFILL, body)
     assert (request.related, request.suffix) == ((RelatedFile("", sent),), sent)

@@ -18,13 +18,12 @@ from inference.errors import (
     ServerError,
 )
 from inference.platforms import listen
-from inference.protocol.arrays import Array, chunk_to_arrays, error_to_response, request_from_arrays
+from inference.protocol.arrays import Array, chunk_to_arrays, request_from_arrays
 from inference.protocol.characters import Generated, NextByte, Surprisals, TextProbability
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
-from midtoken.connection import Connection
-from midtoken.http.app import App, AppOptions
+from midtoken.connection import Connection, ServerAddress
+from midtoken.http.app import App
 from midtoken.http.generate import write_answer
-from midtoken.server import ServerAddress
 from tests.support.adapters import read_configuration
 from tests.support.fake_triton import FakeTriton, run_fake_triton, say
 
@@ -37,7 +36,7 @@ async def _run(*responses: Mapping[str, Array] | str, waits: bool = False) -> As
     """Yields what asks for a completion over HTTP, and the server that gives these responses."""
     async with run_fake_triton(say(*responses, waits=waits)) as fake, ClientSession() as session:
         connection, listener = Connection(ServerAddress(fake.url)), listen(0)
-        async with App(connection, AppOptions("default")).serve(listener):
+        async with App(connection, "default").serve(listener):
             yield _Ask(session, f"http://127.0.0.1:{listener.getsockname()[1]}/v2/models/"), fake
         await connection.close()
 
@@ -103,7 +102,7 @@ def test_what_may_have_several_items_is_a_list(model: str) -> None:
     ],
 )
 async def test_an_error_has_a_status_or_is_the_last_event(error: MidtokenError, status: int) -> None:
-    text = error_to_response(error)[0]
+    text = error.stream_text
     for before in ([], [chunk_to_arrays(CompletionChunk("a"))]):
         async with _run(*before, text) as (ask, _):
             answered, events = await ask(_STREAM, _BODY)

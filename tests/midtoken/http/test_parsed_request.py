@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,11 +10,8 @@ from inference.errors import (
     InvalidRequestError,
 )
 from inference.protocol.completion import RelatedFile
-from midtoken.http.app import AppOptions
-from midtoken.http.fim_prompt import split_prompt
-from midtoken.http.parsed_request import SplitPrompt
-from tests.support.front import FrontClient, last_chunk, run_front
-from tests.support.tokenizer_folders import spec_of, write_folder
+from midtoken.http.parsed_request import SplitPrompt, split_prompt
+from tests.support.front import FrontClient, last_chunk
 
 _COMPLETION, _INFILL = "/v1/completions", "/infill"
 
@@ -102,22 +98,6 @@ async def test_half_a_surrogate_pair_is_u_fffd(front: FrontClient, path: str, bo
     asking, stream = await front.begin(front.post(path, body))
     stream.send(last_chunk("e"))
     assert ((await asking)[0], stream.request.prefix) == (200, "a\ufffd")
-
-
-async def test_half_a_surrogate_pair_is_tokenized_as_u_fffd(front: FrontClient) -> None:
-    bodies = [b'{"content": "a\\ud83d"}', b'{"content": "a\\ufffd"}']
-    half, whole = [await front.post("/tokenize", body) for body in bodies]
-    assert half == whole
-    assert half[0] == 200
-
-
-async def test_what_no_tokens_spell_is_tokenized_as_u_fffd(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path, spec_of("gpt2", lacks="ĄñĊ"))
-    async with run_front(AppOptions("default", tokenizer=folder / "tokenizer.json")) as front:
-        bodies = [{"content": text} for text in ("a \x04é\U00040000Ω\n▁", "a \ufffdé\ufffdΩ\ufffd▁")]
-        lacking, replaced = [await front.post("/tokenize", body) for body in bodies]
-    assert lacking == replaced
-    assert lacking[0] == 200
 
 
 _WITH_MARKERS = (  # programs and pages, in which they are text

@@ -110,10 +110,6 @@ async def test_several_prompts_of_llama_server_are_a_list_with_the_costs_of_each
         (_GENERATE, {"suffix": "x" * (2**21 + 1)}, "suffix has"),
         (_COMPLETION, {"n_probs": 3}, "n_probs is not supported"),
         (_COMPLETION, {"prompt": [1, 2]}, "prompt must be a string"),
-        ("/tokenize", {"content": 1}, "content must be a string"),
-        ("/tokenize", {"content": "a", "with_pieces": True}, "with_pieces is not supported"),
-        ("/detokenize", {"tokens": [-1]}, "tokens must be a list of whole numbers"),
-        ("/detokenize", {"tokens": [True]}, "tokens must be a list of whole numbers"),
     ],
 )
 async def test_what_a_protocol_has_and_we_do_not_is_refused_by_name(
@@ -164,13 +160,6 @@ async def test_what_is_said_of_the_server_has_the_form_of_each_protocol(front: F
     assert answers["/v1/models/default"] == answers["/models"]["data"][0]
     assert answers["/api/ps"]["models"][0]["expires_at"] > "2100"
     assert [int(part) for part in answers["/api/version"]["version"].split(".")] >= [0, 6, 4]
-
-
-async def test_tokens_are_those_of_the_model_and_become_the_text_again(front: FrontClient) -> None:
-    ids = json.loads((await front.post("/tokenize", {"content": "return self._items"}))[1])["tokens"]
-    assert len(ids) > 1
-    assert json.loads((await front.post("/detokenize", {"tokens": ids}))[1]) == {"content": "return self._items"}
-    assert front.model.streams == []
 
 
 async def test_another_address_is_told_what_is_served(front: FrontClient) -> None:

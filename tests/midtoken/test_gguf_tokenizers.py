@@ -13,8 +13,7 @@ from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer, iter_sample, load_tokenizer
 from inference.healing.tokenizer_file import read_tokenizer_file
-from midtoken.gguf import make_folder, read_metadata
-from midtoken.tokenizer_json import write_folder_files
+from midtoken.gguf import make_folder, read_metadata, write_folder_files
 
 _KINDS = {kind.name: kind for kind in TOKENIZER_KINDS}
 _PRE_TOKENIZERS = {  # a kind -> the name that llama.cpp's converter writes for it

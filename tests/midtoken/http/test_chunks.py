@@ -1,15 +1,44 @@
-"""A stream shows what a whole answer shows, and a text ends where it is no longer likely."""
+"""A text ends where it is no longer likely, and has the indentation of the client's, in a stream as well as whole."""
 
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.likely_text import LikelyText
-from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
-from midtoken.http.likely import show_likely
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from midtoken.http.chunks import send_blanks, shape_chunks
+
+_PREFIX = "class A:\n\tdef size(self):"
+_WRITTEN = "\n        if x:\n            return 2\n        return 1\n"
+
+
+@pytest.mark.parametrize("num_chars", [1, 3, 100])
+@pytest.mark.parametrize(
+    ("prefix", "shown"), [(_PREFIX, "\n\t\tif x:\n\t\t\treturn 2\n\t\treturn 1\n"), ("a:\n  b:", _WRITTEN)]
+)
+async def test_a_text_with_tabs_is_continued_with_tabs(prefix: str, shown: str, num_chars: int) -> None:
+    async def generate() -> AsyncGenerator[CompletionChunk, None]:
+        for start in range(0, len(_WRITTEN), num_chars):
+            part = _WRITTEN[start : start + num_chars]
+            yield CompletionChunk(part, text_ends=(len(part),), log_probs=(-0.1 * (start + 1),))
+        yield CompletionChunk("", finish_reason=FinishReason.END)
+
+    chunks = [each async for each in shape_chunks(generate(), CompletionRequest(prefix))]
+    assert "".join(each.text for each in chunks) == shown
+    assert any(each.text_ends for each in chunks) == (shown == _WRITTEN)
+    assert all(end <= len(each.text) for each in chunks for end in each.text_ends)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "sent"), [(_PREFIX, "class A:\n    def size(self):"), ("func f() {\n\tif a {", "func f() {\n\tif a {")]
+)
+def test_the_model_gets_blanks_for_the_tabs_of_python_only(prefix: str, sent: str) -> None:
+    assert send_blanks(CompletionRequest(prefix)).prefix == sent
+
 
 _TOKENS = st.lists(
     st.tuples(st.sampled_from(["a", "b c", " d", " ", "(", "\n", "\n  e"]), st.sampled_from([1.0, 0.9, 0.3])),
@@ -57,4 +86,4 @@ async def _read(chunks: Sequence[CompletionChunk], confidence: float) -> list[Co
         for chunk in chunks:
             yield chunk
 
-    return [each async for each in show_likely(iterate(), confidence)]
+    return [each async for each in shape_chunks(iterate(), CompletionRequest("", min_probability=confidence))]

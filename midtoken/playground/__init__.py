@@ -1,1 +1,0 @@
-"""`midtoken playground`: a local page with an editor, and a picture of healing at its cursor."""

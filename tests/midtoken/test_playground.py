@@ -1,0 +1,303 @@
+"""Who reaches the page of the playground, what it is answered about healing, and what of it is asked."""
+
+import dataclasses
+import json
+import math
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, ClientWebSocketResponse, WSServerHandshakeError
+
+from inference.errors import OverloadedError
+from inference.likely_text import LikelyText
+from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Healing, Priority
+from lsp_server.privacy.exclusion import Policy
+from lsp_server.privacy.guard import Guard
+from lsp_server.server import MidtokenServer
+from midtoken.answer import mark_blanks
+from midtoken.api import Completion
+from midtoken.playground import PageAnswers, draw_healing, draw_strategy, make_path, start_app
+from tests.support.lsp_editor import wait_for
+from tests.support.lsp_fakes import FedBackend, FedStream
+from tests.support.playground_fakes import EXACT, EXPLANATION
+
+
+def test_each_playground_has_a_token_of_its_own() -> None:
+    paths = {make_path() for _ in range(10)}
+    assert (len(paths), min(map(len, paths)) >= 32) == (10, True)
+
+
+_PAGE = "<!doctype html><title>playground</title>"
+
+
+class _Browser:
+    """A browser that shows the page, and the server behind the playground."""
+
+    def __init__(self, session: ClientSession, port: int) -> None:
+        self.session = session
+        self.port, self.path = port, make_path()
+        self.server = FedBackend()
+        self.language_servers: list[MidtokenServer] = []
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.origin}{self.path}"
+
+    async def open(self, name: str) -> ClientWebSocketResponse:
+        return await self.session.ws_connect(f"{self.url}{name}", headers={"Origin": self.origin})
+
+
+@asynccontextmanager
+async def _run(tmp_path: Path) -> AsyncIterator[_Browser]:
+    folder = tmp_path / "page"
+    folder.mkdir(exist_ok=True)
+    (folder / "index.html").write_text(_PAGE)
+    (folder / "playground.js").write_text("'use strict'")
+    (tmp_path / "secret.txt").write_text("secret")
+    listener = socket.create_server(("127.0.0.1", 0))
+    async with ClientSession() as session:
+        browser = _Browser(session, listener.getsockname()[1])
+
+        async def connect(*_: object) -> FedBackend:
+            return browser.server
+
+        def build() -> MidtokenServer:
+            browser.language_servers.append(MidtokenServer(connect))
+            return browser.language_servers[-1]
+
+        runner = await start_app(browser.path, folder, browser.server, build, listener)
+        try:
+            yield browser
+        finally:
+            await runner.cleanup()
+
+
+@pytest.fixture
+async def browser(tmp_path: Path) -> AsyncIterator[_Browser]:
+    async with _run(tmp_path) as browser:
+        yield browser
+
+
+async def test_the_page_is_served_and_may_load_only_its_files_and_stand_in_no_frame(browser: _Browser) -> None:
+    async with browser.session.get(browser.url) as response:
+        assert (response.status, await response.text()) == (200, _PAGE)
+    async with browser.session.get(f"{browser.url}playground.js") as script:
+        assert script.content_type.endswith("/javascript")  # Python 3.12 says text/
+    assert {"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}.items() <= {
+        *response.headers.items()
+    }
+    policy = response.headers["Content-Security-Policy"]
+    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    shown = [directives[name] for name in ("default-src", "script-src", "connect-src", "frame-ancestors")]
+    assert shown == ["'none'", "'self'", f"ws://127.0.0.1:{browser.port}", "'none'"]
+    assert "http" not in policy
+
+
+@pytest.mark.parametrize("path", ["", "wrong/", "wrong/playground.js", "wrong/lsp", "wrong/{token}/", "{token}x/"])
+async def test_without_the_token_nothing_is_served(browser: _Browser, path: str) -> None:
+    async with browser.session.get(f"{browser.origin}/{path.format(token=browser.path.strip('/'))}") as response:
+        assert response.status == 404
+
+
+@pytest.mark.parametrize(("host", "status"), [("localhost", 200), ("evil.example", 403)])
+async def test_the_page_is_served_under_the_names_of_this_machine_only(
+    browser: _Browser, host: str, status: int
+) -> None:
+    headers = {"Host": f"{host}:{browser.port}"}
+    async with browser.session.get(browser.url, headers=headers) as response:
+        assert response.status == status
+
+
+@pytest.mark.parametrize("name", ["lsp", "healing"])
+async def test_a_websocket_of_another_site_is_refused(browser: _Browser, name: str) -> None:
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await browser.session.ws_connect(f"{browser.url}{name}", headers={"Origin": "http://evil.example"})
+    assert refused.value.status == 403
+
+
+@pytest.mark.parametrize("path", ["../secret.txt", "%2e%2e/secret.txt", "..%2fsecret.txt"])
+async def test_only_files_of_the_page_are_served(browser: _Browser, path: str) -> None:
+    reader = browser.session.get(f"{browser.url}{path}")
+    async with reader as response:
+        assert response.status in (403, 404)
+        assert "secret" not in (await response.text()).replace(browser.path.strip("/"), "")
+
+
+async def test_a_question_is_answered_over_the_websocket_and_its_answer_ends_with_the_page(browser: _Browser) -> None:
+    page = await browser.open("healing")
+    await page.send_str(json.dumps({"number": 1, "prefix": "return Nod", "suffix": ""}))
+    while not browser.server.streams:
+        await _yield_to_the_server(browser)
+    browser.server.streams[0].send(EXACT)
+    assert json.loads(await page.receive_str())["kind"] == "healing"
+    while len(browser.server.streams) == 1:
+        await _yield_to_the_server(browser)
+    await page.close()
+    while not browser.server.streams[1].is_cancelled:
+        await _yield_to_the_server(browser)
+
+
+async def _yield_to_the_server(browser: _Browser) -> None:
+    async with browser.session.get(browser.url) as response:
+        await response.read()
+
+
+_PREFIX, _SUFFIX = "def make():\n    return Nod", "\n"
+_SECRET = "AKIA" + "Q3EGRXC3K7UMPDFN"  # the form of an access key; it opens nothing
+_OTHER = CompletionChunk("es", stats=CompletionStats(num_forwards=3))
+
+
+class _Page:
+    """A page, its answers, and the server that is asked."""
+
+    def __init__(self) -> None:
+        self.server = FedBackend()
+        self.messages: list[Any] = []
+        self.answers = PageAnswers(self.server, Guard(Policy({}), is_remote=True), self._receive)
+
+    async def ask(self, number: int = 1, prefix: str = _PREFIX, suffix: str = _SUFFIX) -> FedStream:
+        """Asks, and waits until the server is asked for the exact answer."""
+        num_streams = len(self.server.streams)
+        self.answers.ask(number, prefix, suffix)
+        await wait_for(lambda: len(self.server.streams) > num_streams)
+        return self.server.streams[-1]
+
+    async def wait_for_messages(self, *kinds: str) -> None:
+        await wait_for(lambda: [each["kind"] for each in self.messages] == [*kinds])
+
+    async def _receive(self, message: object) -> None:
+        self.messages.append(message)
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[_Page]:
+    page = _Page()
+    yield page
+    await page.answers.close()
+
+
+async def test_a_question_is_answered_by_the_tree_and_by_all_strategies_none_of_which_gains_from_another(
+    page: _Page,
+) -> None:
+    await page.ask()
+    for index, chunk in enumerate((EXACT, _OTHER, _OTHER, _OTHER)):
+        await wait_for(lambda wanted=index: len(page.server.streams) > wanted)  # type: ignore[misc]
+        page.server.streams[index].send(chunk)
+    await page.wait_for_messages("healing", *["strategy"] * 4)
+    shown = {each["healing"]: each["completion"] for each in page.messages[1:]}
+    assert shown == {"exact": "e", "greedy": "es", "single": "es", "none": "es"}
+    requests = [stream.request for stream in page.server.streams]
+    assert [(each.healing, each.explain) for each in requests] == [(each, each is Healing.EXACT) for each in Healing]
+    assert {each.priority for each in requests} == {Priority.INTERACTIVE}  # the others generate nothing
+    assert {(each.prefix, each.suffix) for each in requests} == {(_PREFIX, _SUFFIX)}
+    assert len({each.tenant for each in requests}) == 4
+
+
+async def test_a_secret_is_not_sent(page: _Page) -> None:
+    exact = await page.ask(1, f'KEY = "{_SECRET}"\nreturn Nod', "")
+    assert _SECRET not in exact.request.prefix
+
+
+async def test_in_a_secret_nothing_is_asked(page: _Page) -> None:
+    page.answers.ask(1, f'KEY = "{_SECRET}', '"\n')
+    await wait_for(lambda: bool(page.messages))
+    assert page.messages == [{"number": 1, "kind": "failure", "text": "the cursor is in a secret, which is not sent"}]
+    assert page.server.streams == []
+
+
+async def test_a_new_question_cancels_what_is_asked_for_the_old_one(page: _Page) -> None:
+    old, new = await page.ask(), await page.ask(2, "return Node", "")
+    assert old.is_cancelled
+    new.send(EXACT)
+    await page.wait_for_messages("healing", "strategy")
+    assert [each["number"] for each in page.messages] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OverloadedError("64 requests are waiting; try again later"), "64 requests are waiting; try again later"),
+        (KeyError("source text"), "unexpected KeyError at "),
+    ],
+    ids=["overloaded", "defect"],
+)
+async def test_an_error_is_told_in_its_own_words_or_without_its_text_and_nothing_more_is_asked(
+    error: Exception, text: str, page: _Page
+) -> None:
+    (await page.ask()).fail(error)
+    await page.wait_for_messages("failure")
+    (message,) = page.messages
+    assert (message["text"][: len(text)], "source text" in message["text"]) == (text, False)
+    assert len(page.server.streams) == 1
+
+
+def _draw(prefix: str, healed_bytes: int, *nodes: ExplainedNode, chosen: tuple[str, ...] = ()) -> Any:
+    explanation = dataclasses.replace(EXPLANATION, nodes=nodes, chosen_tokens=chosen)
+    last = dataclasses.replace(EXACT, healed_bytes=healed_bytes, explanation=explanation)
+    return draw_healing(prefix, Completion(last))
+
+
+def test_the_text_is_cut_at_the_heal_point() -> None:
+    picture = draw_healing(_PREFIX, Completion.from_chunks([EXACT]))
+    assert picture["kept_tokens"] == ["():⏎", "···", "·return"]
+    assert picture["healed_tokens"] == ["·N", "od"]
+    assert picture["num_healed_bytes"] == 4
+    assert picture["cells"] == [{"shown": shown, "width": 1} for shown in "·Nod"]
+    assert picture["typed"] == "return·Nod"
+
+
+def test_each_crossing_is_a_path_with_its_share_and_the_end_of_its_best_token() -> None:
+    paths = draw_healing(_PREFIX, Completion.from_chunks([EXACT]))["paths"]
+    assert [path["token_cells"] for path in paths] == [[], [2], [2, 2]]
+    assert [path["next_token"] for path in paths] == ["e", "es", "al"]
+    assert [path["share"] for path in paths] == pytest.approx([0.6, 0.3, 0.1])
+    assert [path["is_chosen"] for path in paths] == [True, False, False]
+    assert [path["num_shared"] for path in paths] == [0, 0, 1]  # an earlier path has `N` too
+
+
+_CHAR = ExplainedNode(None, "", 0, math.log(0.9), "é!", math.log(0.9))
+_HALF_CHAR = ExplainedNode(0, "\\xc3", 1, math.log(0.1), "\\xa9\\xc3", math.log(0.1))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "num_healed_bytes", "nodes", "cells", "next_tokens"),
+    [
+        ("ab", 2, [ExplainedNode(None, "", 0, None, None, None)], [("a", 1), ("b", 1)], []),
+        ("ab", 0, [ExplainedNode(None, "", 0, 0.0, " c", 0.0)], [], ["·c"]),  # any token follows the cursor
+        ("é", 2, [_CHAR, _HALF_CHAR], [("\\xc3", 4), ("\\xa9", 4)], ["!", "\\xc3"]),
+        ("日é", 5, [ExplainedNode(None, "", 0, 0.0, "日é。", 0.0)], [("日", 2), ("é", 1)], ["。"]),
+        (
+            "\u202ea",
+            4,
+            [ExplainedNode(None, "", 0, 0.0, "\u202ea\x1b", 0.0)],
+            [("\\u202e", 6), ("a", 1)],
+            ["␛"],
+        ),
+    ],
+    ids=["no crossing", "nothing healed", "divided character", "whole characters", "control characters"],
+)
+def test_the_healed_bytes_are_shown_by_characters_where_no_token_divides_them(
+    prefix: str, num_healed_bytes: int, nodes: list[ExplainedNode], cells: list[tuple[str, int]], next_tokens: list[str]
+) -> None:
+    picture = _draw(prefix, num_healed_bytes, *nodes)
+    assert [(each["shown"], each["width"]) for each in picture["cells"]] == cells
+    assert [path["next_token"] for path in picture["paths"]] == next_tokens
+
+
+def test_a_confidence_shows_the_pieces_of_a_completion_that_are_as_likely() -> None:
+    likely = LikelyText()
+    log_probs = tuple(map(math.log, (0.9, 0.5, 0.3, 0.1)))
+    likely.add(CompletionChunk("e = first_name", 0, (3, 5, 9, 14), log_probs))
+    pieces = draw_strategy(Healing.EXACT, Completion(EXACT, likely))["pieces"]
+    assert [each["shown"] for each in pieces] == ["e·=", "·", "first_name"]
+    for confidence in (0.05, 0.2, 0.4, 0.7, 0.95):
+        shown = "".join(each["shown"] for each in pieces if each["probability"] >= confidence)
+        assert shown == mark_blanks(likely.text[: likely.count_likely(0, confidence)])
