@@ -83,13 +83,13 @@ def run(options: argparse.Namespace) -> int:
         with Live(console=console, auto_refresh=False) as live:
             for line in _LINES[: options.lines]:
                 _type(line, sides, model, live)
-    console.print(*(side.describe() for side in sides), sep="\n")
+            live.update("\n".join(side.describe() for side in sides))
     console.print(f"\n{_HINT}", style="dim")
     return 0
 
 
 def _type(line: str, sides: Sequence[_Side], model: Model, live: Live) -> None:
-    """Types a line. A terminal shows it at each key, and other output at the last one."""
+    """Types a line. A terminal shows it at each key."""
     above, _, below = (Path(sysconfig.get_path("stdlib")) / _FILE).read_text(encoding="utf-8").partition(line)
     for column in range(len(line) - len(line.lstrip()) + 1, len(line) + 1):
         typed, rest, rows = line[:column], find_rest(line, column), Group()
