@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
@@ -279,10 +280,7 @@ def load(
 
 def _find_folder(model: str | Path) -> Path:
     name = str(model.absolute()) if isinstance(model, Path) else model
-
-    def show(text: str, percentage: int) -> None:
-        _log.info("%s (%d %%)", text, percentage)
-
+    show = partial(_log.info, "%s (%d %%)")
     with ThreadPoolExecutor(1) as thread:  # the caller's may have an event loop that runs
         thread.submit(asyncio.run, fetch_model(name, show)).result()
     return ensure_model_folder(name)

@@ -87,7 +87,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
 
     def run(options: argparse.Namespace) -> int:
-        print(_read_version()) if options.version else parser.print_help()
+        from importlib.metadata import version  # here, because it is slow to import
+
+        print(f"midtoken {version('midtoken')}") if options.version else parser.print_help()
         return 0
 
     parser.add_argument("--version", action="store_true", help="print the version")
@@ -96,9 +98,3 @@ def build_parser() -> argparse.ArgumentParser:
     for name, summary in _SUMMARIES.items():
         subparsers.add_parser(name, help=summary, description=summary)
     return parser
-
-
-def _read_version() -> str:
-    from importlib.metadata import version  # here, because it is slow to import
-
-    return f"midtoken {version('midtoken')}"

@@ -48,8 +48,6 @@ _NOT_SAMPLED: Mapping[str, tuple[Any, ...]] = {  # and those that do so only whe
     "typical_p": (1,),
 }
 
-_FOLDER = re.compile(r".*[/\\]", re.DOTALL)
-
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
@@ -174,11 +172,6 @@ def build_request(
         max_predict_ms=fields.take("t_max_predict_ms", 0),
         fields=fields.take_texts("response_fields"),
     )
-
-
-def without_folder(path: str) -> str:
-    """Returns the name of a file without the folder, which may have the user's name."""
-    return _FOLDER.sub("", path)
 
 
 _NEAR_CHARS = 2**16  # on each side of the cursor, and of other files: more than a model reads, and a second of work

@@ -5,6 +5,7 @@
 
 import dataclasses
 import json
+import re
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -31,7 +32,6 @@ from midtoken.http.parsed_request import (
     SplitPrompt,
     build_request,
     split_prompt,
-    without_folder,
 )
 
 # The content type of a stream, and how it has an event.
@@ -205,7 +205,7 @@ def read_infill(fields: Fields) -> ParsedRequest:
         if not isinstance(each, dict):
             raise InvalidRequestError(f"input_extra must be a list of objects, not of {quote(str(each))}")
         part = Fields({f"input_extra.{key}": value for key, value in each.items()})
-        name = without_folder(part.take("input_extra.filename", ""))
+        name = re.split(r"[/\\]", part.take("input_extra.filename", ""))[-1]  # a folder may have the user's name
         if len(name) > MAX_NAME_BYTES // 4:
             raise InvalidRequestError(
                 f"input_extra.filename has {len(name)} characters; at most {MAX_NAME_BYTES // 4} are taken"
