@@ -55,7 +55,6 @@ class Faults:
     has_wrong_hash: bool = False
     num_more_bytes: int = 0  # that the hub promises
     ignores_range: bool = False
-    sends_page: bool = False  # in place of a large file
     evil_field: str | None = None  # of the description: a path in the place of a hash
 
 
@@ -130,8 +129,6 @@ class Hub:
         _, owner, model, commit, file = path.split("/", 4)
         data, faults = self.repositories[f"{owner}/{model}"].commits[commit][file], self.faults
         time.sleep(faults.delay_s)
-        if faults.sends_page:
-            return handler.reply(200, b"<!DOCTYPE html><title>Sign in</title>")
         is_part = "Range" in handler.headers and not faults.ignores_range
         first, last = handler.headers["Range"][6:].split("-") if is_part else ("0", "")
         start, sent = int(first), data[int(first) : int(last) + 1 if last else None]
