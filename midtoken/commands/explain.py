@@ -183,7 +183,11 @@ def _render_node(node: ExplainedNode, healed: str, share: float | None) -> Text:
         return line.append("  no token of the vocabulary continues from here", style="dim")
     remaining = healed.encode()[node.num_covered_bytes :].decode(errors="backslashreplace")
     following = f"  then ‘{mark_blanks(remaining)}…’ " if remaining else "  then any token "
-    line.append(following, style="dim")
-    line.append(f"{100 * share:6.2f} % ", style="bold" if share > 0.1 else "")
-    line.append("━" * round(_BAR_CELLS * share), style="green")
-    return line.append("  most likely ", style="dim").append(_quote(node.best_token or ""), style=_TOKEN_STYLES[1])
+    return Text.assemble(
+        line,
+        (following, "dim"),
+        (f"{100 * share:6.2f} % ", "bold" if share > 0.1 else ""),
+        ("━" * round(_BAR_CELLS * share), "green"),
+        ("  most likely ", "dim"),
+        (_quote(node.best_token or ""), _TOKEN_STYLES[1]),
+    )

@@ -173,7 +173,7 @@ class App:
     async def generate(self, request: web.Request) -> web.StreamResponse:
         """Answers a request of Triton's generate extension: one response, or a stream of them."""
         model = request.match_info["model"]
-        parsed = generate.read_request(model, await request.read())
+        parsed = generate.read_request(model, _parse_json(await request.read()))
         try:
             cleared: Any = await asyncio.to_thread(self._guard.clear, parsed, ())
         except NotSentError as error:
@@ -220,13 +220,7 @@ class App:
         self, read: _Read, body: bytes, request: web.Request
     ) -> tuple[ParsedRequest, list[Cleared[CompletionRequest]]]:
         """Returns what a body asks for, and its requests with what may be sent. Raises InvalidRequestError."""
-        try:
-            values = json.loads(body)
-        except UnicodeDecodeError as error:
-            raise InvalidRequestError(f"the body is not UTF-8 at byte {error.start}") from None
-        except (ValueError, RecursionError):
-            raise InvalidRequestError("the body is no JSON") from None
-        parsed = read(Fields(values, {"confidence": self._confidence}))
+        parsed = read(Fields(_parse_json(body), {"confidence": self._confidence}))
         edited = _read_name(request, "X-Session-ID") or parsed.edited
         document = f"{request.remote} {_read_name(request, 'User-Agent')} {edited}" if edited else ""
         near = [replace(cut_near(each), document=document) for each in parsed.completions]
@@ -279,6 +273,16 @@ async def _answer(answer: object, _request: web.Request) -> web.Response:
 
 async def _yield_one(answer: Awaitable[Any]) -> AsyncGenerator[Any, None]:
     yield await answer
+
+
+def _parse_json(body: bytes) -> object:
+    try:
+        found: object = json.loads(body)
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"the body is not UTF-8 at byte {error.start}") from None
+    except (ValueError, RecursionError):
+        raise InvalidRequestError("the body is no JSON") from None
+    return found
 
 
 def _read_name(request: web.Request, header: str) -> str:

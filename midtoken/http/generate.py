@@ -37,15 +37,11 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {  # by NumPy's kind of typ
 }
 
 
-def read_request(model: str, body: bytes) -> CompletionRequest | CharacterRequest:
-    """Returns what a body asks of a model. Raises InvalidRequestError."""
+def read_request(model: str, fields: object) -> CompletionRequest | CharacterRequest:
+    """Returns what the JSON of a body asks of a model. Raises InvalidRequestError."""
     if model not in _READERS:
         raise InvalidRequestError(f"there is no model {model}; there are {' and '.join(_READERS)}")
     types, read = _READERS[model]
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
-        raise InvalidRequestError("the body is not JSON in UTF-8") from None
     if not isinstance(fields, dict):
         raise InvalidRequestError("the body must be a JSON object")
     check_known(fields, types)
