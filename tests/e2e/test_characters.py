@@ -63,7 +63,7 @@ def test_the_real_model_predicts_the_right_byte(real_server: RunningServer) -> N
         (b'{"text": "a", "covering": "beam", "width": 0}', "width must be between 1 and 1024, not 0"),
         (b'{"text": "' + b"a" * 16385 + b'"}', "text has 16385 bytes; at most 16384 are taken, with context before"),
         (b'{"text": 5}', "invalid request: text must be a string"),
-        (b"text=a", "invalid request: the body is not JSON in UTF-8"),
+        (b"text=a", "invalid request: the body is no JSON"),
     ],
 )
 def test_bad_input_gets_one_error(scripted_server: RunningServer, body: bytes, text: str) -> None:

@@ -72,7 +72,7 @@ def _read_text(server: RunningServer, body: dict[str, Any]) -> str:
     [
         (b'{"max_tokens": 3}', "invalid request: prefix is missing: the text before the cursor"),
         (b'{"prefix": "a", "max_token": 3}', "invalid request: unknown field 'max_token'; known are prefix, suffix, "),
-        (b'{"prefix": "a\xff"}', "invalid request: the body is not JSON in UTF-8"),
+        (b'{"prefix": "a\xff"}', "invalid request: the body is not UTF-8 at byte 13"),
         (b'{"prefix": "a", "seed": 9223372036854775808}', "invalid request: seed is out of the range of int64"),
         (b'{"prefix": "a", "max_tokens": -1}', "invalid request: max_tokens must be between 1 and 4096, not -1"),
         (b'{"prefix": "a", "num_candidates": 0}', "num_candidates must be between 1 and 16, not 0"),
@@ -86,7 +86,7 @@ def _read_text(server: RunningServer, body: dict[str, Any]) -> str:
         (b'{"prefix": 5}', "invalid request: prefix must be a string"),
         (b'{"prefix": "a", "explain": null}', "invalid request: explain must be true or false"),
         (b'{"prefix": "a", "top_p": true}', "invalid request: top_p must be a number"),
-        (b"prefix=a", "invalid request: the body is not JSON in UTF-8"),
+        (b"prefix=a", "invalid request: the body is no JSON"),
         (b'["prefix"]', "invalid request: the body must be a JSON object"),
     ],
 )
