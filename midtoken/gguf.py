@@ -75,14 +75,9 @@ def _read(path: Path, data: mmap.mmap) -> Metadata:
     [version] = reader.read("I")
     if version not in _VERSIONS:
         raise ModelError(f"{path} has version {version} of the GGUF format; versions 2 and 3 can be run")
-    num_tensors, num_values = reader.read("Q", 2)
-    reader.count(num_values + num_tensors)
-    metadata = {reader.read_text(): reader.read_value(*reader.read("I")) for _ in range(num_values)}
-    for _ in range(num_tensors):  # with its name, shape, type and place
-        reader.read_text()
-        reader.read("Q", *reader.read("I"))
-        reader.read("IQ")
-    return metadata
+    _, num_values = reader.read("Q", 2)  # the first is that of the tensors, which llama.cpp reads
+    reader.count(num_values)
+    return {reader.read_text(): reader.read_value(*reader.read("I")) for _ in range(num_values)}
 
 
 class _Reader:
