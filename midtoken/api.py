@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 # The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
-_PIECE_BYTES = 1024
+_PIECE_BYTES = 1024  # of a text, in one request
 _CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default model
 _CONTINUATION = bytes(range(0x80, 0xC0))  # what a character in UTF-8 does not begin with
 _Kind = TypeVar("_Kind", NextByte, Surprisals)

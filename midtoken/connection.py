@@ -222,7 +222,7 @@ class Connection:
 
     @property
     def max_related_bytes(self) -> int:
-        """How much a language server tells of other files here."""
+        """How much of other files a language server sends here."""
         return find_max_bytes(Settings(context=self.description.context_tokens).related_bytes)
 
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:

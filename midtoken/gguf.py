@@ -119,8 +119,8 @@ class _Reader:
 
 
 _VERSION = 2  # of what is written
-_POLL_S = 0.05
-_MAX_NAME_CHARS = 40
+_POLL_S = 0.05  # between looks at whether another process has made a folder
+_MAX_NAME_CHARS = 40  # of the file, in the name of its folder
 
 
 def make_folder(path: Path) -> Path:

@@ -71,8 +71,8 @@ _PORTAL = "a network that wants you to sign in, or a proxy, may answer in its pl
 _PASSING = (408, 429, *range(500, 600))
 _HASH = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # of Git, or SHA-256
 _CHUNK_NBYTES = 2**18  # in ten megabytes, as of huggingface_hub, a slow connection shows no progress
-_TIMEOUT_S = 10.0
-_SHOW_S = 0.5
+_TIMEOUT_S = 10.0  # of the hub, to describe a model
+_SHOW_S = 0.5  # between two lines about the progress
 
 
 class _Download:

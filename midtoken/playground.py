@@ -45,7 +45,7 @@ from lsp_server.server import MidtokenServer
 from midtoken.answer import compute_shares, mark_blanks
 from midtoken.api import Completion, read_completion
 
-_MAX_MESSAGE_BYTES = 4 * 2**20
+_MAX_MESSAGE_BYTES = 4 * 2**20  # twice the longest text
 _IDLE_S = 30.0  # of a connection without a whole head of a request
 _HEARTBEAT_S = 30.0  # a browser that has vanished is noticed within this time
 _CLOSE_S = 1.0  # a page is given this time to say that it has closed too

@@ -29,7 +29,7 @@ _LINES = (
     "        timefunc = self.timefunc",
 )
 _PAUSE_S = 0.12  # between two keys
-_LABEL_CELLS = 19
+_LABEL_CELLS = 19  # of the name and the time before a row's text
 _TITLE = f"""{{number}} of the lines of Python's {_FILE}, which the bundled model has not seen, are typed key by key. \
 After the cursor ▏ is the ghost text, which an editor shows in grey: one with healing, and one without."""
 _HINT = """Right: the ghost text has exactly the rest of the identifier; each key inside one counts. README.md has \

@@ -29,7 +29,7 @@ from midtoken.connection import open_connection
 from midtoken.input_text import ClearedText, add_cursor_arguments
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
-_BAR_CELLS = 20
+_BAR_CELLS = 20  # of a share of 100 %
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,11 +138,11 @@ def _render_related(sent: tuple[RelatedFile, ...], exact: Completion) -> Iterato
     if sent:
         counts = f"{exact.stats.num_related_tokens} of {exact.stats.num_context_tokens} tokens"
         yield Text(f"\nOf other files, the prompt has {counts}", style="dim")
-    for told, file in zip(exact.explanation.related, sent, strict=True):
-        if told.num_tokens is None:
-            yield Text.assemble("\n", told.path, ("  left out", "dim"))
+    for each, file in zip(exact.explanation.related, sent, strict=True):
+        if each.num_tokens is None:
+            yield Text.assemble("\n", each.path, ("  left out", "dim"))
         else:
-            yield Text.assemble("\n", told.path, (f"  {told.num_tokens} tokens\n{file.text.rstrip()}", "dim"))
+            yield Text.assemble("\n", each.path, (f"  {each.num_tokens} tokens\n{file.text.rstrip()}", "dim"))
 
 
 def _tokens(tokens: tuple[str, ...], if_none: str) -> Text:

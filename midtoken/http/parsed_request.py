@@ -59,7 +59,9 @@ class ParsedRequest:
     wants_usage: bool  # in an event of its own
     max_predict_ms: int  # from the first text on, if there is a whole line by then; 0 or less: no limit
     fields: tuple[str, ...]  # of the answer of llama-server; none: all
-    num_top_tokens: int | None = None  # to tell the probabilities of, beside those of the text; None: none at all
+    num_top_tokens: int | None = (
+        None  # reported beside those of the text, with probabilities; None: no probabilities at all
+    )
     was_cut: bool = False  # whether text that is far from the cursor was left out
     reason: str = ""  # why its text is empty, whatever the model would write; empty: it need not be
     may_be_one: bool = False  # text, if the engine cannot generate several

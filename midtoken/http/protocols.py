@@ -191,7 +191,7 @@ def list_openai_models(model: str) -> dict[str, Any]:
     return {"object": "list", "data": [{"id": model, "object": "model", "created": 0, "owned_by": "midtoken"}]}
 
 
-_NUM_INFILL_TOKENS = 128
+_NUM_INFILL_TOKENS = 128  # where no limit is named
 _STOP_TYPES = {FinishReason.END: "eos", FinishReason.STOP: "word"}
 
 
