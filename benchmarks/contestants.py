@@ -11,7 +11,7 @@ the rest of the line, greedily.
 
 Every contestant runs in a process of its own, with one thread, and waits while the others run.
 Processes are started anew for each repeat, and the report is written after each. A time is the median over the cursors
-of the median over the repeats, and its spread is that of the repeats' medians. `benchmarks/baselines/contestants/` says
+of the median over the repeats. `benchmarks/baselines/contestants/` says
 what each contestant is.
 """
 
@@ -24,14 +24,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.baselines.contestants.line_protocol import Answer, Contestant, Request
+from benchmarks.baselines.gguf_file import Precision, write_gguf
 from benchmarks.corpora.cuts import Visit, draw_visits
 from benchmarks.measures.report import Measured, Row, Value, find_percent, run_parts, track
 from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 
 _FOLDER = Path("build/contestants")
-_PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
-_NUM_CURSORS, _NUM_REPEATS, _NUM_THREADS = 100, 3, 1
+PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
+_NUM_CURSORS, _NUM_REPEATS = 100, 3
 _NUM_SHORT = 4  # cursors
 
 
@@ -43,15 +44,14 @@ class Entry:
     python: Path
     module: str
     arguments: tuple[str, ...]
+    num_threads: int = 1
 
     def start(self) -> Contestant:
         """Starts it. Raises RuntimeError if it fails."""
-        command = [
-            *(str(self.python), "-m", f"benchmarks.baselines.contestants.{self.module}"),
-            *(*self.arguments, f"--threads={_NUM_THREADS}"),
-        ]
+        module = f"benchmarks.baselines.contestants.{self.module}"
+        command = [str(self.python), "-m", module, *self.arguments, f"--threads={self.num_threads}"]
         environment = {
-            "OMP_NUM_THREADS": str(_NUM_THREADS), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": str(self.num_threads), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1",
         }  # fmt: skip
         return Contestant(self.name, command, environment, _FOLDER / "logs" / f"{self.name}.log")
 
@@ -90,7 +90,7 @@ def compare(entries: Sequence[Entry], visits: Sequence[Visit], num_repeats: int)
     for repeat in range(num_repeats):
         for entry, outcomes in _run(entries, visits, f"{repeat + 1}").items():
             runs[entry.name].append(outcomes)
-        rows = [build_row(name, own) for name, own in runs.items()]
+        rows = [_build_row(name, own) for name, own in runs.items()]
         figures = {f"{name}_{row['contestant']}": row[name] for row in rows for name in (*TIMES, "right")}
         yield Measured({"num_cursors": len(visits), **figures}, rows)
 
@@ -120,8 +120,6 @@ def find_python(name: str) -> Path:
 
 
 def _convert(model_dir: Path, precision: str) -> str:
-    from benchmarks.baselines.gguf_file import Precision, write_gguf  # here, because only `make bench-latency` has gguf
-
     path = _FOLDER / f"{model_dir.name}-{precision}.gguf"
     write_gguf(model_dir, path, Precision(precision))
     return str(path)
@@ -143,18 +141,15 @@ def _visit(contestant: Contestant, visit: Visit) -> Outcome:
     answers = []
     for text in (visit.earlier_text, visit.text):
         answers.append(contestant.complete(Request(text)))
-        time.sleep(_PAUSE_S)
+        time.sleep(PAUSE_S)
     return Outcome(visit, *answers)
 
 
-def build_row(name: str, runs: Runs) -> Row:
-    """The row of one contestant."""
+def _build_row(name: str, runs: Runs) -> Row:
     row: dict[str, Value] = {"contestant": name}
     for figure, read in TIMES.items():
-        times = [[read(outcome) for outcome in run] for run in runs]
-        by_cursor = [statistics.median(each) for each in zip(*times, strict=True)]
-        by_repeat = [statistics.median(each) for each in times]
-        row |= {figure: statistics.median(by_cursor), f"± {figure}": max(by_repeat) - min(by_repeat)}
+        by_cursor = zip(*([read(outcome) for outcome in run] for run in runs), strict=True)
+        row[figure] = statistics.median(map(statistics.median, by_cursor))
     return row | {"right": find_percent(each.visit.cut.is_solved_by(each.warm.line) for each in runs[0])}
 
 

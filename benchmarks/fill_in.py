@@ -3,9 +3,8 @@
 Gaps are made in held-out files: the rest of an identifier, the rest of a line, and one to three whole lines. Every gap
 is filled with each layout, and without its suffix. Decoding is greedy.
 
-- right: the rest of the identifier, as in `benchmarks.accuracy`; the rest of the line; all missing lines.
+- right: the rest of the identifier, as in `benchmarks.accuracy`; the rest of the line.
 - cut: completions that the engine ended where they reached the suffix.
-- repeats: completions that still end with the beginning of the suffix (`benchmarks.corpora.cuts.Gap.is_repeated_by`).
 """
 
 import dataclasses
@@ -16,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from benchmarks.corpora.cuts import Gap, GapKind, draw_gaps
-from benchmarks.measures.report import Measured, Row, Value, find_percent, run_parts, track
+from benchmarks.measures.report import Figures, Value, find_percent, run_parts, track
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.engine.fill_in import Layout, choose_fill_in
@@ -33,12 +32,6 @@ _SHORT_COUNTS = {GapKind.IDENTIFIER: 24, GapKind.LINE: 8, GapKind.BLOCK: 4}
 _PREFIX_CHARS, _SUFFIX_CHARS = 1500, 700
 _MAX_TOKENS = {GapKind.IDENTIFIER: 16, GapKind.LINE: 32, GapKind.BLOCK: 48}
 _BATCH_SIZE = 24
-_FIGURES = {
-    "right": "identifier",
-    "difference": "to no suffix",
-    "spread": "± (95 %)",
-    "line": "line",
-}  # columns of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +47,30 @@ def main() -> None:
     run_parts("fill_in", {"layouts": _measure})
 
 
-def _measure(is_short: bool) -> Measured:
-    counts = _SHORT_COUNTS if is_short else _COUNTS
-    gaps = [_cut_context(gap) for gap in draw_gaps(iter_held_out(), counts, seed=1)]
+def _measure(is_short: bool) -> Figures:
+    gaps = [_cut_context(gap) for gap in draw_gaps(iter_held_out(), _SHORT_COUNTS if is_short else _COUNTS, seed=1)]
     filled: dict[Layout, list[Filled]] = {layout: [] for layout in Layout}
     with _load_engines() as (default, engines):
         for start in track(range(0, len(gaps), _BATCH_SIZE), "completing"):
-            batch = gaps[start : start + _BATCH_SIZE]
             for layout, engine in engines.items():
-                filled[layout] += _fill(engine, batch)
-    rows = [_build_row(layout, filled[layout], filled[Layout.NONE], layout is default) for layout in Layout]
-    figures: dict[str, Value] = {f"num_{kind}": number for kind, number in counts.items()}
-    figures |= {
-        "num_gaps": len(gaps),
-        "num_cut": sum(each.finish_reason is FinishReason.SUFFIX for each in filled[default]),
-    }
-    for row, layout in zip(rows, Layout, strict=True):
-        figures |= {f"{figure}_{layout}": row[name] for figure, name in _FIGURES.items()}
-    figures["right_default"] = figures[f"right_{default}"]
-    return Measured(figures, rows)
+                filled[layout] += _fill(engine, gaps[start : start + _BATCH_SIZE])
+    num_cut = sum(each.finish_reason is FinishReason.SUFFIX for each in filled[default])
+    figures: dict[str, Value] = {"num_gaps": len(gaps), "num_cut": num_cut}
+    without = _list_marks(filled[Layout.NONE], GapKind.IDENTIFIER)
+    for layout, some in filled.items():
+        marks = _list_marks(some, GapKind.IDENTIFIER)
+        differences = [ours - other for ours, other in zip(marks, without, strict=True)]
+        figures |= {
+            f"right_{layout}": find_percent(marks),
+            f"difference_{layout}": 100 * statistics.mean(differences),
+            f"spread_{layout}": 196 * statistics.pstdev(differences) / math.sqrt(len(differences)),  # half of 95 %
+            f"line_{layout}": find_percent(_list_marks(some, GapKind.LINE)),
+        }
+    return {**figures, "right_default": figures[f"right_{default}"]}
+
+
+def _list_marks(filled: list[Filled], kind: GapKind) -> list[bool]:
+    return [each.gap.is_filled_by(each.text) for each in filled if each.gap.kind is kind]
 
 
 @contextmanager
@@ -108,37 +106,6 @@ def _fill(engine: Engine, gaps: list[Gap]) -> list[Filled]:
     ]
     sinks = [submit(engine, request) for request in requests]
     return [Filled(gap, sink.wait().text, sink.finish_reason) for gap, sink in zip(gaps, sinks, strict=True)]
-
-
-def _build_row(layout: Layout, filled: list[Filled], without: list[Filled], is_default: bool) -> Row:
-    by_kind = {kind: [each for each in filled if each.gap.kind is kind] for kind in GapKind}
-    return {
-        "layout": "none (no suffix)" if layout is Layout.NONE else str(layout),
-        "default": is_default,
-        "identifier": _percent_right(filled),
-        "to no suffix": _percent_right(filled) - _percent_right(without),
-        "± (95 %)": _find_spread(filled, without),
-        "line": find_percent(each.gap.is_filled_by(each.text) for each in by_kind[GapKind.LINE]),
-        "lines": find_percent(each.gap.is_filled_by(each.text) for each in by_kind[GapKind.BLOCK]),
-        "ended by the model, %": find_percent(each.finish_reason is FinishReason.END for each in filled),
-        "cut, %": find_percent(each.finish_reason is FinishReason.SUFFIX for each in filled),
-        "repeats": sum(each.gap.is_repeated_by(each.text) for each in filled),
-    }
-
-
-def _percent_right(filled: list[Filled]) -> float:
-    """Of the identifiers."""
-    return find_percent(each.gap.is_filled_by(each.text) for each in filled if each.gap.kind is GapKind.IDENTIFIER)
-
-
-def _find_spread(filled: list[Filled], without: list[Filled]) -> float:
-    """Half the width of the 95 % interval of the difference between paired identifiers, in percent."""
-    differences = [
-        each.gap.is_filled_by(each.text) - other.gap.is_filled_by(other.text)
-        for each, other in zip(filled, without, strict=True)
-        if each.gap.kind is GapKind.IDENTIFIER
-    ]
-    return 196 * statistics.pstdev(differences) / math.sqrt(len(differences))
 
 
 if __name__ == "__main__":

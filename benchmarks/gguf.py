@@ -4,14 +4,12 @@
 
 - right: the default model in float32 completes at 540 cuts as on onnxruntime, in every strategy, with and without the
   text after the cursor, one completion or three; what is closer than a gap is a tie.
-- default, large, states: what a key costs, with the default model (float32, Q8_0), with one of 494 million weights that
-  are those of the default model, grown (Q8_0, Q4_K_M), and with half a billion random weights in the shape of Qwen3.5
-  0.8B (Q8_0), where llama.cpp's loop is given the state from before the key. At each visit a person types four keys of
-  a word. Both programs have read the text before the first one, and generate one token after each key, and the line
-  after the last.
+- default, large: what a key costs, with the default model (float32, Q8_0), and with one of 494 million weights that are
+  those of the default model, grown (Q8_0, Q4_K_M). At each visit a person types four keys of a word. Both programs have
+  read the text before the first one, and generate one token after each key, and the line after the last.
 
-`warm_rows_mean`: tokens that are forwarded for a key until its first token is chosen. `first_text_ratio`: from a key to
-the first text after the cursor, ours to theirs; theirs continues the canonical tokens of the text. `healing_overhead`:
+`first_text_ratio`: from a key to the first text after the cursor, ours to theirs; theirs continues the canonical tokens
+of the text. `healing_overhead`:
 the whole line, ours with healing, to llama.cpp when it decodes the same tokens one by one from the place where the
 healed bytes begin. `…_alone` is the same without drafts. Medians over keys, and over the ratios of lines; two threads.
 """
@@ -33,7 +31,6 @@ from benchmarks.baselines.gguf_file import Precision, write_gguf
 from benchmarks.baselines.plain_loop import PlainLoop
 from benchmarks.corpora.cuts import Visit, draw_cuts, draw_visits
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
-from benchmarks.corpora.state_models import write_large_model, write_state_model
 from benchmarks.measures.report import Figures, Part, Target, Value, run_parts, track
 from benchmarks.measures.right_choices import compare_engines
 from inference.config import EngineConfig
@@ -49,11 +46,11 @@ _NUM_THREADS = 2
 _GAP = 0.02  # nats
 _NUM_CUTS, _NUM_SHORT_CUTS = 540, 10
 _NUM_KEYS = 4  # of a visit; the first one is not counted
-_NUM_VISITS = {"default": 40, "large": 15, "states": 3}
+_NUM_VISITS = {"default": 40, "large": 15}
 _CONTEXT_CHARS = 1200
 _MAX_TOKENS = 64
 _PAUSE_S = 0.005  # after an answer, so that threads that wait actively have gone to sleep
-_FILES = {"default": ("f32", "q8_0"), "large": ("q8_0", "q4_k_m"), "states": ("q8_0",)}
+_FILES = {"default": ("f32", "q8_0"), "large": ("q8_0", "q4_k_m")}
 
 
 _TARGETS = (
@@ -64,8 +61,7 @@ _TARGETS = (
         for part, precisions in _FILES.items()
         for precision in precisions
         for figure, meaning, limit in (
-            ("warm_rows_mean", "rows for a key", 2.0),
-            ("first_text_ratio", "first text after a key, to llama.cpp", 1.3 if part == "states" else 1.0),
+            ("first_text_ratio", "first text after a key, to llama.cpp", 1.0),
             ("healing_overhead", "a healed line, to the same tokens in llama.cpp", 1.05),
         )
     ),
@@ -87,7 +83,6 @@ def _measure_right(is_short: bool) -> Figures:
         "equal_choices": len(cuts) - found.num_tied - len(found.wrong),
         "tied_choices": found.num_tied,
         "wrong_choices": len(found.wrong),
-        "greatest_gap": found.greatest_gap,
     }
 
 
@@ -95,11 +90,6 @@ def _build_folder(part: str, precision: str, is_short: bool) -> Path:
     """A folder that is served, with a GGUF file of the default model or of a larger one."""
     source = _DEFAULT if part == "default" else _SHORT_LARGE if is_short else _LARGE
     folder = _FOLDER / (f"short-{part}-{precision}" if is_short and part != "default" else f"{part}-{precision}")
-    if part == "states":
-        if not (folder / "model.gguf").exists():
-            print("building the model", flush=True)
-            _ = write_state_model(folder, "qwen35") if is_short else write_large_model(folder)
-        return folder
     if not source.exists():
         print("building the model", flush=True)
         write_grown_model(source, SHAPES[source.name])
@@ -137,17 +127,11 @@ def _measure_part(part: str, is_short: bool) -> Figures:
                     keys += found
                     kept.append(found[-1])
         ends = f"_{part}_{precision}"
-        first_ms = statistics.median(key.first_ms for key in keys)
-        their_first_ms = statistics.median(key.their_first_ms for key in keys)
         figures |= {
-            f"warm_rows_mean{ends}": statistics.mean(key.num_rows for key in keys),
-            f"first_text_ratio{ends}": first_ms / their_first_ms,
-            f"first_text_ms{ends}": first_ms,
-            f"their_first_text_ms{ends}": their_first_ms,
+            f"first_text_ratio{ends}": statistics.median(key.first_ms for key in keys)
+            / statistics.median(key.their_first_ms for key in keys),
             f"healing_overhead{ends}": statistics.median(key.line_ms / key.their_line_ms for key in lines[True]),
             f"healing_overhead_alone{ends}": statistics.median(key.line_ms / key.their_line_ms for key in lines[False]),
-            f"line_ms{ends}": statistics.median(key.line_ms for key in lines[True]),
-            f"their_line_ms{ends}": statistics.median(key.their_line_ms for key in lines[True]),
         }
     return figures
 
@@ -156,7 +140,6 @@ def _measure_part(part: str, is_short: bool) -> Figures:
 class _Key:
     """What a key cost."""
 
-    num_rows: int
     first_ms: float
     line_ms: float
     their_first_ms: float
@@ -170,14 +153,14 @@ def _visit(engine: Engine, loop: PlainLoop, visit: Visit) -> Iterator[_Key]:
         prefix = text[: len(text) - num_left]
         max_tokens, sink = 1 if num_left else _MAX_TOKENS, LineSink(Line())
         engine.submit(CompletionRequest(prefix, max_tokens=max_tokens, extent=Extent.SINGLE_LINE), sink)
-        line_text, stats = sink.wait()
+        line_text, _ = sink.wait()
         line = sink.line.finish()
         time.sleep(_PAUSE_S)
         their_first_ms = loop.measure_first_ms(prefix)
         their_line_ms = loop.measure_line_ms(prefix, line_text)
         time.sleep(_PAUSE_S)
         if num_left < _NUM_KEYS:
-            yield _Key(stats.num_first_rows, line.first_text_ms, line.line_ms, their_first_ms, their_line_ms)
+            yield _Key(line.first_text_ms, line.line_ms, their_first_ms, their_line_ms)
 
 
 if __name__ == "__main__":

@@ -13,24 +13,22 @@ respect: what a model still generates for the key before competes with the next 
   the language server answers without a request to the server are counted apart (`typed_ahead_…`).
 - The first key at a place follows a jump, by which each file is opened, or an acceptance. `prefetched_share` of them
   find their context read.
-- The layers are those of keys whose answer is the whole completion, `split_share` of those that need the server. The
-  first line of a block, and what is shown of a text that becomes unlikely, are answered before the server knows what
-  the whole costs.
+- The layers are those of keys whose answer is the whole completion. The first line of a block, and what is shown of a
+  text that becomes unlikely, are answered before the server knows what the whole costs.
 - `overhead` is everything but the model.
 - `rows` are forwarded until the first token is chosen; their mean is over keys that need the server. `read` are those
-  of them that are context. `context_reads_le_1_share` counts keys that need no server too, since they read nothing;
-  `served_reads_le_1_share` does not.
+  of them that are context. `context_reads_le_1_share` counts keys that need no server too, since they read nothing.
 - `neovim_…` is what a person gets in a real Neovim, from the key to the drawn screen: see
   `benchmarks.measures.neovim_typing`.
 """
 
 import asyncio
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.corpora.typing import Key, KeyKind, Moment, Session
+from benchmarks.corpora.typing import Key, Moment, Session
 from benchmarks.corpora.typist import draw_typing
 from benchmarks.measures.host import run_host
 from benchmarks.measures.lsp_client import RECORDED_LANGUAGE_SERVER
@@ -40,10 +38,8 @@ from benchmarks.measures.replay_editor import PressedKey, Workspace, replay
 from benchmarks.measures.report import (
     Figures,
     Measured,
-    Row,
     Target,
     find_mean,
-    find_percent,
     find_percentile,
     run_parts,
 )
@@ -103,14 +99,16 @@ def main() -> None:
     run_parts("keystrokes", {"replay": _measure_replay, "neovim": measure_typing}, _TARGETS)
 
 
-def _measure_replay(is_short: bool) -> Measured:
-    times = asyncio.run(_play_once(draw_typing(_NUM_SHORT_KEYS if is_short else _NUM_KEYS, seed=1)))
-    return Measured(find_figures(times), [*_iter_rows(times)])
+def _measure_replay(is_short: bool) -> list[Measured]:
+    session = draw_typing(_NUM_SHORT_KEYS if is_short else _NUM_KEYS, seed=1)
 
+    async def play_once() -> Sequence[KeyTime]:
+        async with run_host(EngineConfig(find_default_model(), num_threads=1)) as url:
+            return (await play(url, session)).times
 
-async def _play_once(session: Session) -> Sequence[KeyTime]:
-    async with run_host(EngineConfig(find_default_model(), num_threads=1)) as url:
-        return (await play(url, session)).times
+    times = asyncio.run(play_once())
+    split = [each.layers for each in times if each.layers is not None]
+    return [Measured(find_figures(times), [{layer: find_mean(each[layer] for each in split) for layer in _LAYERS}])]
 
 
 async def play(url: str, session: Session, workspace: Workspace | None = None) -> Played:
@@ -129,10 +127,8 @@ def find_key_times(
     """Returns the time of each key: what the editor saw, matched with what the language server recorded."""
     moments = list(moments)
     by_key = _match(moments, pressed, records)
-    return [
-        _build_key_time(moment.key, press, by_key.get(index))
-        for index, (moment, press) in enumerate(zip(moments, pressed, strict=True))
-    ]
+    pairs = enumerate(zip(moments, pressed, strict=True))
+    return [_build_key_time(moment.key, press, by_key.get(index)) for index, (moment, press) in pairs]
 
 
 def _match(
@@ -170,30 +166,6 @@ def _build_key_time(key: Key, press: PressedKey, record: RequestRecord | None) -
     return KeyTime(key, is_answered, total_ms, needs_server=True, layers=layers, stats=stats)
 
 
-def _iter_rows(times: Sequence[KeyTime]) -> Iterator[Row]:
-    """A row for all keys, one for each kind, and one for the first keys."""
-    groups = {"all": times, **{str(kind): [each for each in times if each.key.kind is kind] for kind in KeyKind}}
-    groups["first"] = [each for each in times if each.key.is_first]
-    return (_build_row(name, group) for name, group in groups.items() if group)
-
-
-def _build_row(name: str, times: Sequence[KeyTime]) -> Row:
-    served = [each for each in times if each.needs_server]
-    split = [each.layers for each in served if each.layers is not None]
-    return {
-        "keys": name,
-        "number": len(times),
-        "without server, %": find_percent(not each.needs_server for each in times),
-        "answered, %": find_percent(each.is_answered for each in times),
-        "ms, p50": _find_ms(served, 50),
-        "ms, p99": _find_ms(served, 99),
-        **{layer: find_mean(layers[layer] for layers in split) for layer in _LAYERS},
-        "rows": find_mean(each.stats.get("num_first_rows") for each in served),
-        "read": find_mean(each.stats.get("num_read_tokens") for each in served),
-        "read ≤ 1, %": find_percent(each.reads_few for each in served),
-    }
-
-
 def find_figures(times: Sequence[KeyTime]) -> Figures:
     """The figures of a replay."""
     served = [each for each in times if each.needs_server]
@@ -213,9 +185,6 @@ def find_figures(times: Sequence[KeyTime]) -> Figures:
         "typed_ahead_ms_p50": _find_ms(ahead, 50),
         "typed_ahead_ms_p99": _find_ms(ahead, 99),
         "typed_ahead_share": len(ahead) / len(times),
-        "answered_share": find_mean(each.is_answered for each in times),
-        "split_share": find_mean(each.layers is not None for each in served),
-        "served_reads_le_1_share": find_mean(each.reads_few for each in served),
         "overhead_ms_p50": find_percentile(overheads, 50),
         "overhead_ms_p99": find_percentile(overheads, 99),
     }

@@ -16,10 +16,8 @@ llama-server and guidance run the same GGUF file, and transformers the same numb
 - others: a quarter of the same cursors, completed by guidance and by transformers with its token healing.
 - times: the same requests as in `benchmarks.contestants`, in Python. Only these depend on what else the machine does.
 
-A part that was ended goes on where it was, if nothing has changed; see `benchmarks.measures.checkpoint`.
 """
 
-import argparse
 import asyncio
 import math
 import random
@@ -40,25 +38,22 @@ from benchmarks.contestants import TIMES, Entry, compare, find_python
 from benchmarks.corpora.cuts import Cut, draw_cuts_in_identifiers, draw_visits
 from benchmarks.corpora.projects import load_new_files
 from benchmarks.corpora.real_model import REAL_FOLDER, REAL_GGUF, fetch_real_model
-from benchmarks.measures.checkpoint import measure_each
 from benchmarks.measures.report import (
     Figures,
     Measured,
     Row,
-    Stamp,
     Target,
     Value,
-    find_calibration_error,
     find_percent,
     run_parts,
+    track,
 )
 from benchmarks.measures.typing_trial import Cursors, GhostText, Line, Trial, Typist, draw_lines
-from benchmarks.typing import LlamaServer
+from benchmarks.typing import LlamaServer, parse_options
 from inference.protocol.completion import Healing
 from lsp_server.settings import Settings
 from midtoken import Completion, load
 from midtoken.connection import open_connection
-from midtoken.server_arguments import add_connection_arguments
 
 _LANGUAGES = {"py": "python", "ts": "typescript", "go": "go"}
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
@@ -76,7 +71,6 @@ _TARGETS = [
     for target in (
         Target(f"exact_{key}", f"identifiers completed correctly, exact, {name}", at_least=76),
         Target(f"exact_over_greedy_{key}", f"percent more than greedy, {name}", at_least=3),
-        Target(f"exact_to_none_{key}", f"to those without healing, {name}", at_least=7),
         Target(f"calibration_error_{key}", f"calibration error of identifiers, {name}", at_most=0.05),
     )
 ]
@@ -147,7 +141,7 @@ def _compare_right(part: str, measure: Callable[[Cut], _Marks], num_cuts: int) -
     rows: list[Row] = []
     for key, language in _LANGUAGES.items():
         cuts = draw_cuts_in_identifiers(load_new_files(language), _NUM_IDENTIFIERS, _SEED)[:num_cuts]
-        marks: list[_Marks] = [*measure_each(f"real-{part}-{key}", cuts, measure, Stamp.take().commit)]
+        marks: list[_Marks] = [measure(cut) for cut in track(cuts, f"{part}, {language}")]
         found = [each["right"] for each in marks]
         right = {name: find_percent(each[name] for each in found) for name in found[0]}
         rows += [
@@ -162,11 +156,18 @@ def _compare_right(part: str, measure: Callable[[Cut], _Marks], num_cuts: int) -
             figures[f"half_width_exact_over_greedy_{key}"] = _find_half_width(
                 each["exact"] - each["greedy"] for each in found
             )
-            figures[f"exact_to_none_{key}"] = right["exact"] / max(right["none"], 0.1)
-            figures[f"calibration_error_{key}"] = find_calibration_error(
+            figures[f"calibration_error_{key}"] = _find_calibration_error(
                 [claim for each in marks for claim in each["claims"]]
             )
         yield Measured(figures, rows)
+
+
+def _find_calibration_error(claims: Sequence[tuple[float, bool]]) -> float:
+    """Returns by how much probabilities differ from the share that is right: a mean over ten bins, by their claims."""
+    bins: list[list[float]] = [[] for _ in range(10)]
+    for probability, is_right in claims:
+        bins[int(min(probability, 0.999) * len(bins))].append(probability - is_right)
+    return sum(abs(sum(each)) for each in bins) / len(claims)
 
 
 def _find_half_width(values: Iterable[float]) -> float:
@@ -190,12 +191,8 @@ def _measure_typing(is_short: bool) -> Iterator[Measured]:
                 typed, asked = (_draw_lines(texts, seed, 1 if is_short else _NUM_LINES) for seed in _LINE_SEEDS)
                 ghosts = all_ghosts[language]
 
-                def measure(pair: tuple[Line, Line], ghosts: _Ghosts = ghosts) -> dict[str, _Typed]:
-                    return runner.run(_type(ghosts, *pair))
-
-                found = [
-                    *measure_each(f"real-typing-{key}", [*zip(typed, asked, strict=True)], measure, Stamp.take().commit)
-                ]
+                pairs = track([*zip(typed, asked, strict=True)], f"typing, {language}")
+                found = [runner.run(_type(ghosts, *pair)) for pair in pairs]
                 figures[f"num_lines_{key}"] = len(found)
                 for name in ghosts:
                     figures |= _sum_up([each[name] for each in found], f"{name}_{key}")
@@ -206,10 +203,7 @@ def _measure_typing(is_short: bool) -> Iterator[Measured]:
 
 async def _open_ghosts(stack: AsyncExitStack, folder: Path) -> dict[str, _Ghosts]:
     """What shows text, by language. The folder gets logs and locks."""
-    parser = argparse.ArgumentParser()
-    add_connection_arguments(parser)
-    model = ["--model", str(REAL_FOLDER), "--dtype=int8", "--threads=1"]
-    options = parser.parse_args([*model, f"--state-dir={folder}"])
+    options = parse_options(f"--model={REAL_FOLDER}", "--dtype=int8", "--threads=1", f"--state-dir={folder}")
     connection = await stack.enter_async_context(open_connection(options, idle_s=1.0))
     url = stack.enter_context(run_llama_server(REAL_GGUF, folder))
     session = await stack.enter_async_context(ClientSession(url))
@@ -220,7 +214,7 @@ async def _open_ghosts(stack: AsyncExitStack, folder: Path) -> dict[str, _Ghosts
                 for healing in (Healing.NONE, Healing.EXACT)
                 for trial in [Trial.build(connection, language, healing=str(healing), confidence=Settings().confidence)]
             },
-            "llama_server": (LlamaServer(session, 0, is_plain=True), LlamaServer(session, 1, is_plain=True)),
+            "llama_server": (LlamaServer(session, 0), LlamaServer(session, 1)),
         }
         for language in _LANGUAGES.values()
     }
@@ -257,7 +251,6 @@ def _sum_up(found: Sequence[_Typed], where: str) -> Figures:
         f"saved_{where}": 1 - total["keys"] / total["chars"],
         f"wrong_chars_per_key_{where}": total["wrong"] / total["keys"],
         f"shown_right_share_{where}": total["right"] / total["shown"] if total["shown"] else None,
-        f"num_shown_{where}": total["shown"],
     }
 
 

@@ -74,14 +74,13 @@ def _draw_cuts(is_short: bool) -> Sequence[Cut]:
 
 
 @contextmanager
-def _run_llama_server() -> Iterator[tuple[str, Path]]:
-    """Its address, and a folder."""
+def _run_llama_server() -> Iterator[str]:
     with TemporaryDirectory() as folder, run_llama_server(_FOLDER, Path(folder)) as url:
-        yield url, Path(folder)
+        yield url
 
 
 def _compare_llama_server(is_short: bool) -> Figures:
-    with _run_llama_server() as (url, _):
+    with _run_llama_server() as url:
         return _compare("llama_server", url, _draw_cuts(is_short))
 
 
@@ -103,16 +102,11 @@ def _compare(name: str, url: str, cuts: Sequence[Cut]) -> Figures:
 
 
 def _measure_cost(is_short: bool) -> Figures:
-    with _run_llama_server() as (url, _):
-        return _measure(url, _draw_cuts(is_short))
-
-
-def _measure(url: str, cuts: Sequence[Cut]) -> Figures:
-    tokenizer = load_tokenizer(_FOLDER)
+    tokenizer, cuts = load_tokenizer(_FOLDER), _draw_cuts(is_short)
     times_ms: dict[bool, list[float]] = {True: [], False: []}  # by whether it is healed
     rights: dict[bool, list[bool]] = {True: [], False: []}
     cpu_ms: list[float] = []
-    with open_recording(url, _FOLDER) as (remote, server):
+    with _run_llama_server() as url, open_recording(url, _FOLDER) as (remote, server):
         server.num_answers = 0
         for number, cut in enumerate(track(cuts, "asking")):
             text = cut.find_context(_CONTEXT_CHARS)
@@ -131,8 +125,6 @@ def _measure(url: str, cuts: Sequence[Cut]) -> Figures:
         "requests_per_choice": 1 + server.num_answers / (2 * len(cuts)),
         "own_cpu_ms": statistics.mean(cpu_ms),
         "added_ms_p50": statistics.median(map(float.__sub__, times_ms[True], times_ms[False])),
-        "healed_ms_p50": statistics.median(times_ms[True]),
-        "plain_ms_p50": statistics.median(times_ms[False]),
         "right_healed": statistics.mean(rights[True]),
         "right_plain": statistics.mean(rights[False]),
     }

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.corpora.cuts import draw_cuts
-from benchmarks.measures.report import Measured, Value, find_percentile, run_parts
+from benchmarks.measures.report import Figures, run_parts
 from inference.client.client import Client
 from inference.protocol.completion import CompletionRequest, Extent
 from models.training.corpus import iter_held_out
@@ -28,7 +28,7 @@ def main() -> None:
     run_parts("runtimes", {"both": _measure})
 
 
-def _measure(is_short: bool) -> Measured:
+def _measure(is_short: bool) -> Figures:
     cuts = draw_cuts(iter_held_out(), _NUM_SHORT if is_short else _NUM_CURSORS, 0, seed=1)
     prefixes = [cut.prefix[-_CONTEXT_CHARS:] for cut in cuts]
     served = find_real()
@@ -40,30 +40,18 @@ def _measure(is_short: bool) -> Measured:
             servers[name] = stack.enter_context(run_server(served, folder, runtime=runtime))
             ready_s[name] = time.perf_counter() - started_at
         memory_mb = {name: _measure_memory_mb(server) for name, server in servers.items()}
-        times_ms, num_equal = asyncio.run(_ask_in_turn(servers, prefixes))
-        rows: list[dict[str, Value]] = [
-            {
-                "runtime": name,
-                "processes": len(server.find_processes()),
-                "ready s": round(ready_s[name], 2),
-                "memory MB": round(memory_mb[name]),
-                "later MB": round(_measure_memory_mb(server)),  # with what it remembers of the texts
-                "line ms": round(statistics.median(times_ms[name]), 2),
-                "line ms p95": round(find_percentile(times_ms[name], 95) or 0.0, 1),
-            }
-            for name, server in servers.items()
-        ]
-    figures = {f"{key.replace(' ', '_')}_{row['runtime']}": row[key] for row in rows for key in list(row)[2:]}
-    return Measured({**figures, "equal_texts": num_equal, "num_texts": len(prefixes)}, rows)
+        times_ms = asyncio.run(_ask_in_turn(servers, prefixes))
+    return {
+        **{f"ready_s_{name}": seconds for name, seconds in ready_s.items()},
+        **{f"memory_MB_{name}": round(megabytes) for name, megabytes in memory_mb.items()},
+        **{f"line_ms_{name}": statistics.median(times) for name, times in times_ms.items()},
+    }
 
 
-async def _ask_in_turn(
-    servers: dict[str, RunningServer], prefixes: Iterable[str]
-) -> tuple[dict[str, list[float]], int]:
-    """Returns the times of the lines, and how many texts are equal."""
+async def _ask_in_turn(servers: dict[str, RunningServer], prefixes: Iterable[str]) -> dict[str, list[float]]:
+    """Returns the times of the lines. Raises AssertionError if the texts differ."""
     times_ms: dict[str, list[float]] = {name: [] for name in servers}
     clients = {name: Client(server.url) for name, server in servers.items()}
-    num_equal = 0
     for prefix in prefixes:
         texts = set()
         for name, client in clients.items():
@@ -71,10 +59,10 @@ async def _ask_in_turn(
             started_at = time.perf_counter()
             texts.add(await _complete(client, prefix))
             times_ms[name].append(1e3 * (time.perf_counter() - started_at))
-        num_equal += len(texts) == 1
+        assert len(texts) == 1, texts
     for client in clients.values():
         await client.close()
-    return times_ms, num_equal
+    return times_ms
 
 
 async def _complete(client: Client, prefix: str) -> str:

@@ -2,131 +2,90 @@
 
     python -m benchmarks.typing [--output PATH] [--only PART ...] [--short]
 
-`benchmarks.measures.typing_trial` types held-out lines into the language server, which asks the default model, and asks
-at cursors anywhere in other lines. The parts `below` and `above` do so with the text below the line and without,
-`curve` with the text below at other confidences. `…_none` is without healing at the default confidence, `…_none_all` at
-confidence 0.
+`benchmarks.measures.typing_trial` types held-out lines, with the text below them, into the language server, which asks
+the default model, and asks at cursors anywhere in other lines. The part `curve` types at other confidences. `…_none` is
+without healing at the default confidence, `…_none_all` at confidence 0.
 
-`…_infill`: llama.cpp's server with the same weights, asked as llama.vim asks it. The server lays the text out in an
-order that this model was not trained with, so almost nothing is right; 30 lines and cursors show that, and the targets
-do not compare with it.
-`…_llama_server`: the same server continues the text before the cursor, greedily. Of both, only the first line counts,
-and a key that agrees with an answer needs no request.
+`…_llama_server`: llama.cpp's server with the same weights continues the text before the cursor, greedily. Only the
+first line counts, and a key that agrees with an answer needs no request.
 """
 
 import argparse
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from aiohttp import ClientSession
 
 from benchmarks.baselines.servers import run_llama_server
-from benchmarks.measures.report import Figures, Part, Target, run_parts
-from benchmarks.measures.typing_trial import Cursors, Line, Trial, Typist, draw_lines, run_trials
+from benchmarks.measures.report import Figures, Target, run_parts
+from benchmarks.measures.typing_trial import Cursors, Trial, Typist, draw_lines, run_trials
 from lsp_server.settings import Settings
 from midtoken.connection import Connection, open_connection
 from midtoken.server_arguments import add_connection_arguments
 from models.training.corpus import iter_held_out
-from tests.support.front_clients import read_sent
 
-_NUM_LINES, _NUM_CURVE_LINES, _NUM_INFILL, _NUM_SHORT = 300, 100, 30, 1
-_TYPED_SEED, _ASKED_SEED = 101, 102
+_NUM_LINES, _NUM_CURVE_LINES, _NUM_SHORT = 300, 100, 1
+_SEED, _ASKED_SEED = 101, 102
 _DEFAULT = Settings().confidence
 _CURVE = (0.0, 0.2, 0.3, 0.4, 0.45, 0.5, 0.6)
-_PREFIX_CHARS, _SUFFIX_CHARS = 2000, 500  # as many as the model was trained with
+_PREFIX_CHARS = 2000  # as many as the model was trained with
 _NAMES = {("exact", _DEFAULT): "", ("exact", 0.0): "_all", ("none", _DEFAULT): "_none", ("none", 0.0): "_none_all"}
 
 
-def _build_targets(part: str) -> Sequence[Target]:
-    where, text = f"_{part}", "with the text below" if part == "below" else "without the text below"
-    targets = (
-        Target(f"saved{where}", "keys saved by Tab", at_least=0.44),
-        Target(f"saved_word{where}", "keys saved with accept-word", at_least=0.48),
-        Target(f"wrong_chars_per_key{where}", "wrong characters on the screen at a key", at_most=2),
-        Target(f"shown_right_share{where}", "shown texts that are wholly right", at_least=0.7),
-        Target(f"flicker{where}", "ghost texts that changed at an agreeing key", at_most=0),
-        Target(f"saved_to_llama_server{where}", "keys saved, to llama-server's", at_least=2),
-        Target(f"saved_to_none{where}", "keys saved, to no healing's at the same confidence", at_least=2),
-        Target(f"saved_to_none_all{where}", "keys saved, to no healing's at confidence 0", at_least=2),
-    )
-    return [replace(target, meaning=f"{target.meaning}, {text}") for target in targets]
+_TARGETS = (
+    Target("saved_below", "keys saved by Tab", at_least=0.44),
+    Target("saved_word_below", "keys saved with accept-word", at_least=0.48),
+    Target("wrong_chars_per_key_below", "wrong characters on the screen at a key", at_most=2),
+    Target("shown_right_share_below", "shown texts that are wholly right", at_least=0.7),
+    Target("flicker_below", "ghost texts that changed at an agreeing key", at_most=0),
+    Target("saved_to_none_below", "keys saved, to no healing's at the same confidence", at_least=2),
+)
 
 
 def main() -> None:
-    parts: dict[str, Part] = {
-        "below": lambda is_short: _run(partial(_measure, "below", _draw_lines(is_short))),
-        "above": lambda is_short: _run(
-            partial(_measure, "above", [_cut_below(some) for some in _draw_lines(is_short)])
-        ),
-        "curve": lambda is_short: _run(partial(_draw_curve, _draw_lines(is_short)[0][:_NUM_CURVE_LINES])),
-    }
-    run_parts("typing", parts, [*_build_targets("below"), *_build_targets("above")])
+    run_parts("typing", {"below": partial(_run, _measure), "curve": partial(_run, _draw_curve)}, _TARGETS)
 
 
-def _draw_lines(is_short: bool) -> list[list[Line]]:
-    """The lines that are typed, and those in which is asked."""
-    texts = [file.text for file in iter_held_out()]
-    typed, asked = ([*draw_lines(texts, _NUM_LINES, seed)] for seed in (_TYPED_SEED, _ASKED_SEED))
-    return [typed[:_NUM_SHORT], asked[:_NUM_SHORT]] if is_short else [typed, asked]
+def _run(measure: Callable[[bool, Connection, Path], Awaitable[Figures]], is_short: bool) -> Figures:
+    async def connect(folder: Path) -> Figures:
+        async with open_connection(parse_options(f"--state-dir={folder}"), idle_s=1.0) as connection:
+            return await measure(is_short, connection, folder)
 
-
-def _cut_below(lines: Sequence[Line]) -> list[Line]:
-    return [replace(line, after="") for line in lines]
-
-
-def _run(measure: Callable[..., Any]) -> Figures:
     with TemporaryDirectory() as folder:
-        figures: Figures = asyncio.run(_connect(measure, Path(folder)))
-        return figures
+        return asyncio.run(connect(Path(folder)))
 
 
-async def _connect(measure: Callable[..., Any], folder: Path) -> Any:
+def parse_options(*arguments: str) -> argparse.Namespace:
+    """The options of a connection to a server."""
     parser = argparse.ArgumentParser()
     add_connection_arguments(parser)
-    options = parser.parse_args([f"--state-dir={folder}"])
-    async with open_connection(options, idle_s=1.0) as connection:
-        return await measure(connection, folder)
+    return parser.parse_args(arguments)
 
 
-async def _measure(part: str, lines: Sequence[Sequence[Line]], connection: Connection, folder: Path) -> Figures:
-    typed, asked = lines
+async def _measure(is_short: bool, connection: Connection, folder: Path) -> Figures:
+    texts = [file.text for file in iter_held_out()]
+    typed, asked = (draw_lines(texts, _NUM_SHORT if is_short else _NUM_LINES, seed) for seed in (_SEED, _ASKED_SEED))
     trials = {
         name: Trial.build(connection, healing=healing, confidence=confidence)
         for (healing, confidence), name in _NAMES.items()
     }
     with run_llama_server(Path("models/default").absolute(), folder) as url:
         async with ClientSession(url) as session:
-            trials["_llama_server"], plugin = _build_beside(session, True), _build_beside(session, False)
+            by_tab, by_word = (LlamaServer(session, slot) for slot in (0, 1))
+            trials["_llama_server"] = Trial(Typist(by_tab), Typist(by_word, takes_words=True), Cursors(by_tab))
             await run_trials([*trials.values()], typed, asked, _ASKED_SEED)
-            await run_trials([plugin], typed[:_NUM_INFILL], asked[:_NUM_INFILL], _ASKED_SEED)
-            trials["_infill"] = plugin
     figures = {
-        f"{figure}{name}_{part}": value
-        for name, each in trials.items()
-        for figure, value in each.list_figures().items()
+        f"{figure}{name}_below": value for name, each in trials.items() for figure, value in each.list_figures().items()
     }
-    return {f"num_lines_{part}": len(typed), **figures, **_compare(figures, part)}
+    return {**figures, "saved_to_none_below": trials[""].by_tab.saved / max(trials["_none"].by_tab.saved, 0.001)}
 
 
-def _build_beside(session: ClientSession, is_plain: bool) -> Trial:
-    by_tab, by_word = (LlamaServer(session, slot, is_plain) for slot in (0, 1))
-    return Trial(Typist(by_tab), Typist(by_word, takes_words=True), Cursors(by_tab))
-
-
-def _compare(figures: dict[str, float | None], part: str) -> dict[str, float | None]:
-    def divide(figure: str, other: str) -> float | None:
-        ours, theirs = figures[f"{figure}_{part}"], figures[f"{figure}{other}_{part}"]
-        return ours / max(theirs, 0.001) if ours is not None and theirs is not None else None
-
-    return {f"saved_to{other}_{part}": divide("saved", other) for other in ("_llama_server", "_none", "_none_all")}
-
-
-async def _draw_curve(typed: Sequence[Line], connection: Connection, _folder: Path) -> Figures:
+async def _draw_curve(is_short: bool, connection: Connection, _folder: Path) -> Figures:
+    texts = [file.text for file in iter_held_out()]
+    typed = draw_lines(texts, _NUM_LINES, _SEED)[: _NUM_SHORT if is_short else _NUM_CURVE_LINES]
     trials = [Trial.build(connection, healing="exact", confidence=each) for each in _CURVE]
     await run_trials(trials, typed, [], _ASKED_SEED)
     return {
@@ -137,35 +96,30 @@ async def _draw_curve(typed: Sequence[Line], connection: Connection, _folder: Pa
 
 
 class LlamaServer:
-    """llama.cpp's server, asked by a plugin that remembers its answers: a `GhostText`."""
+    """llama.cpp's server, which continues the text before the cursor, and remembered answers: a `GhostText`."""
 
-    def __init__(self, session: ClientSession, slot: int, is_plain: bool) -> None:
-        """`is_plain`: it only continues the text before the cursor. Otherwise it is asked as llama.vim asks it."""
-        self._session, self._is_plain = session, is_plain
-        self._slot = {"id_slot": slot, "stop": ["\n"]}
+    def __init__(self, session: ClientSession, slot: int) -> None:
+        self._session, self._slot = session, slot
         self._known: dict[str, str] = {}  # the answers, by the text before the cursor
 
     def open(self, _before: str, _after: str) -> None:
         """See `GhostText`."""
         self._known.clear()
 
-    async def show(self, before: str, after: str) -> str:
+    async def show(self, before: str, _after: str) -> str:
         """See `GhostText`."""
         for asked, text in self._known.items():
             if before.startswith(asked) and (asked + text).startswith(before) and len(before) < len(asked + text):
                 return (asked + text)[len(before) :]
-        self._known[before] = text = await self._ask(before, after)
+        self._known[before] = text = await self._ask(before)
         return text
 
-    async def _ask(self, before: str, after: str) -> str:
+    async def _ask(self, before: str) -> str:
         above, line_end, line = before.rpartition("\n")
         above = (above + line_end)[-_PREFIX_CHARS:]
-        above = above[above.find("\n") + 1 :]
-        path, body = "/infill", read_sent("llama_vim")["body"] | {"input_prefix": above, "prompt": line, "seed": 1}
-        body |= {"input_suffix": after[:_SUFFIX_CHARS], "n_indent": len(line) - len(line.lstrip())}
-        if self._is_plain:
-            path, body = "/completion", {"prompt": above + line, "temperature": 0, "n_predict": 64}
-        async with self._session.post(path, json=body | self._slot) as response:
+        prompt = above[above.find("\n") + 1 :] + line
+        body = {"prompt": prompt, "temperature": 0, "n_predict": 64, "id_slot": self._slot, "stop": ["\n"]}
+        async with self._session.post("/completion", json=body) as response:
             response.raise_for_status()
             content: str = (await response.json())["content"]
             return content.partition("\n")[0]

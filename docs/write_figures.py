@@ -18,7 +18,7 @@ from benchmarks.measures.report import RESULTS_DIR, format_value, is_complete, r
 _ROOT = Path(__file__).parents[1]
 _EDGE_COLUMNS = ("share", "exact", "greedy", "none")
 _LANGUAGES = ("python", "typescript", "go", "rust")
-_MODELS = ("default_f32", "default_q8_0", "large_q8_0", "large_q4_k_m", "states_q8_0")
+_MODELS = ("default_f32", "default_q8_0", "large_q8_0", "large_q4_k_m")
 _GGUF = {
     "first text after a keystroke": "first_text_ratio",
     "a healed line": "healing_overhead",

@@ -25,7 +25,6 @@ _PRE_TOKENIZERS = {
     "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+": "qwen2"
 }
 _EXPECTED = {"model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
-_MIN_QUANTIZED = 256  # rows and columns of a random matrix that is not stored in float32
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 _CONTROL_LOOK = re.compile(r"<\|.*\|>|<｜.*｜>|<unused.*>|<pad>|<mask>")
 
@@ -110,11 +109,10 @@ def write_random_gguf(
     spec: _Json,
     values: Mapping[str, _Json],
     shapes: Mapping[str, tuple[int, ...]],
-    precision: Precision = Precision.F32,
 ) -> Path:
     """Writes random weights of these shapes, in llama.cpp's order. `values`: by the ends of the keys.
 
-    States decay, as those of trained models do. `precision`: of large matrices.
+    States decay, as those of trained models do.
     """
     writer, random = gguf.GGUFWriter(path, architecture), np.random.default_rng(0)
     _add_tokenizer(writer, spec, _find_pre_tokenizer(spec))
@@ -122,8 +120,7 @@ def write_random_gguf(
         _add_value(writer, f"{architecture}.{key}", value)
     for name, shape in shapes.items():
         tensor = random.standard_normal(shape[::-1], np.float32)
-        tensor = -np.abs(tensor) if name.endswith("ssm_a") else tensor
-        _add_tensor(writer, name, tensor, precision if min(shape) >= _MIN_QUANTIZED else Precision.F32)
+        writer.add_tensor(name, -np.abs(tensor) if name.endswith("ssm_a") else tensor)
     _finish(writer)
     return path
 

@@ -1,10 +1,8 @@
 """llama.cpp beside the engine, in the same process: the loop that its own programs have."""
 
-import ctypes
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import llama_cpp
 import numpy as np
@@ -29,12 +27,9 @@ class PlainLoop:
         self._tokenizer: LoadedTokenizer = load_tokenizer(folder)
         self._tokens = KeptTokens(lambda text: list(encode_text(self._tokenizer.encoder, text)))
         self._ids: list[int] = []
-        self._saved: tuple[list[int], Any] = ([], None)  # a state, and the tokens that it has read
 
     def measure_first_ms(self, prefix: str) -> float:
         """Until the first token after the canonical tokens of the text is known."""
-        token_ids = self._tokens.encode(prefix)
-        self._rewind(token_ids, len(token_ids) - 1)
         started_at = time.perf_counter()
         self.forward(self._tokens.encode(prefix)).argmax()
         return 1e3 * (time.perf_counter() - started_at)
@@ -44,7 +39,6 @@ class PlainLoop:
         encoder = self._tokenizer.encoder
         num_kept = len(find_heal_point(encoder, prefix).kept_ids)
         token_ids = list(encode_text(encoder, prefix + rest))
-        self._rewind(token_ids, num_kept - 1)
         if len(self._ids) != num_kept - 1:
             self.forward(token_ids[: num_kept - 1])
         started_at = time.perf_counter()
@@ -64,24 +58,6 @@ class PlainLoop:
         logits = llama_cpp.llama_get_logits_ith(self._context, -1)
         num_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._model))
         return np.ctypeslib.as_array(logits, (num_tokens,))
-
-    def _rewind(self, token_ids: Sequence[int], num_tokens: int) -> None:
-        """Brings a recurrent state back to where the text differs, up to `num_tokens`, as if it had been kept there."""
-        num_common = min(count_common(self._ids, list(token_ids)), num_tokens)
-        if not llama_cpp.llama_model_is_hybrid(self._model) or num_common == len(self._ids):
-            return
-        llama_cpp.llama_memory_clear(self._memory, False)
-        self._ids, state = self._saved
-        if self._ids and self._ids == list(token_ids[: min(len(self._ids), num_common)]):
-            llama_cpp.llama_state_seq_set_data(self._context, state, len(state), 0)
-        else:
-            self._ids = []
-            self.forward(token_ids[:num_common])
-            state = (ctypes.c_uint8 * llama_cpp.llama_state_seq_get_size(self._context, 0))()
-            llama_cpp.llama_state_seq_get_data(self._context, state, len(state), 0)
-            self._saved = self._ids, state
-        if len(self._ids) < num_common:
-            self.forward(token_ids[:num_common])
 
     def close(self) -> None:
         """Frees the model."""

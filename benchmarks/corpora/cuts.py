@@ -194,24 +194,6 @@ class Gap:
             return _leading_run(completion, is_word) == self.middle
         return completion.rstrip() == self.middle.rstrip()
 
-    def is_repeated_by(self, completion: str) -> bool:
-        """True if the completion ends with the beginning of the suffix where the middle does not.
-
-        That is the rest of the cursor's line or, if it is blank, the next line that is not; the whole of that line.
-        A rest of closing brackets may rightly stand twice: in `f(g(▏)`, the completion `x)` is no repeat. It is not
-        counted if the line then has as many more opening than closing brackets as the file's own line.
-        """
-        rest, _, below = self.suffix.partition("\n")
-        if rest.strip():
-            is_at_end = completion.rstrip().endswith(rest.rstrip()) and not self.middle.rstrip().endswith(rest.rstrip())
-            is_closing = _find_depth(rest) < 0 and not any(map(str.isalnum, rest))
-            return is_at_end and not (is_closing and _find_depth(completion) == _find_depth(self.middle))
-        next_line = next((line.rstrip() for line in below.split("\n") if line.strip()), None)
-        return self._find_last_line(completion) == next_line != self._find_last_line(self.middle)
-
-    def _find_last_line(self, text: str) -> str:
-        return (self.prefix + text).rstrip().rpartition("\n")[2]
-
 
 def draw_gaps(files: Iterable[SourceFile], counts: dict[GapKind, int], seed: int) -> list[Gap]:
     """Draws seeded gaps, so many of each kind."""
@@ -238,10 +220,6 @@ def _draw_lines(text: str, kind: GapKind, rng: random.Random) -> Gap:
     indent = len(gap) - len(gap.lstrip())
     at = indent if kind is GapKind.BLOCK else rng.randrange(indent + 1, len(gap.rstrip()))
     return Gap(kind, "".join(lines[:first]) + gap[:at], gap[at:], "\n" + "".join(lines[first + num_lines :]))
-
-
-def _find_depth(text: str) -> int:
-    return sum((char in "([{") - (char in ")]}") for char in text)
 
 
 _CONTEXT_CHARS = 2500  # 400 to 1,000 tokens, so that no contestant has to drop any

@@ -6,7 +6,7 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
-from benchmarks.baselines.gguf_file import Precision, write_random_gguf
+from benchmarks.baselines.gguf_file import write_random_gguf
 
 _DEFAULT = Path("models/default").absolute()
 _FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "midtoken.json")
@@ -150,52 +150,16 @@ FAMILIES: dict[str, tuple[dict[str, Any], Sequence[Shapes], Shapes]] = {
     "rwkv6": (_RWKV_SIZES, [_RWKV_6] * 2, _RWKV_ENDS),
 }
 
-# Qwen3.5 0.8B, with the vocabulary of the default model.
-_LARGE_SIZES: dict[str, Any] = {
-    **_SIZES,
-    **{"embedding_length": 1024, "block_count": 24, "feed_forward_length": 3584, "attention.head_count": 8},
-    **{"attention.head_count_kv": 2, "attention.key_length": 256, "attention.value_length": 256},
-    **{"ssm.conv_kernel": 4, "ssm.inner_size": 2048, "ssm.state_size": 128, "ssm.time_step_rank": 16},
-    **{"ssm.group_count": 16, "full_attention_interval": 4},
-    **{"rope.dimension_count": 64, "rope.dimension_sections": [11, 11, 10, 0]},
-}
-_LARGE_COMMON: Shapes = {
-    **{"attn_norm.weight": (1024,), "post_attention_norm.weight": (1024,), "ffn_down.weight": (3584, 1024)},
-    **{f"ffn_{name}.weight": (1024, 3584) for name in ("gate", "up")},
-}
-_LARGE_DELTA: Shapes = {
-    **{**_LARGE_COMMON, "attn_qkv.weight": (1024, 6144), "attn_gate.weight": (1024, 2048)},
-    **{"ssm_conv1d.weight": (4, 6144), "ssm_dt.bias": (16,), "ssm_a": (16,), "ssm_norm.weight": (128,)},
-    **{"ssm_beta.weight": (1024, 16), "ssm_alpha.weight": (1024, 16), "ssm_out.weight": (2048, 1024)},
-}
-_LARGE_ATTENTION: Shapes = {
-    **{**_LARGE_COMMON, "attn_q.weight": (1024, 4096), "attn_k.weight": (1024, 512), "attn_v.weight": (1024, 512)},
-    **{"attn_output.weight": (2048, 1024), "attn_q_norm.weight": (256,), "attn_k_norm.weight": (256,)},
-}
-
 
 def write_state_model(folder: Path, family: str) -> Path:
     """A folder with the family's tiny GGUF file, and the default model's tokenizer and prompts."""
-    values, layers, others = FAMILIES[family]
-    norms: Shapes = {} if family.startswith("lfm2") else {"output_norm.weight": (32,)}
-    ends = {"token_embd.weight": (32, _NUM_TOKENS), **norms, **others}
-    return _write(folder, family, _SIZES | values, layers, ends, Precision.F32)
-
-
-def write_large_model(folder: Path) -> Path:
-    """As `write_state_model`, with half a billion weights: DeltaNet in three of four layers, in 8 bits."""
-    layers = [_LARGE_ATTENTION if at % 4 == 3 else _LARGE_DELTA for at in range(24)]
-    ends: Shapes = {"token_embd.weight": (1024, _NUM_TOKENS), "output_norm.weight": (1024,)}
-    return _write(folder, "qwen35", _LARGE_SIZES, layers, ends, Precision.Q8_0)
-
-
-def _write(
-    folder: Path, family: str, values: dict[str, Any], layers: Sequence[Shapes], ends: Shapes, precision: Precision
-) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in _FILES:
         copyfile(_DEFAULT / name, folder / name)
+    values, layers, others = FAMILIES[family]
+    norms: Shapes = {} if family.startswith("lfm2") else {"output_norm.weight": (32,)}
     shapes = {f"blk.{at}.{name}": shape for at, layer in enumerate(layers) for name, shape in layer.items()}
     spec = json.loads((_DEFAULT / "tokenizer.json").read_text())
-    write_random_gguf(folder / "model.gguf", family, spec, values, {**ends, **shapes}, precision)
+    shapes = {"token_embd.weight": (32, _NUM_TOKENS), **norms, **others, **shapes}
+    write_random_gguf(folder / "model.gguf", family, spec, _SIZES | values, shapes)
     return folder

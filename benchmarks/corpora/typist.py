@@ -21,7 +21,8 @@ The proportions follow published counts, as far as there are any:
   code completion", 2022). Most keys show none, since it waits until the user pauses. Here 3 % of the keys accept one,
   which brings 3 in 10 of the inserted characters.
 
-What is left out: brackets that editors close by themselves, and suggestions that the user accepts and then corrects.
+What is left out: forgotten characters that are put in later, brackets that editors close by themselves, and suggestions
+that the user accepts and then corrects.
 An accepted suggestion inserts what the file has there, whatever the server has offered: a replay must not depend on the
 server that it measures.
 """
@@ -65,7 +66,6 @@ _NUM_TRIES = 50
 _ACCEPT_SHARE = 0.05
 _TYPO_SHARE = 0.06
 _RETYPE_SHARE = 0.02
-_LATE_SHARE = 0.012
 _MAX_TYPO_CHARS = 3
 _MAX_RETYPED_CHARS = 6
 _MAX_STEPS = 4
@@ -159,12 +159,8 @@ class _Typist:
         return None
 
     def _go_to(self, place: int) -> Iterator[Key]:
-        """A jump to a place near by, and moves from there."""
-        num_steps = self.rng.randint(0, _MAX_STEPS)
-        if self.rng.random() < 0.5:  # along the line
-            stops = [max(place - step, 0) for step in range(num_steps, 0, -1)]
-        else:  # down through the lines above
-            stops = _find_lines_above(self.text, place, num_steps)
+        """A jump to a place near by on the line, and moves from there."""
+        stops = [max(place - step, 0) for step in range(self.rng.randint(0, _MAX_STEPS), 0, -1)]
         for number, stop in enumerate([*stops, place]):
             yield self._move(KeyKind.MOVE if number else KeyKind.JUMP, stop)
         self.last = KeyKind.JUMP
@@ -181,11 +177,6 @@ class _Typist:
             if accepted:
                 yield self._insert(KeyKind.ACCEPT, accepted)
                 at += len(accepted)
-                continue
-            num_later = self._draw_num_later(typed, at)
-            if num_later:
-                yield from self._insert_late(typed[at], typed[at + 1 : at + 1 + num_later])
-                at += 1 + num_later
                 continue
             if is_word(typed[at]):
                 yield from self._stumble(typed[:at].rpartition("\n")[2])
@@ -205,27 +196,6 @@ class _Typist:
             yield from self._erase(len(again))
             for char in again:
                 yield self._insert(_find_kind(char), char)
-
-    def _draw_num_later(self, typed: str, at: int) -> int:
-        """How many characters are typed before the one that comes first, because that was forgotten; mostly none."""
-        if self.rng.random() >= _LATE_SHARE:
-            return 0
-        rest = typed[at + 1 :].partition("\n")[0]
-        return min(self.rng.randint(1, _MAX_STEPS), len(rest))
-
-    def _insert_late(self, forgotten: str, later: str) -> Iterator[Key]:
-        """Types what comes later, goes back, types what was forgotten, and goes on."""
-        for char in later:
-            yield self._insert(_find_kind(char), char)
-        yield from self._step(-len(later))
-        yield self._insert(_find_kind(forgotten), forgotten)
-        yield from self._step(len(later))
-
-    def _step(self, distance: int) -> Iterator[Key]:
-        """Moves the cursor along the line, a character with each key."""
-        place = self.cursor + distance
-        while self.cursor != place:
-            yield self._move(KeyKind.MOVE, self.cursor + (1 if distance > 0 else -1))
 
     def _draw_accepted(self, typed: str, at: int) -> str:
         """The rest of the word or of the line, if a suggestion is accepted here; else nothing."""
@@ -264,35 +234,22 @@ class _Typist:
 def _draw_part(text: str, rng: random.Random) -> _Part | None:
     """Whole lines half of the time, else the end of a line or a part inside one. None if the place does not suit."""
     at = rng.randrange(len(text))
-    line_start, line_end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-    line_end = len(text) if line_end < 0 else line_end
+    line_start, line_end = text.rfind("\n", 0, at) + 1, _find_line_end(text, at)
     choice = rng.random()
+    start, end = (line_end, line_end) if choice < 0.5 else (at, line_end)
     if choice < 0.5:
-        start, end = line_end, line_end
         for _ in range(rng.randint(1, _MAX_LINES)):
-            next_end = text.find("\n", end + 1)
-            end = next_end if next_end >= 0 else end
-    elif choice < 0.75:
-        start, end = at, line_end
-    else:
-        start = at
+            end = _find_line_end(text, end + 1)
+    elif choice >= 0.75:
         end = rng.randint(start, line_end)
     part = text[start:end]
     is_suitable = len(part.strip()) >= 3 and len(part) <= _MAX_PART_CHARS and text[line_start:start].strip() != ""
     return _Part(start, end) if is_suitable else None
 
 
-def _find_lines_above(text: str, place: int, num_lines: int) -> list[int]:
-    """Cursors in the lines above the one of `place`, in its column where they are long enough; topmost first."""
-    line_start = text.rfind("\n", 0, place) + 1
-    column, cursors = place - line_start, []
-    for _ in range(num_lines):
-        if line_start == 0:
-            break
-        line_end = line_start - 1
-        line_start = text.rfind("\n", 0, line_end) + 1
-        cursors.append(min(line_start + column, line_end))
-    return cursors[::-1]
+def _find_line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
 
 
 def _count_indentation(text: str, at: int) -> int:

@@ -16,14 +16,11 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar  # Any: JSON
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 Value = str | float | bool | None
 Row = Mapping[str, Value]
@@ -35,15 +32,6 @@ _ROOT = Path(__file__).parents[2]
 RESULTS_DIR = _ROOT / "benchmarks" / "results"
 SHORT_DIR = _ROOT / "build" / "short"
 _TRACK_S = 10.0
-
-
-class Outcome(StrEnum):
-    """What became of something that must be right, or be refused with its reason."""
-
-    RIGHT = "right"
-    REFUSED = "refused"
-    WRONG = "wrong"
-    IMPOSSIBLE = "impossible"  # the library to compare with cannot do it either
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +67,7 @@ class UnavailableError(Exception):
 
 # A part is called with whether it is to be short: at most about a minute, to see that it runs. One that yields is
 # written after each step; each step has all that was found so far.
-Part = Callable[[bool], Figures | Measured | Iterator[Measured]]
+Part = Callable[[bool], Figures | Iterable[Measured]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +81,13 @@ class Stamp:
     command: str
 
     @classmethod
-    def take(cls, device: str | None = None) -> "Stamp":
-        """Returns the stamp of what begins now. `device`: what is measured, by default this machine's processor."""
+    def take(cls) -> "Stamp":
+        """Returns the stamp of what begins now."""
         return cls(
             _find_commit(),
             datetime.now(UTC).isoformat(timespec="seconds"),
             round(os.getloadavg()[0], 2),
-            device or _find_processor(),
+            _find_processor(),
             " ".join(["python", *sys.orig_argv[1:]]),
         )
 
@@ -133,25 +121,21 @@ class Report:
         new_path.replace(self.folder / f"{self.name}.json")
 
     def print(self, part: str, found: Measured) -> None:
-        """Prints the rows of a part, a table for those with the same columns, and its targets; or else its figures."""
-        for columns, some in groupby(found.rows, tuple):
-            _print_rows(f"{self.name}: {part}", columns, [*some])
-        own = [each for each in self.targets if each.figure in found.figures]
-        rows: list[Row] = [
-            {"figure": each.meaning, "target": each.limit, "measured": value, "met": _MET[each.is_met(value)]}
-            for each in own
-            for value in [found.figures[each.figure]]
-        ]
-        if rows:
-            _print_rows(f"{self.name}: {part}", tuple(rows[0]), rows)
-        if not found.rows and not rows:
-            print("; ".join(f"{name} {format_value(value)}" for name, value in found.figures.items()), flush=True)
+        """Prints the rows of a part, its figures, and what it says of the targets."""
+        for row in found.rows:
+            print(f"{self.name}: {part}: {_join(row)}", flush=True)
+        print(f"{self.name}: {part}: {_join(found.figures)}", flush=True)
+        for each in self.targets:
+            if each.is_met(found.figures.get(each.figure)) is False:
+                value = format_value(found.figures[each.figure])
+                print(f"missed: {each.meaning}: {value} ({each.limit})", flush=True)
 
 
-_MET = {True: "yes", False: "no", None: None}
+def _join(values: Mapping[str, Value]) -> str:
+    return "; ".join(f"{name} {format_value(value)}" for name, value in values.items())
 
 
-def run_parts(name: str, parts: Mapping[str, Part], targets: Sequence[Target] = (), device: str | None = None) -> None:
+def run_parts(name: str, parts: Mapping[str, Part], targets: Sequence[Target] = ()) -> None:
     """Measures the parts that the command line names, or all, writes each as it ends, and ends the process.
 
     A part that fails keeps its old figures, with their stamp, and the exit status is 1. A short run compares with no
@@ -169,9 +153,10 @@ def run_parts(name: str, parts: Mapping[str, Part], targets: Sequence[Target] = 
     failed = []
     for part in options.only:
         print(f"{name}: {part}", flush=True)
-        stamp, started_at = Stamp.take(device), time.monotonic()
+        stamp, started_at = Stamp.take(), time.monotonic()
         try:
-            for found in iter_found(parts[part](options.short)):
+            result = parts[part](options.short)
+            for found in [Measured(result)] if isinstance(result, Mapping) else result:
                 report.write(part, found, stamp)
                 report.print(part, found)
         except UnavailableError as error:
@@ -181,16 +166,6 @@ def run_parts(name: str, parts: Mapping[str, Part], targets: Sequence[Target] = 
             failed.append(part)
         print(f"{name}: {part} took {time.monotonic() - started_at:.0f} s", flush=True)
     sys.exit(f"{name}: failed: {', '.join(failed)}" if failed else 0)
-
-
-def iter_found(result: Figures | Measured | Iterator[Measured]) -> Iterator[Measured]:
-    """Yields what a part has found, step by step."""
-    if isinstance(result, Mapping):
-        yield Measured(result)
-    elif isinstance(result, Measured):
-        yield result
-    else:
-        yield from result
 
 
 def read_parts(name: str, folder: Path = RESULTS_DIR) -> dict[str, dict[str, Any]]:
@@ -238,16 +213,6 @@ def track(items: Sequence[_Item], title: str) -> Iterator[_Item]:
         yield item
 
 
-def _print_rows(title: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    """None is shown as a dash."""
-    table = Table(title=title)
-    for name in columns:
-        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(format_value, row.values()))
-    Console(width=Console(width=1000).measure(table).maximum).print(table)  # only a terminal wraps wide tables
-
-
 def find_percentile(values: Iterable[float | None], percent: float) -> float | None:
     """Returns the value below which `percent` of the known values lie; None if no value is known."""
     known = [value for value in values if value is not None]
@@ -265,14 +230,6 @@ def find_percent(marks: Iterable[bool | None]) -> float:
     return 100 * (find_mean(marks) or 0.0)
 
 
-def find_calibration_error(claims: Sequence[tuple[float, bool]]) -> float:
-    """Returns by how much probabilities differ from the share that is right: a mean over ten bins, by their claims."""
-    bins: list[list[float]] = [[] for _ in range(10)]
-    for probability, is_right in claims:
-        bins[int(min(probability, 0.999) * len(bins))].append(probability - is_right)
-    return sum(abs(sum(each)) for each in bins) / len(claims)
-
-
 def _find_processor() -> str:
     """Returns the processor's name and the number of its cores."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -284,13 +241,9 @@ def _find_commit() -> str:
     """Returns the measured commit, with `+` if a file other than a result differs; `unknown` in a copy without Git."""
     if not (_ROOT / ".git").exists():
         return "unknown"
-    changed = _run_git("status", "--porcelain", "--", ":/", ":(exclude,top)benchmarks/results")
-    return _run_git("rev-parse", "HEAD") + ("+" if changed else "")
-
-
-def _run_git(*arguments: str) -> str:
-    command = ["git", *arguments]
-    return subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    commands = (["rev-parse", "HEAD"], ["status", "--porcelain", "--", ":/", ":(exclude,top)benchmarks/results"])
+    commit, changed = (subprocess.check_output(["git", *each], cwd=_ROOT, text=True).strip() for each in commands)
+    return commit + ("+" if changed else "")
 
 
 def format_value(value: Value) -> str:

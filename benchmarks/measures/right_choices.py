@@ -69,16 +69,12 @@ def compare_engines(
     reference: EngineConfig,
     cuts: Sequence[Cut],
     gap: float,
-    reference_model: LanguageModel | None = None,
 ) -> Differences:
-    """Completes at each cut in one of all ways in turn, with both. `gap`: of a tie, in nats.
-
-    `reference_model`: in place of the one that `reference` names.
-    """
+    """Completes at each cut in one of all ways in turn, with both. `gap`: of a tie, in nats."""
     differences = Differences(gap)
     ways = list(product(Healing, (False, True), (1, 3)))
     loaded = [load_model(config) for config in (ours, reference)]
-    models = [RecordingModel(loaded[0].model), RecordingModel(reference_model or loaded[1].model)]
+    models = [RecordingModel(each.model) for each in loaded]
     pairs = zip((ours, reference), loaded, models, strict=True)
     engines = [  # without drafts, which would change the order in which candidates choose
         build_engine(replace(config, drafts=False), replace(each, model=model)) for config, each, model in pairs

@@ -18,7 +18,8 @@ Memorised = Callable[[Layout | None], Path]
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
     """A function that returns the folder of a tiny random model for a kind of tokenizer. Each model is made once."""
     pytest.importorskip("torch")
-    from tests.support.toys import toy_tokenizer, write_model
+    from tests.support.decoder_folders import write_model
+    from tests.support.toys import toy_tokenizer
 
     folder = tmp_path_factory.mktemp("models")
 

@@ -14,11 +14,11 @@ import gguf
 import pytest
 
 from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_gguf
-from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import LaunchError, ModelError
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model_folder import check_model_folder
 from midtoken.gguf import find_parts, make_folder, read_metadata
+from tests.support.tokenizer_folders import spec_of
 
 _VALUES = {
     "uint8": 200, "int8": -5, "uint16": 60_000, "int16": -300, "uint32": 4_000_000_000, "int32": -70_000,
@@ -122,7 +122,7 @@ def test_all_parts_belong_to_a_part_and_each_has_its_name(tmp_path: Path) -> Non
         find_parts(parts[1])
 
 
-_SPEC = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
+_SPEC = spec_of("qwen")
 _END = {"tokenizer.ggml.eos_token_id": 1}
 
 

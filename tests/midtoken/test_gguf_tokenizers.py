@@ -8,28 +8,27 @@ from typing import Any
 import pytest
 
 from benchmarks.baselines.gguf_file import find_end, write_tokenizer_gguf
-from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import ModelError
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer, iter_sample, load_tokenizer
 from inference.healing.tokenizer_file import read_tokenizer_file
 from midtoken.gguf import make_folder, read_metadata, write_folder_files
+from tests.support.tokenizer_folders import add, read_spec, spec_of
 
-_KINDS = {kind.name: kind for kind in TOKENIZER_KINDS}
 _PRE_TOKENIZERS = {  # a kind -> the name that llama.cpp's converter writes for it
     "gpt2": "gpt-2",
     "phi": "phi-2",
     "gpt-neox": "olmo",
     "starcoder": "starcoder",
-    "qwen2": "qwen2",
-    "qwen3.5": "qwen35",
+    "nfc": "qwen2",
+    "qwen 3.5": "qwen35",
     "llama3": "llama-bpe",
     "tekken": "tekken",
     "o200k": "gpt-4o",
     "deepseek-coder": "deepseek-coder",
     "deepseek-llm": "deepseek-llm",
     "deepseek-v3": "deepseek-v3",
-    **dict.fromkeys(("llama2", "codellama", "gemma", "gemma1")),
+    **dict.fromkeys(("llama2", "gemma", "gemma 1")),
 }
 _UNLIKE = {"deepseek-llm", "gemma"}  # kinds that are not as published: more letters in words, runs that none merges
 _OTHER_MARKS = ("tekken", "o200k")  # llama.cpp splits at marks there, and what was published does not
@@ -41,10 +40,6 @@ def _write(folder: Path, files: dict[str, Any]) -> Path:
     for name, content in files.items():
         (folder / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return folder
-
-
-def _read_spec(name: str) -> Any:
-    return {**_KINDS[name].build(), **({"normalizer": {"type": "NFC"}} if name == "qwen3.5" else {})}  # as published
 
 
 def _load(folder: Path, spec: Any) -> LoadedTokenizer:
@@ -61,7 +56,7 @@ def _check_same(written: LoadedTokenizer, folder: Path, published: LoadedTokeniz
 
 @pytest.mark.parametrize("name", sorted(_PRE_TOKENIZERS.keys() - _UNLIKE))
 def test_a_gguf_file_makes_the_ids_of_the_published_tokenizer(name: str, tmp_path: Path) -> None:
-    spec = _read_spec(name)
+    spec = read_spec(name)
     end = {"tokenizer.ggml.eos_token_id": find_end(spec)}
     path = write_tokenizer_gguf(tmp_path / "m.gguf", spec, _PRE_TOKENIZERS[name], **end)
 
@@ -74,7 +69,7 @@ def test_a_gguf_file_makes_the_ids_of_the_published_tokenizer(name: str, tmp_pat
 def test_llama_cpp_makes_the_same_ids(name: str, tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="the extra gguf")
     path = write_tokenizer_gguf(
-        tmp_path / "m.gguf", _read_spec(name), _PRE_TOKENIZERS[name], **{"tokenizer.ggml.eos_token_id": 0}
+        tmp_path / "m.gguf", read_spec(name), _PRE_TOKENIZERS[name], **{"tokenizer.ggml.eos_token_id": 0}
     )
     folder = _write(tmp_path / "made", write_folder_files(read_metadata(path)))
     loaded = load_tokenizer(folder)
@@ -127,7 +122,7 @@ _REFUSALS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("words", _REFUSALS)
 def test_what_cannot_be_right_is_refused_by_name(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_tokenizer_gguf(tmp_path / "m.gguf", _read_spec("qwen2"), **{"pre": "qwen2"} | _REFUSALS[words])
+    path = write_tokenizer_gguf(tmp_path / "m.gguf", spec_of("qwen"), **{"pre": "qwen2"} | _REFUSALS[words])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(ModelError) as raised:
         make_folder(path)
@@ -136,7 +131,7 @@ def test_what_cannot_be_right_is_refused_by_name(words: str, tmp_path: Path, mon
 
 
 def test_tokens_that_are_no_text_end_or_mark_it(tmp_path: Path) -> None:
-    spec = _KINDS["fim-marks"].build()
+    spec = spec_of("gpt2")
     ids = {added["content"]: added["id"] for added in spec["added_tokens"]}
     prefix, suffix, middle = (ids[f"<|fim_{name}|>"] for name in ("prefix", "suffix", "middle"))
     metadata = read_metadata(write_tokenizer_gguf(tmp_path / "m.gguf", spec, "gpt-2"))
@@ -166,9 +161,9 @@ def test_tokens_that_are_no_text_end_or_mark_it(tmp_path: Path) -> None:
 
 
 def test_text_that_looks_like_a_control_token_is_merged_to_text(tmp_path: Path) -> None:
-    metadata = read_metadata(
-        write_tokenizer_gguf(tmp_path / "m.gguf", _read_spec("llama2"), None, **{"tokenizer.ggml.eos_token_id": 2})
-    )
+    spec = spec_of("llama2", added=add("</s>", special=True))
+    path = write_tokenizer_gguf(tmp_path / "m.gguf", spec, None, **{"tokenizer.ggml.eos_token_id": 1})
+    metadata = read_metadata(path)
     tokens = metadata["tokenizer.ggml.tokens"]
     more = [token for token in ("</", "s>") if token not in tokens]
     tokens += more

@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 
 from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_gguf
-from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import LaunchError, MidtokenError, ModelError
 from inference.model_folder import check_model_folder
 from midtoken.cli import main
 from midtoken.models import ensure_model_folder, fetch_model
 from tests.support.hub import Faults, Hub, Repository, run_hub
 from tests.support.servers import find_processes, wait_until
+from tests.support.tokenizer_folders import spec_of
 
 _NAME = "owner/Model-0.5B"
 
 
-_SPEC = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
+_SPEC = spec_of("qwen")
 
 
 _CONFIG = (Path(__file__).parents[2] / "models/default/config.json").read_bytes()

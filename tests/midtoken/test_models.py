@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from benchmarks.baselines.gguf_file import write_tokenizer_gguf
-from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.errors import ModelError
 from midtoken.models import HubModel, ensure_model_folder, find_ollama_file, list_manifests
+from tests.support.tokenizer_folders import spec_of
 
 _NAME = "owner/Model-0.5B"
 
 
-_SPEC = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
+_SPEC = spec_of("qwen")
 
 
 _NAMES: dict[str, tuple[str, str, str] | None] = {

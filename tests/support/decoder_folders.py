@@ -11,6 +11,8 @@ import numpy.typing as npt
 import torch
 import transformers
 
+from tests.support.toys import END, ToyTokenizer
+
 VOCAB_SIZE = 96
 MAX_TOKENS = 128
 _SHAPE: dict[str, Any] = {
@@ -130,6 +132,31 @@ def change_config(folder: Path, **changes: Any) -> None:
     path = folder / "config.json"
     content = json.loads(path.read_text()) | changes
     path.write_text(json.dumps({name: value for name, value in content.items() if value is not ...}))
+
+
+def write_model(folder: Path, toy: ToyTokenizer, family: str = "llama", seed: int = 0, **changes: object) -> Path:
+    """Writes a model folder with the toy's tokenizer and random weights, large enough for clear preferences."""
+    shape = {
+        "vocab_size": toy.num_rows,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.3,
+        "bos_token_id": 0,
+        "eos_token_id": toy.vocabulary.special_id(END),
+    } | changes
+    if family in ("llama", "mistral", "qwen2"):
+        shape.setdefault("num_key_value_heads", 2)
+    config = transformers.AutoConfig.for_model(family, **shape)
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    toy.tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": END}))
+    return folder
 
 
 class DecoderOracle:

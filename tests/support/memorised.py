@@ -7,7 +7,8 @@ import transformers
 
 from inference.engine.fill_in import SAMPLES, Layout, Sample
 from inference.healing.heal_point import encode_section
-from tests.support.toys import END, ToyTokenizer, build_prompts, toy_tokenizer, write_model
+from tests.support.decoder_folders import write_model
+from tests.support.toys import END, ToyTokenizer, build_prompts, toy_tokenizer
 
 _NUM_STEPS = 120
 

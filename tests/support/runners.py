@@ -99,9 +99,8 @@ def _load_gguf(folder: Path) -> RunnerCase:
 def _load_states(folder: Path) -> RunnerCase:
     """A tiny model with DeltaNet and attention, with few states, compared with plain passes over separate texts."""
     llama_cpp = pytest.importorskip("llama_cpp", reason="make gguf installs it")
-    from benchmarks.baselines.separate_texts import SeparateTexts
     from benchmarks.corpora.state_models import write_state_model
-    from tests.support.state_models import load_states
+    from tests.support.state_models import SeparateTexts, load_states
 
     write_state_model(folder / "states", "qwen35")
     find_logits = SeparateTexts(folder / "states/model.gguf").forward

@@ -58,13 +58,17 @@ def write_folder(folder: Path, spec: _Json) -> Path:
     return folder
 
 
+def read_spec(kind: str) -> _Json:
+    """Returns the `tokenizer.json` of one of KINDS or SPECIAL_KINDS."""
+    return spec_of(**SPECIAL_KINDS.get(kind, {"kind": kind}))
+
+
 @cache
 def any_tokenizer(kind: str) -> ToyTokenizer:
     """One of KINDS or SPECIAL_KINDS. Text that looks like a control token is text in both encoders of it."""
     if kind in KINDS:
         return toy_tokenizer(kind)
-    parts = dict(SPECIAL_KINDS[kind])
-    spec = spec_of(parts.pop("kind"), **parts)
+    spec = read_spec(kind)
     with TemporaryDirectory() as folder:
         loaded = load_tokenizer(write_folder(Path(folder), spec))
     marks = (END, *FIM_NAMES, "<|begin_of_text|>", "<unk>", "<tool_call>", "<s>", "</s>", "<|end|>")
@@ -83,6 +87,20 @@ def is_judged(kind: str, text: str) -> bool:
     return bool(text) and not (base in SENTENCEPIECE_KINDS and "▁" in text) and "<tool_call>" not in text
 
 
+_BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_QWEN3_5 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + _BLANKS
+)
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_TEKKEN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + _BLANKS
+)
+_CJK = "[一-龥\u0800-一가-\ud7ff]+"
+_DEEPSEEK_V3 = (
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+    r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
+)
 _DIGITS_FROM_RIGHT = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))|\p{L}+|\s+|[^\s\p{L}\p{N}]+"
 _GEMMA_SPLIT = {
     "type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False
@@ -102,6 +120,31 @@ SPECIAL_KINDS: dict[str, dict[str, _Json]] = {
             split("[0-9][0-9][0-9]"),
         ),
     },
+    "starcoder": {"kind": "gpt2", "pre_tokenizer": sequence(_DIGITS, {**BYTE_LEVEL, "use_regex": True})},
+    "qwen 3.5": {"kind": "qwen", "normalizer": _NFC, "pre_tokenizer": sequence(split(_QWEN3_5), BYTE_LEVEL)},
+    "tekken": {"kind": "llama3", "pre_tokenizer": sequence(split(_TEKKEN), BYTE_LEVEL)},
+    "deepseek-coder": {
+        "kind": "gpt2",
+        "pre_tokenizer": sequence(
+            *map(split, ("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _CJK)), _DIGITS, BYTE_LEVEL
+        ),
+    },
+    "deepseek-llm": {
+        "kind": "gpt2",
+        "pre_tokenizer": sequence(
+            *map(split, ("[\r\n]", r"\s?\p{L}+", r"\s?[!-/:-~！-／：-～‘-‟\u3000-。]+", r"\s+$", _CJK)),
+            *(_DIGITS, BYTE_LEVEL),
+        ),
+    },
+    "deepseek-v3": {
+        "kind": "gpt2",
+        "pre_tokenizer": sequence(
+            *map(split, (r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", _DEEPSEEK_V3)), BYTE_LEVEL
+        ),
+    },
+    "steps in steps": {
+        "kind": "qwen", "pre_tokenizer": sequence(sequence(_DIGITS), sequence(split(_QWEN3_5), BYTE_LEVEL))
+    },
     "bytes before digits": {"kind": "gpt2", "pre_tokenizer": sequence({**BYTE_LEVEL, "use_regex": True}, _DIGITS)},
     "digits from the right": {"kind": "llama3", "pre_tokenizer": sequence(split(_DIGITS_FROM_RIGHT), BYTE_LEVEL)},
     "bytes without tokens": {"kind": "gpt2", "lacks": [*"xÃä'Đñà"]},
@@ -119,6 +162,15 @@ SPECIAL_KINDS: dict[str, dict[str, _Json]] = {
     "gpt-neox": {"kind": "gpt2", "normalizer": _NFC, "added": add(*_RUNS, normalized=True)},
     "phi": {"kind": "gpt2", "added": add(*_RUNS)},
     "words": {"kind": "qwen", "added": add("return", "self.", "ü", "foo bar", "foo")},
+    "overlapping words": {
+        "kind": "gpt2",
+        "added": add("self.", "elf.x", "self", ".x", "x = ", " = ", "=", "ret", "return x", "eturn", " " * 200),
+    },
+    "gemma 1": {"kind": "llama2", "normalizer": _BLANK_TO_MARK},
+    "a blank before each text": {
+        "kind": "metaspace",
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
+    },
     "gemma": {
         "kind": "llama2",
         "normalizer": _BLANK_TO_MARK,

@@ -1,4 +1,4 @@
-"""Small trained tokenizers of every supported kind, tiny random models, and texts to test them with."""
+"""Small trained tokenizers of every supported kind, and texts to test them with."""
 
 import json
 import textwrap
@@ -10,8 +10,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import torch
-import transformers
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -224,31 +222,6 @@ def load_toy(toy: ToyTokenizer) -> LoadedTokenizer:
     """The toy as the product's tokenizer of a model."""
     start_ids = toy.encoder.start_ids or (toy.vocabulary.special_tokens[END],)
     return LoadedTokenizer(toy.encoder, toy.vocabulary, toy.trie, start_ids)
-
-
-def write_model(folder: Path, toy: ToyTokenizer, family: str = "llama", seed: int = 0, **changes: object) -> Path:
-    """Writes a model folder with the toy's tokenizer and random weights, large enough for clear preferences."""
-    shape = {
-        "vocab_size": toy.num_rows,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "max_position_embeddings": 512,
-        "initializer_range": 0.3,
-        "bos_token_id": 0,
-        "eos_token_id": toy.vocabulary.special_id(END),
-    } | changes
-    if family in ("llama", "mistral", "qwen2"):
-        shape.setdefault("num_key_value_heads", 2)
-    config = transformers.AutoConfig.for_model(family, **shape)
-    torch.manual_seed(seed)
-    model = transformers.AutoModelForCausalLM.from_config(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
-    toy.tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": END}))
-    return folder
 
 
 _PIECES = (

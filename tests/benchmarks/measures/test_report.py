@@ -10,7 +10,6 @@ import pytest
 from benchmarks.measures.report import (
     Part,
     Target,
-    find_calibration_error,
     read_figures,
     read_parts,
     read_targets,
@@ -62,8 +61,3 @@ def test_a_part_that_fails_keeps_its_stamp_and_the_others_are_measured(tmp_path:
 def test_the_file_says_which_targets_are_missed(tmp_path: Path) -> None:
     _run(tmp_path, {"one": lambda _: {"a": 1, "b": 0.5}})
     assert {each["figure"]: each["is_met"] for each in read_targets("some", tmp_path)} == {"a": True, "b": False}
-
-
-def test_a_calibration_error_is_weighted_by_the_claims_in_a_bin() -> None:
-    claims = [(0.95, True), (0.95, True), (0.95, True), (0.25, False)]
-    assert find_calibration_error(claims) == pytest.approx((3 * 0.05 + 0.25) / 4)

@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_gguf
-from benchmarks.corpora.tokenizer_kinds import TOKENIZER_KINDS
 from inference.protocol.completion import Description
 from lsp_server.documents import MAX_CHARS
 from lsp_server.project.project import find_database
@@ -19,6 +18,7 @@ from midtoken.commands.doctor import (
 from midtoken.server_arguments import add_connection_arguments
 from tests.support.fake_triton import Answer, build_last_chunk, run_fake_triton, say
 from tests.support.options import parse_options
+from tests.support.tokenizer_folders import spec_of
 
 
 async def _check(*arguments: str) -> list[Check]:
@@ -66,7 +66,7 @@ async def test_it_says_whether_there_is_room_for_other_files(tokens: int, what: 
 
 def test_the_size_of_a_gguf_model_in_parts_counts_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    spec = next(kind for kind in TOKENIZER_KINDS if kind.name == "qwen2").build()
+    spec = spec_of("qwen")
     first = write_tokenizer_gguf(tmp_path / "m-00001-of-00002.gguf", spec, "qwen2")
     second = write_plain_gguf(tmp_path / "m-00002-of-00002.gguf", num_parts=2)
     for path, size in ((first, 3_000_000), (second, 1_000_000)):

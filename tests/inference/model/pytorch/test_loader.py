@@ -11,6 +11,7 @@ from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.model.pytorch.loader import check_config, check_torch_model, load_torch_model, refusing_family
 from tests.inference.conftest import MakeModel
+from tests.support.decoder_folders import write_model
 from tests.support.runners import build_torch
 from tests.support.tiny_families import (
     KV,
@@ -18,7 +19,7 @@ from tests.support.tiny_families import (
     build_config,
     build_model,
 )
-from tests.support.toys import NUM_PADDING_ROWS, toy_tokenizer, write_model
+from tests.support.toys import NUM_PADDING_ROWS, toy_tokenizer
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from inference.model.language_model import SequenceInput
 from inference.model.pytorch.loader import load_torch_model
 from inference.model.pytorch.model import TorchModel, refusing_when_out_of_memory
 from tests.inference.conftest import MakeModel
-from tests.support.decoder_folders import DecoderOracle
+from tests.support.decoder_folders import DecoderOracle, write_model
 from tests.support.runners import CheckedSequence, build_torch, load_torch
 from tests.support.tiny_families import KV, LAYER_TYPES, build_config, build_model
-from tests.support.toys import toy_tokenizer, write_model
+from tests.support.toys import toy_tokenizer
 
 
 def _raise(error: BaseException) -> NoReturn:
