@@ -4,13 +4,17 @@ The server is the same process before and after, with as many files open.
 """
 
 import asyncio
+import json
 import random
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+import psutil
 import pytest
 
 from inference.client.client import Client
@@ -19,7 +23,6 @@ from inference.protocol.completion import CompletionRequest
 from tests.support.chaos_editor import build_texts, start_editor
 from tests.support.chaos_proxy import run_proxy
 from tests.support.reliability import Reliability
-from tests.support.server_watch import END_S, Tally, count_files, find_unreleased
 from tests.support.servers import EMBEDDED, TRITON, RunningServer, make_slow, needs_triton, run_server, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(0)]
@@ -28,6 +31,51 @@ _NUM_AT_ONCE = 8  # with those of which the server does not know yet that they a
 _LONGEST_S = 0.04  # half of the answers take less
 _LIVE_SHARE = 0.05  # of requests that are not cancelled
 _TEXTS = build_texts()
+
+
+_END_S = 30.0  # a request that has no end by then has none
+
+
+async def _find_unreleased(client: Client, within_s: float) -> int:
+    """How many requests a slow model has not released after that time, with nothing left to do."""
+    end = time.monotonic() + within_s
+    while True:
+        counts = json.loads((await client.read_description()).runs_as)
+        unreleased: int = max(counts["created"] - counts["released"], counts["held"])
+        if not unreleased or time.monotonic() > end:
+            return unreleased
+        await asyncio.sleep(0.2)
+
+
+def _count_files(server: RunningServer) -> dict[int, int]:
+    """How many files each tritonserver has open, by its process; without Triton, the whole server."""
+    is_triton = server.runtime == TRITON
+    lines = server.find_processes()
+    return {
+        pid: psutil.Process(pid).num_fds() for pid, line in lines.items() if not is_triton or "/tritonserver " in line
+    }
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What became of the requests."""
+
+    num_cancelled: int = 0
+    num_stuck: int = 0
+    num_refused: int = 0
+
+    async def hurry(self, work: Awaitable[object], after_s: float | None) -> None:
+        """Cancels the work after a time; without one, it must end by itself."""
+        task = asyncio.ensure_future(work)
+        done, _ = await asyncio.wait([task], timeout=_END_S if after_s is None else after_s)
+        self.num_stuck += not done and after_s is None
+        self.num_cancelled += not done and after_s is not None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            try:
+                await task
+            except OverloadedError:
+                self.num_refused += 1
 
 
 async def _stream(client: Client, text: str) -> None:
@@ -44,7 +92,7 @@ async def _post(session: aiohttp.ClientSession, server: RunningServer, text: str
         raise OverloadedError(answer, "queue")
 
 
-async def _cancel_often(ask: Callable[[str], Awaitable[object]], num: int, tally: Tally, seed: int) -> None:
+async def _cancel_often(ask: Callable[[str], Awaitable[object]], num: int, tally: _Tally, seed: int) -> None:
     rng = random.Random(seed)
     plans = iter([None if rng.random() < _LIVE_SHARE else rng.uniform(0, _LONGEST_S) for _ in range(num)])
 
@@ -55,7 +103,7 @@ async def _cancel_often(ask: Callable[[str], Awaitable[object]], num: int, tally
     await asyncio.gather(*(work(plans) for _ in range(_NUM_AT_ONCE)))
 
 
-async def _cancel_in_editor(address: str, folder: Path, num: int, tally: Tally) -> None:
+async def _cancel_in_editor(address: str, folder: Path, num: int, tally: _Tally) -> None:
     command = [sys.executable, "-m", "midtoken", "lsp", f"--state-dir={folder}", f"--server={address}"]
     editor, rng = await start_editor(command), random.Random(0)
     await editor.learn()
@@ -63,11 +111,11 @@ async def _cancel_in_editor(address: str, folder: Path, num: int, tally: Tally) 
     for _ in range(num):
         answers.append(editor.press())  # the one before is cancelled
         await asyncio.sleep(rng.uniform(0, _LONGEST_S / 3))
-    done, waiting = await asyncio.wait(answers, timeout=END_S)
+    done, waiting = await asyncio.wait(answers, timeout=_END_S)
     tally.num_stuck += len(waiting)
     tally.num_cancelled += sum(answer.result().result is None for answer in done)
     assert not editor.seen.wrong
-    assert await editor.wait_until_back(END_S) is not None
+    assert await editor.wait_until_back(_END_S) is not None
     await editor.leave()
 
 
@@ -77,20 +125,20 @@ async def _cancel_in_editor(address: str, folder: Path, num: int, tally: Tally) 
 async def test_cancelled_requests_are_released_and_others_answered(
     runtime: str, tmp_path: Path, reliability: Reliability
 ) -> None:
-    num, tally = reliability.choose(25, 6_000 if runtime == TRITON else 9_500), Tally()  # of each protocol
+    num, tally = reliability.choose(25, 6_000 if runtime == TRITON else 9_500), _Tally()  # of each protocol
     with run_server(make_slow(tmp_path, pass_s=0.01), tmp_path / "state", runtime=runtime) as server:
         if runtime == TRITON:
             async with aiohttp.ClientSession() as session:  # its port keeps a connection to the server
                 await _post(session, server, "a")
-        before = count_files(server)
+        before = _count_files(server)
         async with Client(server.url) as client, aiohttp.ClientSession() as session:
             await _cancel_often(lambda text: _stream(client, text), num, tally, seed=1)
             if runtime == TRITON:
                 await _cancel_often(lambda text: _post(session, server, text), num, tally, seed=2)
             async with run_proxy(server.url) as proxy:  # a language server needs the address of a port
                 await _cancel_in_editor(f"127.0.0.1:{proxy.port}", tmp_path / "lsp", num, tally)
-            num_unreleased = await find_unreleased(client, END_S)
-        await asyncio.to_thread(wait_until, lambda: count_files(server) == before)
+            num_unreleased = await _find_unreleased(client, _END_S)
+        await asyncio.to_thread(wait_until, lambda: _count_files(server) == before)
     figures = {
         "cancels": tally.num_cancelled,
         "cancels_unreleased": num_unreleased,

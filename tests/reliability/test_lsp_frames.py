@@ -9,14 +9,9 @@ import contextlib
 import gc
 import json
 import logging
-import re
-import subprocess
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -24,14 +19,12 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Co
 from lsp_server.privacy.guard import Cleared
 from lsp_server.server import CURSOR_NOTIFICATION
 from lsp_server.stdio import serve_messages
-from tests.support.bare_lsp import INITIALIZE, BareLsp, count_request
-from tests.support.lsp_editor import make_script
+from tests.support.bare_lsp import INITIALIZE, BareLsp
 from tests.support.lsp_fakes import FedBackend
 from tests.support.mutations import change_bytes, change_json, draw_odd
 from tests.support.reliability import Reliability, describe, run_parts
 
 _NUM_SHORT, _NUM_FULL = 3000, 1_000_000
-_NUM_OF_PROCESS_SHORT, _NUM_OF_PROCESS_FULL = 1000, 50_000
 _FRAMES_OF_SERVER = 1500
 _HANG_S = 1.0  # of the processor
 _PATIENCE_S = 60.0
@@ -231,30 +224,6 @@ def feed_frames(num: int, seed: int) -> Frames:
     return Frames([problem for part in parts for problem in part.problems], max(part.longest_s for part in parts))
 
 
-def feed_process(num: int, folder: Path) -> list[str]:
-    """Feeds a language server that is a process. Returns what was wrong."""
-    random, asked, bodies = Random(9), Counter[str](), list[bytes]()
-    for body in islice(_iter_bodies(random), num):
-        count_request(_read(body), asked)
-        bodies.append(_frame(body, random))
-    script = make_script(folder, {"ends_with": "", "texts": ["x = 1"]})
-    pipe = subprocess.PIPE
-    with subprocess.Popen(script.command, cwd=script.folder, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        written, _ = process.communicate(b"".join(bodies) + _LAST, timeout=_PATIENCE_S + num / 100)
-    asked['"last"'] += 1
-    messages = [
-        json.loads(each)
-        for each in re.split(rb"(?:^|(?<=\}))Content-Length: \d+\r\n.*?\r\n\r\n", written, flags=re.DOTALL)[1:]
-    ]
-    answered = Counter(json.dumps(each["id"]) for each in messages if "method" not in each)
-    problems = [
-        f"{name[:80]}: {answered[name]} answers to {asked[name]}"
-        for name in asked | answered
-        if asked[name] != answered[name]
-    ]
-    return problems if process.returncode == 0 else [f"the process ended with status {process.returncode}", *problems]
-
-
 def test_each_request_among_frames_of_every_kind_has_one_answer(reliability: Reliability) -> None:
     num = reliability.choose(_NUM_SHORT, _NUM_FULL)
     parts = run_parts(feed_frames, num) if reliability.is_full else [feed_frames(num, 1)]
@@ -262,10 +231,3 @@ def test_each_request_among_frames_of_every_kind_has_one_answer(reliability: Rel
     reliability.record("lsp", {"lsp_frames": num, "lsp_wrong": len(problems), "lsp_longest_s": longest_s})
     assert not problems, describe(problems)
     assert longest_s < _HANG_S
-
-
-def test_a_process_reads_frames_of_every_kind(reliability: Reliability, tmp_path: Path) -> None:
-    num = reliability.choose(_NUM_OF_PROCESS_SHORT, _NUM_OF_PROCESS_FULL)
-    problems = feed_process(num, tmp_path)
-    reliability.record("lsp_process", {"lsp_process_frames": num, "lsp_process_wrong": len(problems)})
-    assert not problems, describe(problems)

@@ -1,4 +1,4 @@
-"""Changed requests to the HTTP application, alone and in front of Triton, and to the gRPC service of a host.
+"""Changed requests to the HTTP application, and to the gRPC service of a host.
 
 Each gets one answer in time. None is a defect's (status 500), an error names the field that was changed, no text of a
 request is logged, and the server goes on.
@@ -12,13 +12,10 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import grpc
-import pytest
-from aiohttp import ClientError, ClientSession, ClientTimeout
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.client.channel import COMPLETION, LIMIT, add_tensors
@@ -31,13 +28,10 @@ from tests.support.front import run_front
 from tests.support.front_clients import EDITORS, read_sent
 from tests.support.mutations import change_bytes, change_json
 from tests.support.reliability import Reliability, describe
-from tests.support.servers import make_scripted, needs_triton, run_server
 
 _NUM_SHORT, _NUM_FULL = 400, 60_000
 _NUM_GRPC_SHORT, _NUM_GRPC_FULL = 300, 30_000
-_NUM_TRITON_SHORT, _NUM_TRITON_FULL = 150, 10_000
 _HANG_S = 1.0
-_PATIENCE = ClientTimeout(20)
 _CANARY = "zqcanaryzq"  # in each text
 _DEFECT = "failed on this request"
 
@@ -214,38 +208,6 @@ def _note_answers(found: Requests, answers: list[Any] | None, changed: str, mess
         found.problems.append(f"{errors[0][:300]} does not name {changed}: {str(message)[:500]}")
 
 
-async def ask_triton(num: int, seed: int, url: str) -> Requests:
-    """Sends changed JSON to the HTTP application in front of Triton."""
-    found, random = Requests(), Random(seed)
-    fields = {"prefix": f"{_CANARY} = 1\n", "suffix": "\n", "max_tokens": 3, "stop": ["a"], "top_p": 0.9}
-    paths = (
-        "generate_stream",
-        "generate_stream",
-        "generate_stream",
-        "generate",
-        "infer",
-        "stats",
-        "../..",
-        "%00",
-        "config",
-    )
-    async with ClientSession(url, timeout=_PATIENCE) as session:
-        for _ in range(num):
-            sent, _changed = change_json(fields, random)
-            data = json.dumps(sent).encode()
-            data = change_bytes(data, random) if random.random() < 0.2 else data
-            path = f"/v2/models/completion/{random.choice(paths)}"
-            with found.timed(), contextlib.suppress(ClientError):
-                method = random.choice(("POST", "POST", "POST", "POST", "GET", "PUT"))
-                headers = {"Content-Type": "application/json"}
-                async with session.request(method, path, data=data, headers=headers) as answer:
-                    found.note_http(answer.status, await answer.text(), (), data)
-        async with session.post("/v2/models/completion/generate_stream", json={"prefix": "abc"}) as answer:
-            if '"text":"ba"' not in await answer.text():
-                found.problems.append("the server answers no more")
-    return found
-
-
 def _report(name: str, num: int, found: Requests, reliability: Reliability) -> None:
     figures: dict[str, float] = {"requests": num, "wrong": len(found.problems), "refused": found.num_refused}
     reliability.record(
@@ -266,17 +228,3 @@ async def test_changed_messages_to_the_service_of_a_host_are_answered_or_refused
 ) -> None:
     num = reliability.choose(_NUM_GRPC_SHORT, _NUM_GRPC_FULL)
     _report("grpc", num, await ask_grpc(num, 1), reliability)
-
-
-@needs_triton
-@pytest.mark.e2e
-async def test_changed_requests_in_front_of_triton_are_answered_or_refused(
-    reliability: Reliability, tmp_path: Path
-) -> None:
-    num = reliability.choose(_NUM_TRITON_SHORT, _NUM_TRITON_FULL)
-    with run_server(make_scripted(tmp_path), tmp_path / "state") as server:
-        before = server.find_stubs()
-        found = await ask_triton(num, 1, server.endpoint.http_url)
-        found.note_log(server.log)
-        assert server.find_stubs() == before
-    _report("triton", num, found, reliability)

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from inference.client.client import Client
-from inference.errors import OverloadedError
+from inference.errors import MidtokenError, OverloadedError
 from inference.protocol.completion import CompletionRequest, Extent
 from tests.support.reliability import Reliability, describe
-from tests.support.server_watch import ends, find_orphans
-from tests.support.servers import EMBEDDED, TRITON, make_slow, needs_triton, run_server
+from tests.support.servers import EMBEDDED, TRITON, RunningServer, make_slow, needs_triton, run_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(0)]
 
@@ -42,6 +42,25 @@ class _Stream:
         return text
 
 
+def _find_orphans(server: RunningServer, regions: Sequence[Path]) -> list[str]:
+    """Processes, shared memory and sockets that are left of a server that has ended."""
+    processes = [f"process {pid}: {line[:80]}" for pid, line in server.find_processes().items()]
+    sockets = [path for path in server.state_dir.rglob("*") if path.is_socket()]
+    return processes + [f"file {path}" for path in (*regions, *sockets) if path.exists()]
+
+
+async def _end(task: "asyncio.Task[str]", within_s: float) -> str | None:
+    """How a request has ended: its text, or the error's; None if it has not."""
+    done, _ = await asyncio.wait([task], timeout=within_s)
+    if not done:
+        task.cancel()
+        return None
+    error = task.exception()
+    if error is not None and not isinstance(error, MidtokenError):
+        raise error
+    return task.result() if error is None else f"{type(error).__name__}: {error}"
+
+
 @pytest.mark.parametrize(
     "runtime", [pytest.param(TRITON, marks=needs_triton), pytest.param(EMBEDDED, marks=pytest.mark.full)]
 )
@@ -57,9 +76,9 @@ async def test_each_stream_is_finished_or_told_and_nothing_remains(
             regions, stopped_at = server.find_regions(), time.monotonic()
             server.process.send_signal(signal.SIGTERM)
             asyncio.get_running_loop().call_later(_KILL_S, server.process.kill)
-            found = [await ends(task, max(0.0, stopped_at + _WITHIN_S - time.monotonic())) for task in tasks]
+            found = [await _end(task, max(0.0, stopped_at + _WITHIN_S - time.monotonic())) for task in tasks]
         await asyncio.to_thread(server.process.wait, 60)
-        orphans = find_orphans(server, regions)
+        orphans = _find_orphans(server, regions)
     figures = {
         "shutdown_untold": found.count(None),
         "shutdown_s": max(each.ended_at for each in streams) - stopped_at,

@@ -40,8 +40,9 @@ class BareLsp:
         await self.server.settle()
 
     def note(self, message: object) -> None:
-        """Counts a message that the server gets, if it is a request."""
-        count_request(message, self.asked)
+        """Counts a message that an answer is due to, by its id; by null if JSON-RPC does not know such an id."""
+        if isinstance(message, dict) and "method" in message and "id" in message:
+            self.asked[json.dumps(message["id"] if isinstance(message["id"], int | float | str) else None)] += 1
 
     def forget(self) -> None:
         """Begins to count anew."""
@@ -78,12 +79,6 @@ INITIALIZE: dict[str, Any] = {
     "rootUri": None,
     "capabilities": {"textDocument": {"inlineCompletion": {}}},
 }
-
-
-def count_request(message: object, asked: Counter[str]) -> None:
-    """Counts a message that an answer is due to, by its id; by null if JSON-RPC does not know such an id."""
-    if isinstance(message, dict) and "method" in message and "id" in message:
-        asked[json.dumps(message["id"] if isinstance(message["id"], int | float | str) else None)] += 1
 
 
 class _AtOnce(Executor):

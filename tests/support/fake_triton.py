@@ -1,17 +1,10 @@
-"""A fake server that speaks Triton's gRPC protocol and answers as the test says.
-
-As a program, `python -m tests.support.fake_triton`, it takes tritonserver's arguments and replaces it. It completes one
-request and never answers later ones. Its heartbeats are 0, or FAKE_HEARTBEAT_MS.
-"""
+"""A fake server that speaks Triton's gRPC protocol and answers as the test says."""
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, repeat
 from typing import Any  # tritonclient has no types
 
 import grpc
@@ -96,8 +89,6 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
         self.url = ""
         self.stop: Callable[[], Awaitable[None]]
         self.calls: list[ModelCall] = []
-        self.num_opened = 0  # calls, with those that had no request
-        self.has_parameters = False  # any of the requests
         self.metadata: list[dict[str, str]] = []  # of each of these
         self.cancelled = asyncio.Event()
         self.cancel_s = 0.0  # until what is cancelled ends
@@ -106,13 +97,11 @@ class FakeTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore
 
     async def ModelStreamInfer(self, requests: Any, context: Any) -> Any:  # noqa: N802  # the service's own name
         """Answers the one request of a stream; nothing if it is closed before it has one."""
-        self.num_opened += 1
         self.metadata.append(dict(context.invocation_metadata()))
         requests = aiter(requests)
         request = await anext(requests, None)
         if request is None:
             return
-        self.has_parameters = self.has_parameters or bool(request.parameters)
         call = ModelCall(request.model_name, read_tensors(request.inputs, request.raw_input_contents))
         self.calls.append(call)
         answering = asyncio.Queue[Any]()
@@ -150,22 +139,3 @@ def _to_message(response: Mapping[str, Array] | str) -> Any:
     message = service_pb2.ModelStreamInferResponse()
     add_tensors(message.infer_response.outputs, message.infer_response.raw_output_contents, response)
     return message
-
-
-async def _serve_as_a_program(arguments: list[str]) -> None:
-    http, grpc, metrics = (each.partition("=unix:")[2] for each in arguments if "-address=unix:" in each)
-    heartbeat_ms = float(os.environ.get("FAKE_HEARTBEAT_MS", "0"))
-    waits = say(heartbeat_ms=heartbeat_ms, waits=True)
-    answers = chain([say(build_last_chunk("done"))], repeat(waits))
-
-    def answer(call: ModelCall) -> AsyncIterator[Mapping[str, Array] | str]:
-        return (waits if HEARTBEAT in call.arrays else next(answers))(call)
-
-    async with run_fake_triton(answer, f"unix:{grpc}:8001"):
-        for path in (http, metrics):
-            await asyncio.start_unix_server(lambda _reader, writer: writer.close(), path)
-        await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(_serve_as_a_program(sys.argv[1:]))

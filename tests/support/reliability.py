@@ -27,7 +27,7 @@ _WORLDS = ("own_triton", "own_embedded", "remote_triton", "remote_embedded", "en
 PARTS = (
     *(f"faults_{world}" for world in _WORLDS),
     *("_".join(each) for each in product(("cancels", "overload", "shutdown", "isolation"), _RUNTIMES)),
-    *("races", "lsp", "lsp_process", "isolation", "texts", "http", "grpc", "triton"),
+    *("races", "lsp", "isolation", "texts", "http", "grpc"),
 )
 
 
@@ -61,7 +61,6 @@ TARGETS = (
     ),
     Target("races_wrong", "answers for a text that is gone, none or several, of random orders of events", at_most=0),
     Target("lsp_wrong", "requests among LSP frames without exactly one answer, and servers that died", at_most=0),
-    Target("lsp_process_wrong", "the same of a language server that is a process", at_most=0),
     Target(
         "isolation_foreign",
         "words of other users in answers, errors or logs, or costs that tell of them",
@@ -74,8 +73,6 @@ TARGETS = (
     Target("http_longest_s", "until such an answer, at most, s", at_most=1),
     Target("grpc_wrong", "the same of messages to the embedded gRPC service", at_most=0),
     Target("grpc_longest_s", "until such an answer, at most, s", at_most=1),
-    Target("triton_wrong", "the same of requests to Triton's HTTP port", at_most=0),
-    Target("triton_longest_s", "until such an answer, at most, s", at_most=1),
     Target("lsp_longest_s", "time of the processor for one LSP frame, at most, s", at_most=1),
 )
 
