@@ -1,32 +1,26 @@
 """Simulated editors of a load: each sends recorded requests at a person's pace, and cancels as editors do.
 
 A greater load is more editors, not faster ones: a key that follows after 40 ms leaves no server the time to complete
-anything. A process has several editors, each with a connection of its own.
+anything. Each editor has a connection of its own.
 """
 
 import asyncio
 import contextlib
 import dataclasses
 import enum
-import math
-import multiprocessing
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from itertools import cycle
-from multiprocessing.connection import Connection
 from statistics import mean
 
 from benchmarks.measures.report import Row, find_percentile
 from inference.client.client import Client
 from inference.errors import MidtokenError, OverloadedError
-from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion import CompletionRequest
 
-_Stream = Callable[[CompletionRequest], AsyncGenerator[CompletionChunk, None]]
-
-_LEAD_S = 2.0  # until a phase begins, so that all editors begin at once, after the cancelled requests have ended
-_NUM_PER_PROCESS = 8
+_LEAD_S = 2.0  # until a phase begins, in which cancelled requests end
 _NUM_IN_CLOSED_LOOP = 16
 
 
@@ -55,17 +49,6 @@ class TimedRequest:
     request: CompletionRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """What editors do for some time. Times are those of `time.perf_counter`, the same in all processes."""
-
-    num_editors: int  # of the process, the first ones; the others rest
-    start_at: float
-    duration_s: float
-    gap_scale: float | None  # for the recorded gaps; None: a closed loop, the next request follows the answer
-    is_patient: bool = False  # of an open loop: nothing is cancelled, and no request supersedes another
-
-
 @dataclass(slots=True)
 class Attempt:
     """One request."""
@@ -80,32 +63,14 @@ class Attempt:
             self.outcome, self.ended_at = outcome, time.perf_counter()
 
 
-def work(connection: Connection, server: str, scripts: Sequence[Sequence[TimedRequest]]) -> None:
-    """A process of editors: sends [] when they are connected, then each one's attempts in each phase, until None."""
-    asyncio.run(_work(connection, server, scripts))
-
-
-async def _work(connection: Connection, server: str, scripts: Sequence[Sequence[TimedRequest]]) -> None:
-    recorded = [cycle(script) for script in scripts]  # a phase goes on where the one before ended
-    async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(Client(server)) for _ in scripts]
-        for client, requests in zip(clients, recorded, strict=True):
-            async for _ in client.stream(next(requests).request):
-                pass
-        connection.send([])
-        while (phase := await asyncio.to_thread(connection.recv)) is not None:
-            pairs = [*zip(clients, recorded, strict=True)][: phase.num_editors]
-            attempts = await asyncio.gather(*(play(client.stream, requests, phase) for client, requests in pairs))
-            connection.send(attempts)
-
-
-async def play(stream: _Stream, requests: Iterator[TimedRequest], phase: Phase) -> list[Attempt]:
+async def _play(
+    client: Client, requests: Iterator[TimedRequest], duration_s: float, gap_scale: float | None, is_patient: bool
+) -> list[Attempt]:
     """Plays one phase. Requests that have not ended at its end are cancelled, and are in no attempt."""
     sent: list[tuple[Attempt, asyncio.Task[None]]] = []
-    await asyncio.sleep(phase.start_at - time.perf_counter())
     with contextlib.suppress(TimeoutError):  # the phase is over
-        async with asyncio.timeout(phase.start_at + phase.duration_s - time.perf_counter()):
-            await _send(stream, requests, phase, sent)
+        async with asyncio.timeout(duration_s):
+            await _send(client, requests, gap_scale, is_patient, sent)
     attempts = [attempt for attempt, _ in sent if attempt.outcome is not None]
     for _, task in sent:
         task.cancel()
@@ -114,34 +79,37 @@ async def play(stream: _Stream, requests: Iterator[TimedRequest], phase: Phase) 
 
 
 async def _send(
-    stream: _Stream, requests: Iterator[TimedRequest], phase: Phase, sent: list[tuple[Attempt, asyncio.Task[None]]]
+    client: Client,
+    requests: Iterator[TimedRequest],
+    gap_scale: float | None,
+    is_patient: bool,
+    sent: list[tuple[Attempt, asyncio.Task[None]]],
 ) -> None:
-    """Sends each request when the one before has ended, or at its time.
+    """Sends each request at its time, or without a scale for the recorded gaps when the one before has ended.
 
     Then the one before is cancelled if it has not ended. A patient editor cancels nothing, and names no document.
     """
     due_at = time.perf_counter()
     for recorded in requests:
         request = recorded.request
-        if phase.gap_scale is not None:
-            due_at += phase.gap_scale * recorded.gap_s
+        if gap_scale is not None:
+            due_at += gap_scale * recorded.gap_s
             await asyncio.sleep(due_at - time.perf_counter())
-        if phase.is_patient:
+        if is_patient:
             request = dataclasses.replace(request, document="")
         elif sent:
             sent[-1][0].end(Outcome.SUPERSEDED)
             sent[-1][1].cancel()
         attempt = Attempt(time.perf_counter())
-        sent.append((attempt, asyncio.create_task(_complete(stream, request, attempt))))
-        if phase.gap_scale is None:
+        sent.append((attempt, asyncio.create_task(_complete(client, request, attempt))))
+        if gap_scale is None:
             await sent[-1][1]
-    await asyncio.wait([sent[-1][1]])
 
 
-async def _complete(stream: _Stream, request: CompletionRequest, attempt: Attempt) -> None:
+async def _complete(client: Client, request: CompletionRequest, attempt: Attempt) -> None:
     reason = ""
     try:
-        async with aclosing(stream(request)) as chunks:
+        async with aclosing(client.stream(request)) as chunks:
             async for chunk in chunks:
                 reason = chunk.finish_reason or ""
         attempt.end(_OUTCOMES.get(reason, Outcome.COMPLETED))
@@ -191,13 +159,13 @@ class PhaseResult:
         }
 
 
-@dataclass(frozen=True, slots=True)
 class LoadEditors:
-    """Running editors, several in each process. Use `run_editors`."""
+    """Use `run_editors`."""
 
-    connections: Sequence[Connection]
-    num_editors: int
-    mean_gap_s: float  # of the recorded keys
+    def __init__(self, clients: Sequence[Client], scripts: Sequence[Sequence[TimedRequest]]) -> None:
+        # A phase goes on in the script where the one before ended.
+        self._editors = [(client, cycle(script)) for client, script in zip(clients, scripts, strict=True)]
+        self._mean_gap_s = mean(each.gap_s for script in scripts for each in script)
 
     async def play(
         self, name: str, duration_s: float, keys_per_s: float | None = None, is_patient: bool = False
@@ -207,44 +175,19 @@ class LoadEditors:
         If that are more than there are, all of them type faster. Without a number of keys, some editors send their next
         request when the last one is answered.
         """
-        if keys_per_s is None:
-            return await self._play(name, min(_NUM_IN_CLOSED_LOOP, self.num_editors), duration_s, None, is_patient)
-        num = min(max(1, round(keys_per_s * self.mean_gap_s)), self.num_editors)
-        return await self._play(name, num, duration_s, num / (keys_per_s * self.mean_gap_s), is_patient)
-
-    async def _play(
-        self, name: str, num_editors: int, duration_s: float, gap_scale: float | None, is_patient: bool
-    ) -> PhaseResult:
-        start_at = time.perf_counter() + _LEAD_S
-        for index, connection in enumerate(self.connections):
-            num = len(range(index, num_editors, len(self.connections)))
-            connection.send(Phase(num, start_at, duration_s, gap_scale, is_patient))
-        return PhaseResult(name, duration_s, await self.receive())
-
-    async def receive(self) -> list[list[Attempt]]:
-        """What each editor sends next."""
-        return [each for connection in self.connections for each in await asyncio.to_thread(connection.recv)]
+        wanted = _NUM_IN_CLOSED_LOOP if keys_per_s is None else max(1, round(keys_per_s * self._mean_gap_s))
+        some = self._editors[:wanted]
+        gap_scale = None if keys_per_s is None else len(some) / (keys_per_s * self._mean_gap_s)
+        await asyncio.sleep(_LEAD_S)
+        played = (_play(client, requests, duration_s, gap_scale, is_patient) for client, requests in some)
+        return PhaseResult(name, duration_s, await asyncio.gather(*played))
 
 
 @asynccontextmanager
 async def run_editors(server: str, scripts: Sequence[Sequence[TimedRequest]]) -> AsyncIterator[LoadEditors]:
-    """Runs an editor for each script inside the block."""
-    context = multiprocessing.get_context("spawn")
-    num_processes = math.ceil(len(scripts) / _NUM_PER_PROCESS)
-    pairs = [context.Pipe() for _ in range(num_processes)]
-    processes = [
-        context.Process(target=work, args=(theirs, server, scripts[index::num_processes]))
-        for index, (_, theirs) in enumerate(pairs)
-    ]
-    for process in processes:
-        process.start()
-    gaps_s = [each.gap_s for script in scripts for each in script]
-    editors = LoadEditors([ours for ours, _ in pairs], len(scripts), mean(gaps_s))
-    try:
-        await editors.receive()
-        yield editors
-    finally:
-        for connection in editors.connections:
-            connection.send(None)
-        for process in processes:
-            process.join()
+    """Connects an editor for each script inside the block. Each has sent a first request."""
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(Client(server)) for _ in scripts]
+        for client, script in zip(clients, scripts, strict=True):
+            await _complete(client, script[0].request, Attempt(0.0))
+        yield LoadEditors(clients, scripts)

@@ -6,7 +6,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
 from inference.platforms import IMPORT_ROOT
 from midtoken.cli import main
@@ -31,23 +30,6 @@ def test_what_is_copied_is_there_and_nothing_else_gets_into_the_build() -> None:
     assert [source for source in sources if not (IMPORT_ROOT / source).exists()] == []
     first, *others = (line for line in (IMPORT_ROOT / ".dockerignore").read_text().splitlines() if line[0] != "#")
     assert (first, set(others)) == ("*", {f"!{source}" for source in sources} | {"**/__pycache__"})
-
-
-def test_the_container_gets_no_second_tritonserver() -> None:
-    wanted = map(Requirement, _PROJECT["optional-dependencies"]["local"])
-    image = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.12"}
-    names = {each.name for each in wanted if each.marker is None or each.marker.evaluate(image)}
-    assert names == {
-        "aiohttp",
-        "httpx2",
-        "huggingface_hub",
-        "ml-dtypes",
-        "onnx",
-        "onnxruntime",
-        "prometheus-client",
-        "safetensors",
-        "tokenizers",
-    }
 
 
 def test_nothing_is_installed_or_run_as_root_after_the_user_is_set() -> None:

@@ -1,7 +1,6 @@
 """Changes of JSON and of bytes, as a broken or hostile client makes them."""
 
 import json
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -25,7 +24,18 @@ def change_json(value: Any, random: Random) -> tuple[Any, tuple[str, ...]]:
     holder = copy
     for each in path:
         holder = holder[each]
-    _CHANGES[random.choices(range(len(_CHANGES)), _WEIGHTS)[0]](holder, name, random)
+    match random.choices(("replace", "remove", "rename", "double", "nest"), (10, 3, 2, 2, 1))[0]:
+        case "replace":
+            holder[name] = random.choice(_ODD)
+        case "double":
+            holder[name] = [holder[name], holder[name]]
+        case "nest":
+            for _ in range(random.choice((1, 40, 300))):
+                holder[name] = [holder[name]]
+        case change:
+            left = holder.pop(name)
+            if change == "rename" and isinstance(holder, dict):
+                holder[f"{name}{random.choice('sX_')}"] = left
     return copy, tuple([each for each in (*path, name) if isinstance(each, str)])
 
 
@@ -44,33 +54,6 @@ def change_bytes(data: bytes, random: Random) -> bytes:
 def draw_odd(random: Random) -> Any:
     """A value that nobody expects."""
     return random.choice(_ODD)
-
-
-def _replace(holder: Any, name: Any, random: Random) -> None:
-    holder[name] = random.choice(_ODD)
-
-
-def _remove(holder: Any, name: Any, _: Random) -> None:
-    del holder[name]
-
-
-def _rename(holder: Any, name: Any, random: Random) -> None:
-    value = holder.pop(name)
-    if isinstance(holder, dict):
-        holder[f"{name}{random.choice('sX_')}"] = value
-
-
-def _double(holder: Any, name: Any, _: Random) -> None:
-    holder[name] = [holder[name], holder[name]]
-
-
-def _nest(holder: Any, name: Any, random: Random) -> None:
-    for _ in range(random.choice((1, 40, 300))):
-        holder[name] = [holder[name]]
-
-
-_CHANGES: tuple[Callable[[Any, Any, Random], None], ...] = (_replace, _remove, _rename, _double, _nest)
-_WEIGHTS = (10, 3, 2, 2, 1)
 
 
 def _iter_places(value: Any, path: tuple[Any, ...]) -> Any:

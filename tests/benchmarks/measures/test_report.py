@@ -40,16 +40,6 @@ def _age(folder: Path) -> None:
     path.write_text(json.dumps(content))
 
 
-def test_a_part_that_did_not_run_keeps_its_stamp(tmp_path: Path) -> None:
-    parts: dict[str, Part] = {"one": lambda _: {"a": 1}, "two": lambda _: {"b": 2}}
-    _run(tmp_path, parts)
-    _age(tmp_path)
-    assert _run(tmp_path, parts, "--only", "two") == 0
-    assert read_parts("some", tmp_path)["one"]["commit"] == "old"
-    assert read_parts("some", tmp_path)["two"]["commit"] != "old"
-    assert read_figures("some", tmp_path) == {"a": 1, "b": 2}
-
-
 def test_a_part_that_fails_keeps_its_stamp_and_the_others_are_measured(tmp_path: Path) -> None:
     _run(tmp_path, {"one": lambda _: {"a": 1}, "two": lambda _: {"b": 2}})
     _age(tmp_path)
