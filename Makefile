@@ -141,7 +141,7 @@ test-clients: $(READY) $(CLIENTS)/.ready  ## test: clients' packages at the HTTP
 
 .PHONY: test-helix
 test-helix: $(READY) $(HELIX)  ## test: the language server in Helix
-	@$(BIN)/python -m pytest tests/e2e/test_helix.py
+	@$(BIN)/python -m pytest tests/e2e/test_other_editors.py -k helix
 
 $(PLAYGROUND_PACKAGES): $(PLAYGROUND)/package-lock.json $(NODE)/.ready
 	@$(PLAYGROUND_NPM) ci --ignore-scripts

@@ -1,10 +1,14 @@
 """The configurations in deploy/ in the real HAProxy: what is let through, where it goes, and what nobody is told."""
 
 import asyncio
+import contextlib
 import json
+import os
 import ssl
+import subprocess
 import urllib.error
-from collections.abc import AsyncIterator
+import urllib.request
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,15 +17,21 @@ from typing import Any  # grpc has no types
 import aiohttp
 import grpc
 import pytest
+import trustme
 from aiohttp import web
 
-from inference.platforms import ADDRESS
-from tests.support.gateway import DEPLOY, KEYS, Certificates, Gateway, check_configuration, needs_haproxy, run_gateway
-from tests.support.servers import pick_free_endpoint
+from inference.platforms import ADDRESS, IMPORT_ROOT
+from tests.support.servers import pick_free_endpoint, pick_free_ports, wait_until
 
-pytestmark = [pytest.mark.e2e, needs_haproxy]
+_DEPLOY, _HAPROXY = IMPORT_ROOT / "deploy", IMPORT_ROOT / "build/haproxy"
 
-_KEY = KEYS[0]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not _HAPROXY.exists(), reason="there is no HAProxy here: make tools"),
+]
+
+_KEYS = ("Bearer hunter2", "Bearer other", "Bearer large", "Bearer chunks")
+_KEY = _KEYS[0]
 _TEXT = "def main(): return secret"
 _METHOD = "/inference.GRPCInferenceService/ModelStreamInfer"
 _LINES = """
@@ -30,6 +40,66 @@ backend grpc from servers
 backend http from servers
 {http}
 """
+
+
+def _write_secrets(folder: Path) -> dict[str, str]:
+    """Writes a certificate for loopback, its authority and the keys. Returns the settings that name them."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    authority.issue_cert(ADDRESS, "localhost").private_key_and_cert_chain_pem.write_to_path(folder / "gateway.pem")
+    (folder / "keys").write_text("\n".join(_KEYS))
+    return {"MIDTOKEN_GATEWAY_TLS": str(folder / "gateway.pem"), "MIDTOKEN_GATEWAY_KEYS": str(folder / "keys")}
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """A running HAProxy with deploy/haproxy.cfg."""
+
+    folder: Path
+    grpc_port: int
+    http_port: int
+    operator_port: int
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "haproxy.log").read_text()
+
+    def read(self, path: str) -> str:
+        """What it answers its operator. Raises urllib.error.HTTPError for another status than 200."""
+        with urllib.request.urlopen(f"http://{ADDRESS}:{self.operator_port}{path}", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    def count_used(self, backend: str) -> int:
+        """How many servers of a backend are in use."""
+        start = f'haproxy_server_status{{proxy="{backend}"'
+        lines = [line for line in self.read("/metrics").splitlines() if line.startswith(start)]
+        return sum('state="UP"' in line and line.endswith(" 1") for line in lines)
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError):
+            return bool(self.read("/metrics"))
+        return False
+
+
+@contextlib.contextmanager
+def _run_gateway(folder: Path, servers: str, settings: Mapping[str, str]) -> Iterator[Gateway]:
+    """Runs deploy/haproxy.cfg inside the block, with a second file that has this text."""
+    (folder / "servers.cfg").write_text(servers)
+    gateway = Gateway(folder, *pick_free_ports(3))
+    ports = {"GRPC": gateway.grpc_port, "HTTP": gateway.http_port, "OPERATOR": gateway.operator_port}
+    places = {f"MIDTOKEN_GATEWAY_{name}": f"{ADDRESS}:{port}" for name, port in ports.items()}
+    command = [_HAPROXY, "-f", _DEPLOY / "haproxy.cfg", "-f", folder / "servers.cfg"]
+    environment = {**os.environ, **places, **_write_secrets(folder), **settings}
+    with (
+        (folder / "haproxy.log").open("w") as log,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process,
+    ):
+        try:
+            wait_until(lambda: gateway.answers() or process.poll() is not None)
+            assert process.poll() is None, gateway.log
+            yield gateway
+        finally:
+            process.kill()
 
 
 @dataclass
@@ -80,10 +150,9 @@ class Team:
 
     gateway: Gateway
     servers: list[FakeServer]
-    certificates: Certificates
 
     async def stream(self, session: str = "", key: str = _KEY, text: str = _TEXT) -> list[bytes]:
-        credentials = grpc.ssl_channel_credentials(self.certificates.authority.read_bytes())
+        credentials = grpc.ssl_channel_credentials((self.gateway.folder / "ca.pem").read_bytes())
         metadata = [("authorization", key), ("x-session-id", session)]
         async with grpc.aio.secure_channel(f"localhost:{self.gateway.grpc_port}", credentials) as channel:
             call = channel.stream_stream(_METHOD)(metadata=[each for each in metadata if each[1]])
@@ -95,7 +164,7 @@ class Team:
             return parts
 
     async def post(self, data: Any = _TEXT, **headers: str) -> tuple[int, str]:
-        context = ssl.create_default_context(cafile=str(self.certificates.authority))
+        context = ssl.create_default_context(cafile=str(self.gateway.folder / "ca.pem"))
         url = f"https://localhost:{self.gateway.http_port}/v1/completions?{_TEXT.split()[0]}"
         async with (
             aiohttp.ClientSession() as session,
@@ -106,13 +175,12 @@ class Team:
     async def wait_for_servers(self, number: int) -> None:
         """Returns when so many are in use."""
         async with asyncio.timeout(30):
-            while self.gateway.haproxy.count_used("grpc") != number:
+            while self.gateway.count_used("grpc") != number:
                 await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
 async def _run_team(folder: Path, **settings: str) -> AsyncIterator[Team]:
-    certificates = Certificates.create(folder)
     servers = [FakeServer(), FakeServer()]
     async with AsyncExitStack() as stack:
         for server in servers:
@@ -129,20 +197,18 @@ async def _run_team(folder: Path, **settings: str) -> AsyncIterator[Team]:
             )
             for name, rest in (("grpc", "proto h2 check-proto h1"), ("http", ""))
         }  # fmt: skip
-        gateway = await asyncio.to_thread(
-            stack.enter_context, run_gateway(folder, _LINES.format(**lines), certificates, settings)
-        )
-        team = Team(gateway, servers, certificates)
+        gateway = await asyncio.to_thread(stack.enter_context, _run_gateway(folder, _LINES.format(**lines), settings))
+        team = Team(gateway, servers)
         await team.wait_for_servers(2)
         yield team
 
 
 @pytest.mark.parametrize("names", [("haproxy.cfg", "servers.cfg"), ("engines.cfg",)])
 def test_haproxy_finds_its_configuration_right(names: tuple[str, ...], tmp_path: Path) -> None:
-    (tmp_path / "keys").touch()
-    certificate = Certificates.create(tmp_path).gateway
-    settings = {"MIDTOKEN_GATEWAY_TLS": str(certificate), "MIDTOKEN_GATEWAY_KEYS": str(tmp_path / "keys")}
-    assert check_configuration([DEPLOY / name for name in names], settings) == ""
+    command = [_HAPROXY, "-c", "-q", *(part for name in names for part in ("-f", _DEPLOY / name))]
+    environment = {**os.environ, **_write_secrets(tmp_path)}
+    checked = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
 
 
 async def test_a_document_stays_with_one_server_which_gets_the_headers_as_they_were_sent(tmp_path: Path) -> None:
@@ -161,9 +227,9 @@ async def test_a_document_stays_with_one_server_which_gets_the_headers_as_they_w
         [headers] = [each for server in team.servers for each in server.headers]
         assert (status, text, headers["authorization"], headers["host"]) == (200, _TEXT, _KEY, "127.0.0.1")
         assert len(headers["x-tenant"]) == 64
-        lines = [json.loads(line) for line in team.gateway.haproxy.log.splitlines() if line.startswith("{")]
+        lines = [json.loads(line) for line in team.gateway.log.splitlines() if line.startswith("{")]
         assert {line["status"] for line in lines} == {200}
-        assert not any(word in team.gateway.haproxy.log for word in ("hunter2", "main", "completions", "document 1"))
+        assert not any(word in team.gateway.log for word in ("hunter2", "main", "completions", "document 1"))
 
 
 async def test_what_is_not_for_the_servers_is_refused_with_a_reason(tmp_path: Path) -> None:
@@ -183,7 +249,7 @@ async def test_what_is_not_for_the_servers_is_refused_with_a_reason(tmp_path: Pa
         assert await find_code(team, _KEY) == ("RESOURCE_EXHAUSTED", "this key sends too much")
         assert (await team.post(authorization=_KEY))[0] == 429
         assert await team.stream(key="Bearer other")
-        assert await _speak_http_1(team.gateway.grpc_port, team.certificates) == 426
+        assert await _speak_http_1(team.gateway) == 426
         assert sum(len(server.headers) for server in team.servers) == 5
 
 
@@ -191,9 +257,10 @@ async def _send_in_chunks() -> AsyncIterator[bytes]:
     yield b"x"
 
 
-async def _speak_http_1(port: int, certificates: Certificates) -> int:
-    context = ssl.create_default_context(cafile=str(certificates.authority))
-    async with aiohttp.ClientSession() as session, session.get(f"https://localhost:{port}/", ssl=context) as answer:
+async def _speak_http_1(gateway: Gateway) -> int:
+    context = ssl.create_default_context(cafile=str(gateway.folder / "ca.pem"))
+    url = f"https://localhost:{gateway.grpc_port}/"
+    async with aiohttp.ClientSession() as session, session.get(url, ssl=context) as answer:
         return answer.status
 
 
@@ -228,4 +295,4 @@ async def test_what_has_not_begun_goes_to_another_server_when_one_is_dead(tmp_pa
         assert (await team.post(authorization=_KEY))[0] == 503
         await team.wait_for_servers(0)
         with pytest.raises(urllib.error.HTTPError, match="503"):
-            team.gateway.haproxy.read("/ready")
+            team.gateway.read("/ready")

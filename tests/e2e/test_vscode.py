@@ -180,6 +180,17 @@ def _type_until_ghost(editor: VsCode, text: str, ghost: str) -> None:
     editor.wait_for(type_and_read, ghost)
 
 
+def test_no_log_contains_text_of_the_file(use: Use, write_script: WriteScript) -> None:
+    editor = use(write_script({"ends_with": "secret", "texts": ["answer"]}))
+    editor.type("secret")
+    editor.wait_for_ghost("answer")
+    logs = [path for path in editor.logs.rglob("*.log") if "midtoken" in str(path.relative_to(editor.logs))]
+    written = "".join(path.read_text() for path in logs)
+    assert "completion server ready" in written  # otherwise there is nothing to search
+    assert "secret" not in written
+    assert "answer" not in written
+
+
 def test_the_status_of_a_file_is_what_the_language_server_tells(use: Use, tmp_path: Path) -> None:
     tell = 'status {{"uri": {}, "state": "{}", "code": "x", "message": "this file is excluded"}}\n'
     off = "midtoken: off for this file: this file is excluded"

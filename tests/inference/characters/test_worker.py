@@ -12,7 +12,7 @@ from inference.characters.token_string import PassWatch
 from inference.characters.worker import Answerer, CharacterWorker
 from inference.errors import ModelError, OverloadedError
 from inference.protocol.characters import CharacterAnswer, CharacterRequest, Generated
-from tests.support.answer_sink import AnswerSink, wait_until_soon
+from tests.support.sinks import AnswerSink, wait_until_soon
 
 
 class _Service:

@@ -6,9 +6,8 @@ import pytest
 
 from inference.errors import OverloadedError
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
-from tests.support.answer_sink import wait_until_soon
 from tests.support.engine_bench import UNBOUNDED, ScriptedBench, holding, with_settings
-from tests.support.sinks import complete, submit
+from tests.support.sinks import complete, submit, wait_until_soon
 
 _LINES = "".join(f"value_{number} = {number}\n" for number in range(100))  # far more than one step reads
 _KEY = CompletionRequest(_LINES + "y = val", "\n\nend()\n", max_tokens=3, extent=UNBOUNDED, document="x")
