@@ -25,6 +25,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import transformers
 
@@ -167,7 +168,7 @@ def _run(loaded: LoadedModel[TorchModel], oracle: DecoderOracle) -> None:
     num_prefilled = min(model.max_tokens, MAX_TOKENS) - _NUM_GROWN
     drawn = rng.choice(ids, 200).tolist()
 
-    def find_logits(text: Sequence[int]) -> np.ndarray:
+    def find_logits(text: Sequence[int]) -> npt.NDArray[np.float64]:
         return np.where(is_token, oracle.forward(text), -np.inf)
 
     gap = _TOLERANCE * float(oracle.forward(drawn[:1])[is_token].std())

@@ -88,7 +88,7 @@ def _run_gateway(folder: Path, servers: str, settings: Mapping[str, str]) -> Ite
     gateway = Gateway(folder, *pick_free_ports(3))
     ports = {"GRPC": gateway.grpc_port, "HTTP": gateway.http_port, "OPERATOR": gateway.operator_port}
     places = {f"MIDTOKEN_GATEWAY_{name}": f"{ADDRESS}:{port}" for name, port in ports.items()}
-    command = [_HAPROXY, "-f", _DEPLOY / "haproxy.cfg", "-f", folder / "servers.cfg"]
+    command: list[str | Path] = [_HAPROXY, "-f", _DEPLOY / "haproxy.cfg", "-f", folder / "servers.cfg"]
     environment = {**os.environ, **places, **_write_secrets(folder), **settings}
     with (
         (folder / "haproxy.log").open("w") as log,

@@ -108,6 +108,7 @@ _GEMMA_SPLIT = {
 _BLANK_TO_MARK = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 _RUNS = [" " * count for count in range(2, 9)] + ["\t" * count for count in range(2, 5)]
 _DIGITS = {"type": "Digits", "individual_digits": True}
+_NUMBERS = [f"{number:02}" for number in range(100)]  # of which no token is made where digits stand alone
 _NFC = {"type": "NFC"}
 
 SPECIAL_KINDS: dict[str, dict[str, _Json]] = {
@@ -125,12 +126,14 @@ SPECIAL_KINDS: dict[str, dict[str, _Json]] = {
     "tekken": {"kind": "llama3", "pre_tokenizer": sequence(split(_TEKKEN), BYTE_LEVEL)},
     "deepseek-coder": {
         "kind": "gpt2",
+        "lacks": _NUMBERS,
         "pre_tokenizer": sequence(
             *map(split, ("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _CJK)), _DIGITS, BYTE_LEVEL
         ),
     },
     "deepseek-llm": {
         "kind": "gpt2",
+        "lacks": _NUMBERS,
         "pre_tokenizer": sequence(
             *map(split, ("[\r\n]", r"\s?\p{L}+", r"\s?[!-/:-~！-／：-～‘-‟\u3000-。]+", r"\s+$", _CJK)),
             *(_DIGITS, BYTE_LEVEL),
