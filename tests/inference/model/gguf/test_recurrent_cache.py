@@ -54,7 +54,7 @@ def test_logits_of_each_family_are_those_of_texts_that_are_read_alone(family: st
     tree = TokenTree((9,), (3, 4, 5), (None, 0, 0))
     sequence.read(*ids[:60])
     sequence.forward(tree)
-    sequence.keep(tree, 2)
+    sequence.keep(tree)
     for typed in ids[60:70]:
         sequence.read(typed)
     other = sequence.fork()
