@@ -1,34 +1,50 @@
-"""Suggestions for the open documents. It speaks no LSP, and tells the user by `Status`."""
+"""Suggestions for the open documents, and the prefetch of the next one. It speaks no LSP, and reports to `Status`."""
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from lsprotocol.types import Position, Range
 
+from inference.errors import MidtokenError
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
+from lsp_server.context import move_window
 from lsp_server.documents import Change, Document, num_units
 from lsp_server.errors import EditorError, OutOfSyncError, to_midtoken_error
 from lsp_server.filters import Insertion, fit_all
+from lsp_server.guard import Guard
+from lsp_server.indentation import find_project_unit
 from lsp_server.items import Suggestion
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_disturbance, to_no_suggestion
-from lsp_server.open_document import OpenDocument
-from lsp_server.open_documents import OpenDocuments
-from lsp_server.prefetch import CURSOR_REST_S, Expectation, Prefetcher
-from lsp_server.privacy.guard import Guard
-from lsp_server.project_indentation import find_project_unit
+from lsp_server.open_documents import OpenDocument, OpenDocuments
 from lsp_server.project_text import ProjectText
-from lsp_server.session import EditorRequest, build_editor_request
+from lsp_server.session import EditorRequest, Purpose, build_editor_request, read_texts
 from lsp_server.settings import ReadSettings
 from lsp_server.status import Status
 
-_START = Range(Position(0, 0), Position(0, 0))
+_PAUSE_S = 0.15  # keys that follow each other are mostly closer
+_CURSOR_REST_S = 0.05  # the cursor is moved on much sooner while a key is held
 _MAX_ITEMS = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What the next key will probably find: a document in which `text` has replaced `span`, and the cursor after it."""
+
+    document: OpenDocument
+    span: Range
+    text: str = ""
+
+
 class Assistant:
-    """Has the open documents, the connection to the completion server, the project and the prefetch."""
+    """Has the open documents, the connection to the completion server, the project and the prefetch.
+
+    While the user does nothing, one place at a time is prefetched: the one that was expected last, after a short time
+    without any event. The server then caches the text around it.
+    """
 
     def __init__(
         self,
@@ -45,8 +61,9 @@ class Assistant:
         self._list_folders = list_folders
         self.starter = BackendStarter(partial(self._connect, connect), status)
         self.documents = OpenDocuments(list_folders, guard, status, self.starter, languages)
-        self.project = ProjectText(self.documents, guard.exclusions, index_dir, lambda: self._prefetcher.reschedule())
-        self._prefetcher = Prefetcher(self.documents, self.starter)
+        self.project = ProjectText(self.documents, guard.exclusions, index_dir, self._expect_again)
+        self._expected: Expectation | None = None
+        self._prefetch: asyncio.Task[None] | None = None
 
     def configure(self, read: ReadSettings, are_known: bool) -> None:
         """Sets the settings. `are_known`: the editor has answered the request for them. Until then nothing is sent."""
@@ -55,17 +72,18 @@ class Assistant:
 
     def read_folders(self) -> None:
         """Reads the files of the workspace's folders, if it is known what may be read."""
+        self.documents.configure_guard()
         if self.documents.are_settings_known:
-            may_read = self.documents.settings.enabled and self.documents.refusal is None
+            may_read = self.documents.settings.enabled and self.documents.chosen.refusal is None
             self.project.configure(self._list_folders() if may_read else ())
 
     def open(self, text: Document) -> None:
         """Adds a document, and starts to connect to the completion server."""
         self.close(text.uri)
-        document = OpenDocument(text, self.documents.build, self.starter, self.status)
-        self.documents.open(document)
+        document = self.documents.open(text)
         self.project.refresh(document)
-        self._prefetcher.schedule(Expectation(document, _START))
+        start = Position(0, 0)
+        self._expect(Expectation(document, Range(start, start)))
 
     def edit(self, uri: str, version: int, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification. The user is told of edits that cannot be applied."""
@@ -75,7 +93,7 @@ class Assistant:
             self.documents.note_edit(document)
             self.project.refresh_at_rest(document)
             end = document.text.find_edit_end()
-            self._prefetcher.schedule(None if end is None else Expectation(document, Range(end, end)))
+            self._expect(None if end is None else Expectation(document, Range(end, end)))
         except EditorError as error:
             self.status.failed(error)
 
@@ -85,20 +103,21 @@ class Assistant:
             document = self._find(uri)
             # After an edit that ended here, the key's own request follows.
             if document.text.last_edit is None or not document.text.was_edited_at(selection.end):
-                self._prefetcher.schedule(Expectation(document, selection), CURSOR_REST_S)
+                self._expect(Expectation(document, selection), _CURSOR_REST_S)
 
     def note_save(self, uri: str) -> None:
         """Notes that a document or a notebook was saved."""
         self.project.note_changed([uri])
         if uri in self.documents.by_uri:
             self.project.refresh(self.documents.by_uri[uri])
-        self._prefetcher.reschedule()
+        self._expect_again()
 
     def mark_out_of_sync(self, uri: str | None) -> None:
         """Marks the text of a document as unknown after an edit that cannot be read; of all documents without a URI."""
         for document in [each for each in self.documents.by_uri.values() if uri in (None, each.text.uri)]:
+            document.session.note_edit()
             try:
-                document.mark_out_of_sync()
+                document.text.mark_out_of_sync("the editor sent an edit that cannot be read")
             except OutOfSyncError as error:
                 self.status.failed(error)
             self.documents.check(document)
@@ -107,7 +126,8 @@ class Assistant:
         """Removes a document and cancels its generation. Does nothing if the document is not open."""
         document = self.documents.by_uri.get(uri)
         if document is not None:
-            self._prefetcher.forget(document)
+            if self._expected is not None and self._expected.document is document:
+                self._expect(None)
             self.documents.close(document)
 
     async def close_all(self) -> None:
@@ -125,12 +145,10 @@ class Assistant:
         """
         try:
             found = await self._suggest(self._find(uri), position, is_invoked)
-        except EditorError as error:
-            self.status.failed(error)
-            found = to_no_suggestion(error)
         except Exception as error:  # the outermost handler: a defect must fail only this request
-            self.status.failed(to_midtoken_error(error))
-            found = NoSuggestion(Reason.FAILED)
+            failure = to_midtoken_error(error)
+            self.status.failed(failure)
+            found = to_no_suggestion(failure)
         if isinstance(found, NoSuggestion):
             self.status.not_suggested(found, is_invoked)
         return found
@@ -142,12 +160,12 @@ class Assistant:
             raise EditorError("the editor refers to a document that is not open") from None
 
     async def _suggest(self, document: OpenDocument, position: Position, is_invoked: bool) -> Suggestion | NoSuggestion:
-        self._prefetcher.schedule(None)
+        self._expect(None)
         session = document.session
         number = session.supersede()
         found = await self.documents.check_by_new_rules(document)
         if found is not None and found.reason is Reason.UNKNOWN_RULES:
-            await session.wait_for(number, self.documents.wait_for_rules(document))
+            await session.wait_for(number, self.documents.read_rules([document]))
             found = self.documents.check(document)
         if not session.is_newest(number):
             return SUPERSEDED
@@ -168,20 +186,48 @@ class Assistant:
         """Returns what is left of the texts to insert. The first one is the best."""
         opened = [each.text for each in self.documents.by_uri.values()]
         insertions = fit_all(texts, request.context, partial(find_project_unit, document.text, opened))[:_MAX_ITEMS]
-        self._expect_taken(document, request, insertions[0] if insertions else Insertion(""))
+        best = insertions[0] if insertions else Insertion("")
+        start = request.place.position
+        end = Position(start.line, start.character + num_units(best.replaced_after, request.place.encoding))
+        self._expect(Expectation(document, Range(start, end), best.text))
         if not insertions:
             return NoSuggestion(Reason.FILTERED if texts[0].strip() else Reason.NOTHING)
-        document.note_offered(request.context.line_before, insertions)
+        document.offered = frozenset(request.context.line_before + each.text for each in insertions)
         return Suggestion(request.place, request.context, insertions)
 
-    def _expect_taken(self, document: OpenDocument, request: EditorRequest, insertion: Insertion) -> None:
-        start = request.place.position
-        end = Position(start.line, start.character + num_units(insertion.replaced_after, request.place.encoding))
-        self._prefetcher.schedule(Expectation(document, Range(start, end), insertion.text))
+    def _expect(self, expected: Expectation | None, after_s: float = _PAUSE_S) -> None:
+        """Cancels what runs, and prefetches a place after a pause. None: nothing, since the place is not known."""
+        if self._prefetch is not None:
+            self._prefetch.cancel()  # the server keeps what it has cached
+        self._expected = expected
+        self._prefetch = None if expected is None else asyncio.create_task(self._prefetch_soon(expected, after_s))
+
+    def _expect_again(self) -> None:
+        """Prefetches the place again that was expected last."""
+        self._expect(self._expected)
+
+    async def _prefetch_soon(self, expected: Expectation, after_s: float) -> None:
+        """Sends what the next key will send. The same rules apply as for a key."""
+        await asyncio.sleep(after_s)
+        if not self.documents.settings.prefetch:
+            return
+        with contextlib.suppress(MidtokenError):  # the next key reports it
+            await self.documents.read_rules([expected.document])
+            request = self._build_expected(expected)
+            cleared = await self.documents.build(expected.document, request, Purpose.PREFETCH)
+            if not isinstance(cleared, NoSuggestion) and (backend := await self.starter.get()) is not None:
+                await read_texts(backend, cleared)
+
+    def _build_expected(self, expected: Expectation) -> EditorRequest:
+        document, settings = expected.document.text, self.documents.settings
+        move_window(document, expected.span.start, settings, is_waited_for=False)
+        edited, position = document.with_edit(expected.span, expected.text)
+        is_expected = expected.text != "" or expected.span.start != expected.span.end
+        return replace(build_editor_request(edited, position, settings), is_expected=is_expected)
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
-        backend = await connect(self.documents.chosen, on_download)
+        backend = await connect(self.documents.chosen.settings, on_download)
         self.documents.note_connected(backend.description)
         self.project.refresh_all()
-        self._prefetcher.reschedule()
+        self._expect_again()
         return backend

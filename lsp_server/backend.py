@@ -1,26 +1,24 @@
 """The interface to the completion server, and the one connection that all documents share."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from inference.errors import ModelError
-from inference.protocol.completion import CompletionChunk, CompletionRequest
+from inference.protocol.completion import CompletionChunk, CompletionRequest, Description
 from lsp_server.errors import to_connect_error, to_midtoken_error
+from lsp_server.guard import Cleared
 from lsp_server.no_suggestion import NoSuggestion, Reason
-from lsp_server.privacy.guard import Cleared
 from lsp_server.settings import Settings
 from lsp_server.status import Status
-
-if TYPE_CHECKING:  # it imports NumPy, and the language server does not
-    from inference.protocol.completion import Description
 
 
 class CompletionBackend(Protocol):
     """Answers completion requests. `midtoken.connection.Connection` implements it."""
 
-    description: "Description"  # of the server, as it was when it was connected
+    description: Description  # of the server, as it was when it was connected
 
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """Yields the chunks of the answer. `aclose`, or cancelling the task that iterates, ends it in the model too.
@@ -56,22 +54,19 @@ class BackendStarter:
         """
         self._connect = connect
         self._status = status
-        self._grace_s = grace_s
-        self._retry_s = retry_s
-        self._close_s = close_s
+        self._grace_s, self._retry_s, self._close_s = grace_s, retry_s, close_s
         self._backend: CompletionBackend | None = None
-        self._start_task: asyncio.Task[None] | None = None
-        self._close_tasks: set[asyncio.Task[None]] = set()
-        self._last_start_s: float | None = None
-        self._failure = ""  # why the last attempt to connect failed
-        self._has_given_up = False  # until `restart`
+        self._starting: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._may_start_at_s = 0.0  # infinite after a ModelError or a cancelled download, until `restart`
+        self._failure = "the connection to the completion server was lost"  # why there is no backend
 
     @property
     def reason(self) -> NoSuggestion:
         """Why `get` returned None."""
-        if self._start_task is not None:
+        if self._starting is not None:
             return NoSuggestion(Reason.STARTING, "the completion server is starting")
-        return NoSuggestion(Reason.UNREACHABLE, self._failure or "the connection to the completion server was lost")
+        return NoSuggestion(Reason.UNREACHABLE, self._failure)
 
     def start(self) -> None:
         """Starts to connect. Does nothing if it is connected or connecting, or started less than `retry_s` ago.
@@ -79,33 +74,30 @@ class BackendStarter:
         After a ModelError, or when the user has cancelled a download, it does nothing until `restart`.
         """
         now_s = asyncio.get_running_loop().time()
-        if self._backend is not None or self._start_task is not None or self._has_given_up:
-            return
-        if self._last_start_s is not None and now_s - self._last_start_s < self._retry_s:
-            return
-        self._last_start_s = now_s
-        self._start_task = asyncio.create_task(self._start())
+        if self._backend is None and self._starting is None and now_s >= self._may_start_at_s:
+            self._may_start_at_s = now_s + self._retry_s
+            self._starting = asyncio.create_task(self._start())
 
     def restart(self) -> None:
         """Ends the connection, or the attempt to connect. The next `start` connects anew."""
-        if self._start_task is not None:
-            self._start_task.cancel()
-            self._start_task = None
+        if self._starting is not None:
+            self._starting.cancel()
+            self._starting = None
         if self._backend is not None:
             self.drop(self._backend)
-        self._last_start_s, self._has_given_up = None, False
+        self._may_start_at_s = 0.0
 
     async def get(self) -> CompletionBackend | None:
         """Returns the backend, or None while there is none. The user has been told why."""
         self.start()
-        if self._start_task is not None:
-            await asyncio.wait({self._start_task}, timeout=self._grace_s)
+        if self._starting is not None:
+            await asyncio.wait({self._starting}, timeout=self._grace_s)
         return self._backend
 
     async def wait(self) -> None:
         """Waits until it is connected or cannot be."""
-        if self._start_task is not None:
-            await asyncio.wait({self._start_task})
+        if self._starting is not None:
+            await asyncio.wait({self._starting})
 
     def is_current(self, backend: CompletionBackend) -> bool:
         """Returns False for a backend that was dropped."""
@@ -120,18 +112,15 @@ class BackendStarter:
             self._backend = None
             # In its own task: closing the document that noticed the loss must not cancel it.
             task = asyncio.create_task(self._close_backend(backend))
-            self._close_tasks.add(task)
-            task.add_done_callback(self._close_tasks.discard)
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Cancels an attempt to connect, closes the backend, and waits for both, each for at most `close_s`."""
-        if self._start_task is not None:
-            self._start_task.cancel()
-            await asyncio.wait({self._start_task}, timeout=self._close_s)
-        if self._backend is not None:
-            self.drop(self._backend)
-        if self._close_tasks:
-            await asyncio.wait(self._close_tasks, timeout=self._close_s)
+        """Cancels an attempt to connect, closes the backend, and waits for both, for at most `close_s`."""
+        ending = set[asyncio.Task[None]]() if self._starting is None else {self._starting}
+        self.restart()
+        if ending := ending | self._closing:
+            await asyncio.wait(ending, timeout=self._close_s)
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -139,29 +128,29 @@ class BackendStarter:
         notice = loop.call_later(self._grace_s, self._status.starting)
         try:
             self._backend = await self._connect(partial(self._status.downloading, self._cancel))
-            self._failure = ""
+            self._failure = "the connection to the completion server was lost"
             self._status.ready(loop.time() - started_s, self._backend.description.runs_as)
         except asyncio.CancelledError:
-            self._status.start_cancelled(self._failure if self._has_given_up else "")
+            self._status.start_cancelled(self._failure if self._may_start_at_s == math.inf else "")
             raise
         except Exception as error:  # nobody awaits this task's result, so every error is reported here
             failure = to_connect_error(error)
             if isinstance(failure, ModelError):
-                self._has_given_up = True
+                self._may_start_at_s = math.inf
                 failure = ModelError(f"{failure}. Correct that, then restart the language server")
             self._failure = str(failure)
             self._status.not_started(failure)
         finally:
             notice.cancel()
-            if self._start_task is asyncio.current_task():  # and not a newer one
-                self._start_task = None
+            if self._starting is asyncio.current_task():  # and not a newer one
+                self._starting = None
 
     def _cancel(self) -> None:
         """The user has cancelled the download."""
-        if self._start_task is not None:
-            self._has_given_up = True
+        if self._starting is not None:
+            self._may_start_at_s = math.inf
             self._failure = "the download of the model was cancelled; it goes on when the language server is restarted"
-            self._start_task.cancel()
+            self._starting.cancel()
 
     async def _close_backend(self, backend: CompletionBackend) -> None:
         try:

@@ -5,6 +5,9 @@ seconds for an edit in a very long line.
 """
 
 import copy
+import enum
+import io
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,11 +25,40 @@ from lsprotocol.types import (
 
 from lsp_server.errors import EditorError, LineEndsError, OutOfSyncError, TooLargeError
 from lsp_server.languages import find_language
-from lsp_server.line_ends import LineEnds, split_lines
 
 Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
 
 MAX_CHARS = 10_000_000  # of a document with suggestions
+
+
+class LineEnds(enum.Enum):
+    """The rule by which an editor counts lines."""
+
+    LSP = enum.auto()  # each of the three (Text Documents)
+    LF = enum.auto()  # only \n, or only \r in a text without \n; what stands before a \n is text
+    UNKNOWN = enum.auto()  # one of both, so a text where they differ cannot be followed
+
+
+# Their names in `clientInfo`. VS Code, JetBrains, Zed and Sublime Text give all lines of a text the same end.
+_LF_CLIENTS = re.compile(r"vim|helix|emacs|eglot|kak|ycmd|^ale$", re.IGNORECASE)
+
+
+def find_line_ends(client: str) -> LineEnds:
+    """Returns the rule of an editor. `client`: its name, which may be empty."""
+    return LineEnds.LF if _LF_CLIENTS.search(client) else LineEnds.UNKNOWN
+
+
+def split_lines(text: str, line_ends: LineEnds = LineEnds.LSP) -> list[str]:
+    """Returns the lines of `text`, each with its line end. The last line has no line end and may be empty.
+
+    `str.splitlines` cannot be used, because it splits at other characters, too.
+    """
+    if "\n" not in text and "\r" not in text:
+        return [text]
+    lines = io.StringIO(text, newline="\n" if line_ends is LineEnds.LF else "").readlines()
+    if lines[-1].endswith("\n") or (line_ends is not LineEnds.LF and lines[-1].endswith("\r")):
+        lines.append("")
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +138,8 @@ class Document:
     @property
     def lines(self) -> Sequence[str]:
         """The lines with their line ends. Raises EditorError: `problem`."""
-        self._check_known()
+        if self.problem is not None:
+            raise self.problem
         return self._lines
 
     def apply(self, version: int, changes: Sequence[Change]) -> None:
@@ -126,9 +159,8 @@ class Document:
 
     def with_edit(self, span: Range, text: str) -> tuple["Document", Position]:
         """Returns a copy in which `text` has replaced `span`, and the place after it. Raises like `lines`."""
-        self._check_known()
         other: Document = copy.copy(self)
-        other._lines = list(self._lines)
+        other._lines = list(self.lines)
         other._replace(span, text)
         return other, other.find_edit_end() or span.end
 
@@ -149,10 +181,8 @@ class Document:
 
         A position after the end of the text means the end of the text.
         """
-        self._check_known()
-        if (
-            position.line >= len(self._lines) == 1 and "\r" in self._lines[0]
-        ):  # in an editor that counts \n, it has none
+        # In an editor that counts \n, a text without one has one line.
+        if position.line >= len(self.lines) == 1 and "\r" in self._lines[0]:
             self._line_ends = LineEnds.LSP
             self._lines = split_lines(self._lines[0])
         if position.line >= len(self._lines):
@@ -182,7 +212,8 @@ class Document:
             before = before[:-1]
         found = Position(number, num_units(before, self._encoding))
         with_end = max(0, min(number, len(self._lines) - 2))  # the last line has no line end
-        return Place(found, self._encoding, _find_line_end(self._lines[with_end]) or "\n")
+        line_end = self._lines[with_end][len(self._lines[with_end].rstrip("\r\n")) :]
+        return Place(found, self._encoding, line_end or "\n")
 
     def was_edited_at(self, position: Position) -> bool:
         """True if the last edit ended at `position`, or if it is not known where it ended. Raises like `lines`."""
@@ -217,7 +248,7 @@ class Document:
         joined = before + text + after
         if _may_join(before, text) or _may_join(text, after) or _may_join(before, after):
             joined = join_surrogates(joined)
-        if _has_line_end(before) or _has_line_end(text):
+        if any(end in before or end in text for end in "\r\n"):
             return split_lines(joined, self._line_ends)
         return [joined]  # without searching it for line ends, since it may be a line of megabytes
 
@@ -249,29 +280,14 @@ class Document:
         elif self.anchor_line > num_above + first:
             self.anchor_line = num_above + first
 
-    def _check_known(self) -> None:
-        if self.problem is not None:
-            raise self.problem
-
 
 def _count_lone_cr(lines: Sequence[str]) -> int:
     return sum(line.endswith("\r") for line in lines)
 
 
-def _find_line_end(line: str) -> str:
-    return line[len(line.rstrip("\r\n")) :]
-
-
-def _has_line_end(text: str) -> bool:
-    return "\n" in text or "\r" in text
-
-
 def _may_join(left: str, right: str) -> bool:
     """True where `left` ends with the first half of a surrogate pair and `right` begins with the second."""
     return "\ud800" <= left[-1:] <= "\udbff" and "\udc00" <= right[:1] <= "\udfff"
-
-
-_LINE_ENDS = "\r\n"
 
 
 def num_units(text: str, encoding: PositionEncodingKind) -> int:
@@ -290,12 +306,10 @@ def split_line(line: str, character: int, encoding: PositionEncodingKind, keeps_
     the UTF-8 bytes of a code point means the start of the code point. An offset inside a surrogate pair splits the
     pair, because UTF-16 editors do send edits of one half; `join_surrogates` joins the halves again.
     """
-    end = len(line)
-    while end > 0 and line[end - 1] in _LINE_ENDS:
-        end -= 1
-    if keeps_cr and character <= num_units(line.removesuffix("\n"), encoding):
-        end = len(line.removesuffix("\n"))
-    head = line[: min(character, end)]  # a code point has at least one unit, so the split is in `head`
+    text = line.removesuffix("\n") if keeps_cr else line.rstrip("\r\n")
+    if keeps_cr and character > num_units(text, encoding):
+        text = line.rstrip("\r\n")
+    head = text[:character]  # a code point has at least one unit, so the split is in `head`
     if line.isascii() or encoding is PositionEncodingKind.Utf32:
         return head, line[len(head) :]
     if encoding is PositionEncodingKind.Utf8:
@@ -310,8 +324,6 @@ def split_line(line: str, character: int, encoding: PositionEncodingKind, keeps_
 
 def join_surrogates(text: str) -> str:
     """Returns `text` with each surrogate pair joined to one code point. Lone surrogates stay."""
-    if text.isascii():
-        return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 

@@ -4,8 +4,7 @@ MidtokenError (inference.errors)
 ├── EditorError               the editor sent something that cannot be applied
 │   ├── OutOfSyncError        the text is no longer known; the document has to be opened again
 │   ├── TooLargeError         the document is too large for suggestions
-│   ├── LineEndsError         it is not known what ends a line of the document
-│   └── BrokenInputError      the input is not LSP, so nothing more can be read from it
+│   └── LineEndsError         it is not known what ends a line of the document
 ├── NotSentError              the rules on what may be sent refuse a text
 │   ├── ExcludedError         it is of an excluded document
 │   └── InSecretError         the cursor is in a secret
@@ -29,10 +28,6 @@ class TooLargeError(EditorError):
 
 class LineEndsError(EditorError):
     """What ends a line of the document for its editor is not known, so neither is what its positions mean."""
-
-
-class BrokenInputError(EditorError):
-    """The input is not LSP, or ended too early. Where the next message would begin is unknown."""
 
 
 class NotSentError(MidtokenError):

@@ -1,4 +1,4 @@
-"""What is done to the model's text before an editor shows it: one small function for each fault, in a fixed order."""
+"""What is done to the model's text before an editor shows it: one small step for each fault, in a fixed order."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -10,8 +10,8 @@ import regex
 from inference.brackets import QUOTES, count_bracket_faults, fit_line
 from inference.likely_text import is_word
 from lsp_server.context import Context
+from lsp_server.guard import PLACEHOLDER
 from lsp_server.indentation import match_indentation
-from lsp_server.privacy.secrets import PLACEHOLDER
 
 # Control characters other than \t and \n, those that make an editor show text in another order than it is, and the one
 # that stands for bytes of the model that are not UTF-8.
@@ -19,11 +19,6 @@ _UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffd
 _MAY_REPEAT = re.compile(r"\s*(?:await\s+)?[\w.:>-]+\(.*\);?|.*,")
 _NEAR_CHARS = 2000  # before the cursor, in which brackets count; after it, a quarter of that
 _LAST_WORD = regex.compile(r"\w+\Z")
-
-
-def cut_at_unsafe(text: str, _context: Context) -> str:
-    """Cuts `text` before the first control character or change of the writing direction."""
-    return _UNSAFE.split(text, maxsplit=1)[0]
 
 
 def cut_at_placeholder(text: str, context: Context) -> str:
@@ -61,12 +56,6 @@ def trim_blanks(text: str, context: Context) -> str:
     return text if separates and text.strip() else text.rstrip()
 
 
-_FILTERS: tuple[Callable[[str, Context], str], ...] = (
-    cut_at_unsafe,
-    cut_at_placeholder,
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Insertion:
     """The text to insert at the cursor, and the text right after the cursor that it replaces."""
@@ -82,8 +71,7 @@ def fit(text: str, context: Context, find_unit: Callable[[], str | None] = lambd
     brackets and quotes that it has inserted (`fit_line`): `self):⏎  pass` replaces the `)` after the cursor.
     `find_unit` finds the indentation of one level where the context does not show it.
     """
-    for change in _FILTERS:
-        text = change(text, context)
+    text = cut_at_placeholder(_UNSAFE.split(text, maxsplit=1)[0], context)
     text = drop_repeated_above(match_indentation(text, context, find_unit), context)
     text, replaced_after = _fit_rest(text, context) if context.line_after.strip() else (text, "")
     text = trim_blanks(text, context)

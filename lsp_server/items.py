@@ -32,38 +32,39 @@ class Suggestion:
     insertions: tuple[Insertion, ...]
 
 
-def inline_item(insertion: Insertion, context: Context, place: Place) -> InlineCompletionItem:
+def inline_item(insertion: Insertion, suggestion: Suggestion) -> InlineCompletionItem:
     """Returns the item for `textDocument/inlineCompletion`.
 
     At the end of a line, the item replaces the word before the cursor with the whole word, so that the editor keeps
     showing it while the user deletes and retypes letters of that word. Elsewhere it only inserts, because Neovim draws
     an item that replaces text over the text after the cursor.
     """
+    context = suggestion.context
     word = "" if context.line_after.strip() else _find_word(context.line_before)
-    return _inline_item(word, insertion, place)
+    return _inline_item(word, insertion, suggestion.place)
 
 
 def extend_selected(
-    insertion: Insertion, context: Context, place: Place, selected: SelectedCompletionInfo
+    insertion: Insertion, suggestion: Suggestion, selected: SelectedCompletionInfo
 ) -> InlineCompletionItem | None:
     """Returns the item that continues what is selected in the editor's completion menu; None if the insertion does not.
 
     The item must replace the same range with a longer text (LSP 3.18, SelectedCompletionInfo).
     """
-    num_typed = place.position.character - selected.range.start.character
-    if not 0 <= num_typed <= num_units(context.line_before, place.encoding):
+    place, line_before = suggestion.place, suggestion.context.line_before
+    start = num_units(line_before, place.encoding) - (place.position.character - selected.range.start.character)
+    if not 0 <= start <= num_units(line_before, place.encoding):
         return None
-    start = num_units(context.line_before, place.encoding) - num_typed
-    item = _inline_item(split_line(context.line_before, start, place.encoding)[1], insertion, place)
+    item = _inline_item(split_line(line_before, start, place.encoding)[1], insertion, place)
     return item if item.range == selected.range and str(item.insert_text).startswith(selected.text) else None
 
 
-def completion_item(insertion: Insertion, context: Context, place: Place, reads_markdown: bool) -> CompletionItem:
+def completion_item(insertion: Insertion, suggestion: Suggestion, reads_markdown: bool) -> CompletionItem:
     """Returns the item for `textDocument/completion`, such that clients show it first and do not filter it out.
 
     `reads_markdown`: the client does, so the preview of several lines is a block of code.
     """
-    word = _find_word(context.line_before)
+    word, place = _find_word(suggestion.context.line_before), suggestion.place
     text = word + insertion.text
     first_line, more, _ = text.strip().partition("\n")
     return CompletionItem(

@@ -28,7 +28,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"
     UNKNOWN_LINE_ENDS = "unknown_line_ends"  # a carriage return may be text or end a line
     OTHER_LANGUAGE = "other_language"  # the model does not know it
-    OUT_OF_STEP = "out_of_step"  # the editor sent an edit that could not be applied
+    OUT_OF_SYNC = "out_of_sync"  # the editor sent an edit that could not be applied
     # It is not known yet whether the document gets some.
     UNKNOWN_RULES = "unknown_rules"
     # The completion server did not answer.
@@ -49,16 +49,16 @@ class Reason(StrEnum):
 
 
 # Those that hold for every place in the document.
-_UNSUITED = frozenset(
+DOCUMENT_REASONS = frozenset(
     {
         *(Reason.DISABLED, Reason.EXCLUDED, Reason.TOO_LARGE),
-        *(Reason.UNKNOWN_LINE_ENDS, Reason.OTHER_LANGUAGE),
+        *(Reason.UNKNOWN_LINE_ENDS, Reason.OTHER_LANGUAGE, Reason.OUT_OF_SYNC),
     }
 )
-OF_DOCUMENT = _UNSUITED | {Reason.OUT_OF_STEP}
 # Those for which an older suggestion should not stay visible. For the others, nothing is known about the text at hand.
-_DISTURBING = {Reason.INSIDE_WORD, Reason.PASTED}
-HIDING = _UNSUITED | _DISTURBING | {Reason.IN_SECRET, Reason.NOTHING, Reason.FILTERED}
+HIDING_REASONS = DOCUMENT_REASONS - {Reason.OUT_OF_SYNC} | {
+    *(Reason.INSIDE_WORD, Reason.PASTED, Reason.IN_SECRET, Reason.NOTHING, Reason.FILTERED)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def find_reason(error: MidtokenError) -> Reason:
 
 
 _REASONS = {
-    OutOfSyncError: Reason.OUT_OF_STEP,
+    OutOfSyncError: Reason.OUT_OF_SYNC,
     TooLargeError: Reason.TOO_LARGE,
     LineEndsError: Reason.UNKNOWN_LINE_ENDS,
     UnexpectedError: Reason.FAILED,

@@ -2,29 +2,81 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from inference.protocol.completion import Chunks, CompletionRequest, Priority, RelatedFile
+from inference.protocol.completion import Chunks, CompletionRequest, Description, Priority, RelatedFile
 from lsp_server.backend import BackendStarter
+from lsp_server.documents import Change, Document
 from lsp_server.errors import NotSentError
+from lsp_server.exclusion import UNKNOWN
+from lsp_server.guard import Cleared, Guard
 from lsp_server.indentation import write_blanks
-from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_document_reason, to_no_suggestion
-from lsp_server.open_document import OpenDocument
-from lsp_server.privacy.guard import Cleared, Guard
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_document_reason, is_paste, to_no_suggestion
+from lsp_server.project.declarations import Declaration, Summary
 from lsp_server.related import insert_declarations, write_comments
-from lsp_server.session import EditorRequest, Purpose
+from lsp_server.session import EditorRequest, Purpose, Session
 from lsp_server.settings import ReadSettings, Settings
 from lsp_server.status import Status
-
-if TYPE_CHECKING:  # it imports NumPy, and the language server does not
-    from inference.protocol.completion import Description
 
 _MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
 _MAX_WORD_BYTES = 300  # of declarations of the typed word, which stand above the line
 _OWN_WAIT_S, _OTHERS_WAIT_S = 0.5, 0.025  # that a key waits for the rules of its document, and of others
-_UNDECIDED = (Reason.UNKNOWN_RULES, Reason.SUPERSEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectContext:
+    """What was read for a document, to send it with its requests."""
+
+    summary: Summary = field(default_factory=Summary)  # of the document itself
+    path: str = ""  # from the workspace folder on; empty: it is in none
+    related: tuple[RelatedFile, ...] = ()
+    uris: tuple[str, ...] = ()  # of the files in `related`
+    num_edits: int | None = None  # of the document, when it was summarized
+
+
+class OpenDocument:
+    """The text of a document, its requests, and what is known about it. Closing the document drops this object."""
+
+    def __init__(
+        self,
+        text: Document,
+        build: Callable[["OpenDocument", EditorRequest, Purpose], Awaitable[Cleared[CompletionRequest] | NoSuggestion]],
+        starter: BackendStarter,
+        status: Status,
+    ) -> None:
+        """`build`: returns what to send for a request in a document, or why nothing may be sent."""
+        self.text = text
+        self.session = Session(partial(build, self), starter, status)
+        self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
+        self.off: NoSuggestion | None = None  # why it gets no suggestions, as the user was told
+        self.check: asyncio.Task[None] | None = None  # waits for the rules, and then says whether it gets some
+        self.project = ProjectContext()
+        self.reading: asyncio.Task[None] | None = None  # what is in `project`
+        self.is_due = False  # to be read, or to be read again
+        self.rest: asyncio.TimerHandle | None = None  # after which it is read
+        self.comments: dict[int, list[Declaration]] = {}  # see `insert_declarations`
+        self.offered: frozenset[str] = frozenset()  # what was suggested last, from the start of the cursor's line on
+
+    def edit(self, version: int, changes: Sequence[Change]) -> None:
+        """Applies the edits of one notification, and supersedes the waiting request. Raises EditorError."""
+        self.session.note_edit()
+        self.was_pasted = False
+        self.text.apply(version, changes)
+        self.was_pasted = is_paste(self.text.last_edit, self.offered)
+
+    def cancel_rest(self) -> None:
+        """Has the document not read after the rest that it is in."""
+        if self.rest is not None:
+            self.rest.cancel()
+
+    def close(self) -> None:
+        """Cancels all that runs for the document, and ends the waiting request without a suggestion."""
+        self.session.close()
+        for each in (self.rest, self.check, self.reading):
+            if each is not None:
+                each.cancel()
 
 
 class OpenDocuments:
@@ -43,27 +95,28 @@ class OpenDocuments:
     ) -> None:
         """`list_folders`: the URIs of those of the workspace. `languages`: those of the default model; None: any."""
         self.by_uri: dict[str, OpenDocument] = {}  # the one that was opened or edited last is last
-        self.chosen = Settings()
+        self.chosen = ReadSettings(Settings(), ())
         self.served: Description | None = None  # by the connected server
+        self.are_settings_known = False
         self._tenant = uuid.uuid4().hex  # the server shares nothing that it has cached with other editors
         self._list_folders = list_folders
         self._guard = guard
         self._status = status
         self._starter = starter
         self._default_languages = languages
-        self.refusal: str | None = None  # why nothing may be sent, by the settings
-        self.are_settings_known = False
 
     @property
     def settings(self) -> Settings:
         """Those that were chosen, with a context that the connected server can take."""
-        limits = (self.chosen.context, None if self.served is None else self.served.context_tokens)
-        return replace(self.chosen, context=min((each for each in limits if each is not None), default=None))
+        chosen = self.chosen.settings
+        limits = (chosen.context, None if self.served is None else self.served.context_tokens)
+        return replace(chosen, context=min((each for each in limits if each is not None), default=None))
 
-    def open(self, document: OpenDocument) -> None:
+    def open(self, text: Document) -> OpenDocument:
         """Adds a document. If the rules allow suggestions in it, the completion server is started."""
-        self.by_uri[document.text.uri] = document
+        document = self.by_uri[text.uri] = OpenDocument(text, self.build, self._starter, self._status)
         self.check_soon(document)
+        return document
 
     def note_edit(self, document: OpenDocument) -> None:
         """Notes an edit, after which the text may be known, unknown or too large."""
@@ -74,22 +127,27 @@ class OpenDocuments:
         """Forgets a document. It may be opened again in another language, so the editor is told if it was off."""
         del self.by_uri[document.text.uri]
         document.close()
-        self._guard.exclusions.forget(document.text.file_uri)
         self._note(document, None)
 
     def configure(self, read: ReadSettings, are_known: bool) -> None:
         """Sets the settings. `are_known`: the editor has answered the request for them. Until then nothing is sent."""
-        is_other = (read.settings.model, read.settings.context) != (self.chosen.model, self.chosen.context)
-        self.chosen, self.refusal, self.are_settings_known = read.settings, read.refusal, are_known
-        if is_other:
+        old, new = self.chosen.settings, read.settings
+        self.chosen, self.are_settings_known = read, are_known
+        if (new.model, new.context) != (old.model, old.context):
             self.served = None
             self._starter.restart()
-        self._status.configured(read.problems)
-        self._configure_guard()
+        for problem in read.problems:
+            self._status.show_error(problem)
+        self.configure_guard()
         for document in self.by_uri.values():
             self.check_soon(document)
 
-    def note_connected(self, description: "Description") -> None:
+    def configure_guard(self) -> None:
+        """Has the settings and the workspace's folders hold for what is sent."""
+        if self.are_settings_known:
+            self._guard.configure(self.settings, list(self._list_folders()), self.chosen.refusal)
+
+    def note_connected(self, description: Description) -> None:
         """Sets the languages and the context of the connected server's model."""
         self.served = description
         for document in self.by_uri.values():
@@ -103,24 +161,23 @@ class OpenDocuments:
     def check(self, document: OpenDocument) -> NoSuggestion | None:
         """Returns why a document gets no suggestions; None if it gets them. Tells the user if that has changed."""
         found = self._find_reason(document)
-        if found is None or found.reason not in _UNDECIDED:
+        if found is None or found.reason not in (Reason.UNKNOWN_RULES, Reason.SUPERSEDED):
             self._note(document, found)
         return found
 
     async def check_by_new_rules(self, document: OpenDocument) -> NoSuggestion | None:
         """Does the same as `check`, but first reads rules again that are older than a second, if that is quick."""
-        self._configure_guard()
-        await self._guard.exclusions.ask(_list_languages([document]), is_own=True, wait_s=_OWN_WAIT_S)
+        await self.read_rules([document], _OWN_WAIT_S)
         found = self.check(document)
         if found is not None and found.reason is Reason.UNKNOWN_RULES:
             self._note(document, found)
             self.check_soon(document)
         return found
 
-    async def wait_for_rules(self, document: OpenDocument) -> None:
-        """Waits until the rules say whether text of a document may be sent."""
-        self._configure_guard()
-        await self._guard.exclusions.ask(_list_languages([document]))
+    async def read_rules(self, documents: Iterable[OpenDocument], wait_s: float | None = None) -> None:
+        """Waits until the rules say whether text of some documents may be sent."""
+        languages = {each.text.file_uri: each.text.language_id for each in documents}
+        await self._guard.exclusions.ask(languages, wait_s)
 
     async def build(
         self, document: OpenDocument, request: EditorRequest, purpose: Purpose
@@ -141,6 +198,9 @@ class OpenDocuments:
             prefix = insert_declarations(
                 own_text, text.language, declared, document.comments, max_bytes, request.is_expected
             )
+            related = tuple(file for file, _ in self.list_related(document))
+            if not self.served or not self.served.reads_files:
+                related = write_comments(related, text.language_id)
             complete = CompletionRequest(
                 prefix=prefix,
                 suffix=own_text.suffix,
@@ -151,7 +211,7 @@ class OpenDocuments:
                 chunks=Chunks.LINES,
                 tenant=self._tenant,
                 document=text.random_id,
-                related=self._write_related(document),
+                related=related,
                 path=document.project.path,
             )
             uris = [each.text.file_uri for each in (document, *others)]
@@ -162,11 +222,7 @@ class OpenDocuments:
     def list_related(self, document: OpenDocument) -> list[tuple[RelatedFile, str]]:
         """Returns what to send of other files with a document, and their URIs, without those that are excluded now."""
         files = zip(document.project.related, document.project.uris, strict=True)
-        return [(file, uri) for file, uri in files if not self._guard.exclusions.is_excluded(uri)]
-
-    def _write_related(self, document: OpenDocument) -> tuple[RelatedFile, ...]:
-        files = tuple(file for file, _ in self.list_related(document))
-        return files if self.served and self.served.reads_files else write_comments(files, document.text.language_id)
+        return [each for each in files if self._guard.exclusions.find_exclusion(each[1]) in (None, UNKNOWN)]
 
     async def _find_others(self, document: OpenDocument) -> list[OpenDocument]:
         """Returns the other documents whose declarations may be sent with a text of this one, the newest first.
@@ -175,18 +231,19 @@ class OpenDocuments:
         """
         text = document.text
         others = [each for each in reversed(self.by_uri.values()) if each.text.language == text.language][:_MAX_OTHERS]
-        related = [uri for _, uri in self.list_related(document)]
-        languages = _list_languages(others) | dict.fromkeys(related, text.language_id)
-        await self._guard.exclusions.ask(languages, wait_s=_OTHERS_WAIT_S)
+        languages = {each.text.file_uri: each.text.language_id for each in others}
+        languages |= dict.fromkeys([uri for _, uri in self.list_related(document)], text.language_id)
+        await self._guard.exclusions.ask(languages, _OTHERS_WAIT_S)
         return [each for each in others if self._find_reason(each) is None]
 
     def _find_reason(self, document: OpenDocument) -> NoSuggestion | None:
-        uri, exclusions = document.text.file_uri, self._guard.exclusions
         if self.by_uri.get(document.text.uri) is not document:
             return SUPERSEDED
-        exclusion = exclusions.find_exclusion(uri)
-        found = find_document_reason(document.text, self.settings, self._find_languages(), exclusion)
-        if found is not None and found.reason is Reason.EXCLUDED and not exclusions.is_known(uri):
+        default = self._default_languages if self.chosen.settings.model is None else None
+        languages = default if self.served is None else self.served.languages or default
+        exclusion = self._guard.exclusions.find_exclusion(document.text.file_uri)
+        found = find_document_reason(document.text, self.settings, languages, exclusion)
+        if found is not None and found.reason is Reason.EXCLUDED and exclusion == UNKNOWN:
             return NoSuggestion(Reason.UNKNOWN_RULES, found.message)
         return found
 
@@ -197,29 +254,15 @@ class OpenDocuments:
             self._status.checked(document.text.uri, found)
 
     async def _check_when_known(self, document: OpenDocument) -> None:
-        await self.wait_for_rules(document)
+        await self.read_rules([document])
         if self.check(document) is None:
             self._starter.start()
 
-    def _find_languages(self) -> tuple[str, ...] | None:
-        """Returns those that the model knows; None: any, or it is not known."""
-        default = self._default_languages if self.chosen.model is None else None
-        return default if self.served is None else self.served.languages or default
-
-    def _configure_guard(self) -> None:
-        """Passes the settings on, each time before the guard is asked, because the workspace folders may change."""
-        if self.are_settings_known:
-            self._guard.configure(self.settings, list(self._list_folders()), self.refusal)
-
-
-def _list_languages(documents: list[OpenDocument]) -> dict[str, str]:
-    return {document.text.file_uri: document.text.language_id for document in documents}
-
 
 _NUM_DRAWN = 4  # of which some are equal
-_TEMPERATURE = 0.8
+_TEMPERATURE = 0.8  # so that they differ, and still make sense
 _SEED = 7  # the same cursor has the same alternatives
-_DEADLINE_MS = 1500
+_DEADLINE_MS = 1500  # a user who cycles through suggestions does not wait longer
 
 
 def adapt(request: CompletionRequest, purpose: Purpose, confidence: float) -> CompletionRequest:

@@ -15,9 +15,8 @@ from pathlib import Path
 from pygls.uris import to_fs_path
 
 from inference.protocol.completion import RelatedFile
-from lsp_server.open_document import OpenDocument, ProjectContext
-from lsp_server.open_documents import OpenDocuments
-from lsp_server.privacy.guard import Exclusions
+from lsp_server.exclusion import Exclusions
+from lsp_server.open_documents import OpenDocument, OpenDocuments, ProjectContext
 from lsp_server.project.choice import choose_declarations, find_max_bytes
 from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_LANGUAGE_ID, load_grammar

@@ -18,8 +18,8 @@ from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.context import Context, cut_context, move_window
 from lsp_server.documents import Document, Place
 from lsp_server.errors import to_midtoken_error
+from lsp_server.guard import Cleared
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_reason
-from lsp_server.privacy.guard import Cleared
 from lsp_server.settings import Settings
 from lsp_server.status import Status
 
@@ -142,8 +142,8 @@ def _differ_by_closers(suffix: str, other: str) -> bool:
 # Returns what to send for a request, or why nothing may be sent.
 Build = Callable[[EditorRequest, Purpose], Awaitable[Cleared[CompletionRequest] | NoSuggestion]]
 
-_MAX_REMEMBERED = 16
-_SOON_S = 2.0
+_MAX_REMEMBERED = 16  # generations, with the text around the cursor of each
+_SOON_S = 2.0  # for which an editor waits for an answer
 
 
 class Session:
@@ -175,16 +175,14 @@ class Session:
         self._remembered: deque[Generation] = deque(maxlen=_MAX_REMEMBERED)  # finished ones, the newest first
         self._changed = asyncio.Event()  # a request or text has come, or the generation has ended
         self._superseded = asyncio.Event()
-        self._drawing: _Drawing | None = None
+        self._drawing: tuple[EditorRequest, asyncio.Task[list[str]]] | None = None  # more texts, drawn at random
         self._was_known = False  # whether the last answer was, so that the editor may show it already
         self._num_requests = 0  # so far; an edit counts, too
 
     def note_edit(self) -> None:
         """Supersedes the waiting request, and draws no more texts for it."""
         self.supersede()
-        if self._drawing is not None:
-            self._drawing.task.cancel()
-            self._drawing = None
+        self._stop_drawing(None)
 
     async def complete(self, request: EditorRequest) -> str | NoSuggestion:
         """Returns the text to suggest, which may be empty, or why there is no suggestion.
@@ -192,8 +190,7 @@ class Session:
         Reports a failure to the user. Cancelling the call cancels the generation that it waits for.
         """
         number, self._was_known = self.supersede(), True
-        if self._drawing is not None and self._drawing.request != request:
-            self._drawing.task.cancel()
+        self._stop_drawing(request)
         if self._generation is not None and self._generation.was_cut_empty:
             self._stop()
         while self.is_newest(number):
@@ -215,14 +212,14 @@ class Session:
         before. Texts that arrive later are returned when the editor repeats the request to show the next suggestion.
         """
         number = self._num_requests
-        if self._drawing is None or self._drawing.request != request:
+        if self._drawing is None:
             backend, cleared = await self._starter.get(), await self._build(request, Purpose.ALTERNATIVES)
             if not self.is_newest(number):
                 return SUPERSEDED
             if backend is None or isinstance(cleared, NoSuggestion):
                 return []
-            self._drawing = _Drawing(request, asyncio.create_task(read_texts(backend, cleared)))
-        task = self._drawing.task
+            self._drawing = request, asyncio.create_task(read_texts(backend, cleared))
+        task = self._drawing[1]
         try:
             await asyncio.wait({task}, timeout=None if self._was_known else _MOMENT_S)
         except asyncio.CancelledError:
@@ -266,11 +263,9 @@ class Session:
         """Returns the text to insert from the current generation; if that does not agree, from a finished one."""
         if self._generation is None or self._generation.find_text(request) is NoText.MISMATCH:
             self._stop()
-            self._generation = self._recall(request)
+            known = (each for each in self._remembered if isinstance(each.find_text(request), str))
+            self._generation = next(known, None)
         return NoText.MISMATCH if self._generation is None else self._generation.show_text(request)
-
-    def _recall(self, request: EditorRequest) -> Generation | None:
-        return next((each for each in self._remembered if isinstance(each.find_text(request), str)), None)
 
     async def _wait(self, generation: Generation) -> NoSuggestion | None:
         """Waits for text, a newer request or an edit. If the generation has failed or was cancelled, returns why."""
@@ -335,18 +330,16 @@ class Session:
         if isinstance(error, ServerUnreachableError):
             self._starter.drop(backend)
 
+    def _stop_drawing(self, request: EditorRequest | None) -> None:
+        """Draws no more texts for another request than this."""
+        if self._drawing is not None and self._drawing[0] != request:
+            self._drawing[1].cancel()
+            self._drawing = None
+
     def _stop(self) -> None:
         if self._generation is not None and self._generation.task is not None:
             self._generation.task.cancel()
         self._generation = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawing:
-    """More texts for a request, which are drawn at random."""
-
-    request: EditorRequest
-    task: asyncio.Task[list[str]]
 
 
 _MOMENT_S = 0.1  # a delay that users do not notice

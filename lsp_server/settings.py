@@ -2,9 +2,10 @@
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, MAX_CONTEXT_TOKENS, MIN_PROMPT_TOKENS
 from inference.protocol.completion import MAX_NEW_TOKENS, Extent, Healing
@@ -101,88 +102,26 @@ def read_settings(values: Any, base: Settings) -> ReadSettings:
         return ReadSettings(base, (problem,), problem)
     fields, problems, refusals = {}, list[str](), list[str]()
     for name, value in values.items():
-        setting = _SETTINGS.get(name)
-        if value is None or (setting is None and _is_foreign(name, value)):
-            continue
-        if setting is None:
+        if value is None or (name not in _SETTINGS and (isinstance(value, Mapping) or "." in name)):
+            continue  # a section of another server or program: no setting is an object, or has a dot in its name
+        if name not in _SETTINGS:
             problems.append(f"unknown setting {_show(name)}; known are {', '.join(_SETTINGS)}")
-            refusals += [f"unknown setting {_show(name)}, which may mean {meant}" for meant in _find_meant(name)]
+            meant = difflib.get_close_matches(name.replace("_", "").lower(), _LIMITS, 1, 0.7)
+            refusals += [f"unknown setting {_show(name)}, which may mean {each}" for each in meant]
             continue
-        if setting.has(value):
-            fields[setting.field] = setting.read(value)
+        kind, field = _SETTINGS[name], re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)
+        if kind.has(value):
+            fields[field] = kind.read(value)
         else:
-            problem = f"setting {name} must be {setting.values}, not {_show(value)}"
+            problem = f"setting {name} must be {kind.text}, not {_show(value)}"
             refusals += [problem] if name in _LIMITS else []
-            kept = "nothing is sent" if name in _LIMITS else f"it stays {_show(getattr(base, setting.field))}"
+            kept = "nothing is sent" if name in _LIMITS else f"it stays {_show(getattr(base, field))}"
             problems.append(f"{problem}; {kept}")
     return ReadSettings(dataclasses.replace(base, **fields), tuple(problems), next(iter(refusals), None))
 
 
-def _find_meant(name: str) -> list[str]:
-    """Returns the setting that limits what is sent, if one has a name like this."""
-    return difflib.get_close_matches(name.replace("_", "").lower(), _LIMITS, 1, 0.7)
-
-
-def _is_foreign(name: str, value: Any) -> bool:
-    """True for the section of another server or program: no setting is an object, or has a dot in its name."""
-    return isinstance(value, Mapping) or "." in name
-
-
 def _find_section(values: Any) -> Any:
     return values[SECTION] if isinstance(values, Mapping) and SECTION in values else values
-
-
-@dataclass(frozen=True, slots=True)
-class _Setting:
-    """The field of a setting, and its values."""
-
-    field: str
-    values: str  # completes "must be …"
-    has: Callable[[Any], bool]  # whether it is one of them
-    read: Callable[[Any], Any] = lambda value: value
-
-
-def _switch(field: str) -> _Setting:
-    return _Setting(field, "true or false", lambda value: isinstance(value, bool))
-
-
-def _texts(field: str) -> _Setting:
-    return _Setting(
-        field, "a list of texts", lambda value: isinstance(value, list) and all(map(_is_text, value)), tuple
-    )
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _one_of(field: str, kind: type[Extent] | type[Healing]) -> _Setting:
-    return _Setting(field, f"one of {', '.join(kind)}", lambda value: value in [*kind], kind)
-
-
-def _between(field: str, low: int, high: int) -> _Setting:
-    values = f"a whole number from {low} to {high}"
-    return _Setting(field, values, lambda value: _is_whole(value) and low <= value <= high, int)
-
-
-def _is_whole(value: Any) -> bool:
-    """Lua and JavaScript have one type of number, so 3.0 is a whole number too."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
-
-
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-_CONTEXTS = _between("context", MIN_PROMPT_TOKENS, MAX_CONTEXT_TOKENS)
-
-
-def _is_context(value: Any) -> bool:
-    return value == "auto" or _CONTEXTS.has(value)
-
-
-def _read_context(value: Any) -> int | None:
-    return None if value == "auto" else int(value)
 
 
 def _show(value: Any) -> str:
@@ -190,18 +129,49 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-_SETTINGS: Mapping[str, _Setting] = {
-    "enabled": _switch("enabled"),
-    "extent": _one_of("extent", Extent),
-    "maxTokens": _between("max_tokens", 1, MAX_NEW_TOKENS),
-    "healing": _one_of("healing", Healing),
-    "confidence": _Setting("confidence", "a number from 0 to 1", _is_share, float),
-    "deadlineMs": _between("deadline_ms", 1, 3_600_000),
-    "context": _Setting("context", f"auto or {_CONTEXTS.values}", _is_context, _read_context),
-    "prefetch": _switch("prefetch"),
-    "exclude": _texts("exclude"),
-    "redactSecrets": _switch("redact_secrets"),
-    "model": _Setting("model", "a text", lambda value: _is_text(value) and value != ""),
-    "languages": _texts("languages"),
+class _Kind(NamedTuple):
+    """The values that a setting can have."""
+
+    text: str  # completes "must be …"
+    has: Callable[[Any], bool]  # whether a value is one of them
+    read: Callable[[Any], Any]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _between(low: int, high: int) -> _Kind:
+    """Lua and JavaScript have one type of number, so 3.0 is a whole number too."""
+    text = f"a whole number from {low} to {high}"
+    return _Kind(text, lambda value: _is_number(value) and value == value // 1 and low <= value <= high, int)
+
+
+def _one_of(kind: type[Extent] | type[Healing]) -> _Kind:
+    return _Kind(f"one of {', '.join(kind)}", lambda value: value in [*kind], kind)
+
+
+_SWITCH = _Kind("true or false", lambda value: isinstance(value, bool), bool)
+_TEXTS = _Kind(
+    "a list of texts", lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value), tuple
+)
+_TOKENS = _between(MIN_PROMPT_TOKENS, MAX_CONTEXT_TOKENS)
+_SETTINGS: Mapping[str, _Kind] = {
+    "enabled": _SWITCH,
+    "extent": _one_of(Extent),
+    "maxTokens": _between(1, MAX_NEW_TOKENS),
+    "healing": _one_of(Healing),
+    "confidence": _Kind("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1, float),
+    "deadlineMs": _between(1, 3_600_000),
+    "context": _Kind(
+        f"auto or {_TOKENS.text}",
+        lambda value: value == "auto" or _TOKENS.has(value),
+        lambda value: None if value == "auto" else int(value),
+    ),
+    "prefetch": _SWITCH,
+    "exclude": _TEXTS,
+    "redactSecrets": _SWITCH,
+    "model": _Kind("a text", lambda value: isinstance(value, str) and value != "", str),
+    "languages": _TEXTS,
 }
 _LIMITS = {"enabled", "prefetch", "exclude", "redactSecrets", "languages", "context"}

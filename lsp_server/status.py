@@ -1,7 +1,7 @@
 """What the user is told: the state of the completion server, why a document has no suggestions, and each error once."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from urllib.parse import unquote
 
@@ -10,7 +10,7 @@ from pygls.lsp.server import LanguageServer
 
 from inference.errors import MidtokenError
 from lsp_server.errors import EditorError
-from lsp_server.no_suggestion import OF_DOCUMENT, NoSuggestion, Reason, find_reason
+from lsp_server.no_suggestion import DOCUMENT_REASONS, NoSuggestion, Reason, find_reason
 
 
 class State(StrEnum):
@@ -39,9 +39,9 @@ class Status:
     def __init__(self, server: LanguageServer) -> None:
         self._server = server
         self._progress_token: str | None = None
-        self._shown_errors: set[str] = set()
-        self._is_failing = False
         self._is_downloading = False
+        self._is_failing = False
+        self._shown_errors: set[str] = set()
         self._shown_infos: set[str] = set()
 
     def starting(self) -> None:
@@ -53,12 +53,13 @@ class Status:
     def downloading(self, on_cancel: Callable[[], None], text: str, percentage: int) -> None:
         """The model is being downloaded. `on_cancel`: what to do when the user cancels that."""
         if percentage == 100:
-            self._is_downloading = False
             return self.starting()
         if not self._is_downloading:
-            self._is_downloading = True
             self.begin_progress(text, on_cancel)
-        self.report_progress(text, percentage)
+            self._is_downloading = True
+        if self._progress_token is not None:
+            report = types.WorkDoneProgressReport(message=text, percentage=percentage)
+            self._server.work_done_progress.report(self._progress_token, report)
         self.report(State.STARTING, "downloading", f"{text} ({percentage} %)")
 
     def ready(self, start_s: float, runs_as: str = "") -> None:
@@ -69,16 +70,14 @@ class Status:
 
     def start_cancelled(self, why: str = "") -> None:
         """The start was cancelled. This is not an error. `why`: why there will be no other."""
-        self._is_downloading = False
         self.end_progress(why or "start of the completion server cancelled")
         if why:
             self.report(State.OFF, Reason.UNREACHABLE, why)
 
     def not_started(self, error: MidtokenError) -> None:
         """The completion server could not be started or reached."""
-        self._is_downloading = False
         self.end_progress("completion server not started")
-        self._fail(error, Reason.UNREACHABLE)
+        self.failed(error, Reason.UNREACHABLE)
 
     def working(self) -> None:
         """A completion has arrived."""
@@ -87,21 +86,13 @@ class Status:
             self._is_failing = False
             self.report(State.READY, "ready", "completions arrive again")
 
-    def failed(self, error: MidtokenError) -> None:
-        """A completion failed."""
-        self._fail(error, find_reason(error))
-
-    def configured(self, problems: Sequence[str]) -> None:
-        """The settings were read."""
-        for problem in problems:
-            self._show_error(problem)
-
-    def not_configured(self, waited_s: float) -> None:
-        """The editor has not answered the request for its settings."""
-        text = (
-            f"the editor has not answered workspace/configuration for {waited_s:g} s; until then, other settings hold"
-        )
-        self.log(text, types.MessageType.Warning)
+    def failed(self, error: MidtokenError, reason: Reason | None = None) -> None:
+        """A completion failed. `reason`: None for that of the error."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        is_general = not isinstance(error, EditorError)  # otherwise only one document has no suggestions
+        self._is_failing |= is_general
+        if self.show_error(text) and is_general:
+            self.report(State.ERROR, reason or find_reason(error), text)
 
     def checked(self, uri: str, found: NoSuggestion | None) -> None:
         """A document gets suggestions no longer, or again (None)."""
@@ -120,23 +111,16 @@ class Status:
         """A request has no suggestion. A person who asked for one, and could do something about it, is told why."""
         detail = f": {found.message}" if found.message else ""
         self.log(f"no suggestion ({found.reason}){detail}", types.MessageType.Log)
-        if is_invoked and found.reason in OF_DOCUMENT:
+        if is_invoked and found.reason in DOCUMENT_REASONS:
             self.show(f"no suggestion: {found.message}")
 
-    def _fail(self, error: MidtokenError, reason: Reason) -> None:
-        text = " ".join(str(error).split()) or type(error).__name__
-        is_general = not isinstance(error, EditorError)  # otherwise only one document has no suggestions
-        self._is_failing = self._is_failing or is_general
-        if self._show_error(text) and is_general:
-            self.report(State.ERROR, reason, text)
-
-    def _show_error(self, text: str) -> bool:
-        """Returns whether it was shown now, and not before."""
-        is_new = text not in self._shown_errors
-        if is_new:
-            self._shown_errors.add(text)
-            self.show(text, types.MessageType.Error)
-        return is_new
+    def show_error(self, text: str) -> bool:
+        """Shows an error. Returns False if that was shown before."""
+        if text in self._shown_errors:
+            return False
+        self._shown_errors.add(text)
+        self.show(text, types.MessageType.Error)
+        return True
 
     def log(self, text: str, kind: types.MessageType = types.MessageType.Info) -> None:
         """LSP window/logMessage."""
@@ -159,25 +143,18 @@ class Status:
         self.end_progress(text)
         window = self._server.client_capabilities.window
         if window is not None and window.work_done_progress:
-            token = self._progress_token = str(uuid.uuid4())
-            cancel = (lambda _: on_cancel()) if on_cancel is not None else (lambda _: None)
             progress = self._server.work_done_progress
+            token = self._progress_token = str(uuid.uuid4())
+            begin = types.WorkDoneProgressBegin("midtoken", cancellable=on_cancel is not None, message=text)
+            begin.percentage = None if on_cancel is None else 0
+            cancel = (lambda _: on_cancel()) if on_cancel is not None else (lambda _: None)
             progress.create(token, lambda _: progress.tokens[token].add_done_callback(cancel))
-            percentage = None if on_cancel is None else 0
-            begin = types.WorkDoneProgressBegin(
-                title="midtoken", message=text, cancellable=on_cancel is not None, percentage=percentage
-            )
             progress.begin(token, begin)
-
-    def report_progress(self, text: str, percentage: int) -> None:
-        """LSP $/progress, if `begin_progress` began one."""
-        if self._progress_token is not None:
-            report = types.WorkDoneProgressReport(message=text, percentage=percentage)
-            self._server.work_done_progress.report(self._progress_token, report)
 
     def end_progress(self, text: str) -> None:
         """LSP $/progress, if `begin_progress` began one, and the log."""
         self.log(text)
+        self._is_downloading = False
         if self._progress_token is not None:
             self._server.work_done_progress.end(self._progress_token, types.WorkDoneProgressEnd(message=text))
             self._progress_token = None

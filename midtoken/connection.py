@@ -25,7 +25,7 @@ from inference.platforms import is_loopback
 from inference.private_files import find_user_folder, is_own, read_private
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Description
-from lsp_server.privacy.guard import Cleared, Guard
+from lsp_server.guard import Cleared, Guard
 from lsp_server.project.choice import find_max_bytes
 from lsp_server.settings import Settings
 from midtoken.api import Completion, Model, read_completion

@@ -16,12 +16,11 @@ from typing import TypeVar
 from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest, RelatedFile
 from lsp_server.context import Context, clean
+from lsp_server.documents import LineEnds, split_lines
 from lsp_server.errors import ExcludedError, InSecretError
+from lsp_server.exclusion import Policy
+from lsp_server.guard import PLACEHOLDER, Cleared, Guard
 from lsp_server.languages import list_endings
-from lsp_server.line_ends import LineEnds, split_lines
-from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.guard import Cleared, Guard
-from lsp_server.privacy.secrets import PLACEHOLDER
 from lsp_server.project.grammar import BY_EXTENSION
 from lsp_server.related import write_comments
 from lsp_server.settings import Settings

@@ -40,7 +40,7 @@ from inference.protocol.completion import (
 from lsp_server.backend import CompletionBackend
 from lsp_server.context import Context
 from lsp_server.errors import to_midtoken_error
-from lsp_server.privacy.guard import Guard
+from lsp_server.guard import Guard
 from lsp_server.server import MidtokenServer
 from midtoken.answer import compute_shares, mark_blanks
 from midtoken.api import Completion, read_completion
@@ -86,10 +86,10 @@ class PageSockets:
             try:
                 async for message in socket:
                     if message.type is WSMsgType.TEXT:
-                        await server.settle()
-                        server.protocol.receive(message.data.encode())
+                        server.protocol.handle_message(json.loads(message.data))
+                        await asyncio.sleep(0)  # a request must see the text before the edits that come after it
             finally:
-                await server.close_all()
+                await server.assistant.close_all()
         return socket
 
     async def serve_picture(self, request: web.Request) -> web.WebSocketResponse:

@@ -9,7 +9,7 @@ from pathlib import Path
 from inference.errors import LaunchError
 from inference.private_files import find_user_folder, make_private_folder
 from inference.protocol.completion import RelatedFile
-from lsp_server.privacy.exclusion import Policy
+from lsp_server.exclusion import Policy
 from lsp_server.project.choice import choose_declarations
 from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_EXTENSION, load_grammar

@@ -21,10 +21,9 @@ from benchmarks.measures.lsp_client import IS_READ_COMMAND
 from inference.client.client import Client
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Description
 from lsp_server.backend import CompletionBackend
-from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.guard import Cleared
-from lsp_server.server import MidtokenServer
-from lsp_server.stdio import serve_stdio
+from lsp_server.exclusion import Policy
+from lsp_server.guard import Cleared
+from lsp_server.server import MidtokenServer, serve_stdio
 
 NUM_KNOWN_CHARS = 64
 

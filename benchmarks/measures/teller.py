@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from inference.protocol.completion import RelatedFile
-from lsp_server.privacy.exclusion import Policy
+from lsp_server.exclusion import Policy
 from lsp_server.project.choice import MAX_BYTES, choose_declarations
 from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_EXTENSION, load_grammar

@@ -7,7 +7,6 @@ three characters. Otherwise it types the next character. Each costs one key.
 
 import asyncio
 import io
-import json
 import random
 import re
 from collections.abc import Sequence
@@ -86,7 +85,7 @@ class TypedFile:
         server.protocol.set_writer(StdoutWriter(io.BytesIO()))  # what an editor is told is not shown
         initialize = {"id": 1, "params": {"capabilities": {}, "initializationOptions": settings}}
         for method, more in (("initialize", initialize), ("initialized", {"params": {}})):
-            server.protocol.receive(json.dumps({"jsonrpc": "2.0", "method": method, **more}).encode())
+            server.protocol.handle_message({"jsonrpc": "2.0", "method": method, **more})
 
     def open(self, before: str, after: str) -> None:
         """See `GhostText`."""
@@ -97,7 +96,7 @@ class TypedFile:
         """See `GhostText`. Raises ServerError if there is no answer."""
         self._document.version += 1
         change = types.TextDocumentContentChangeWholeDocument(before + after)
-        self.server.change(types.DidChangeTextDocumentParams(self._document, [change]))
+        self.server.change(self._document, [change])
         line = before[before.rfind("\n") + 1 :]
         place = types.Position(before.count("\n"), num_units(line, self.server.encoding))
         while True:

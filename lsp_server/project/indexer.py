@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
-from lsp_server.privacy.exclusion import Policy
+from lsp_server.exclusion import Policy
 from lsp_server.project.declarations import summarize
 from lsp_server.project.grammar import BY_EXTENSION, load_grammar
 from lsp_server.project.index import Index, remove_database

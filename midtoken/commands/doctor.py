@@ -21,9 +21,9 @@ from rich.text import Text
 from inference.errors import LaunchError, MidtokenError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.documents import Document
+from lsp_server.exclusion import Policy
+from lsp_server.guard import Guard
 from lsp_server.no_suggestion import find_document_reason
-from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.guard import Guard
 from lsp_server.settings import Settings
 from midtoken.api import read_completion
 from midtoken.connection import Connection, ServerArguments, open_connection

@@ -12,10 +12,9 @@ from importlib import import_module
 from typing import NoReturn
 
 from lsp_server.backend import CompletionBackend, OnDownload
-from lsp_server.privacy.exclusion import Policy
-from lsp_server.server import MidtokenServer
+from lsp_server.exclusion import Policy
+from lsp_server.server import MidtokenServer, serve_stdio
 from lsp_server.settings import Settings
-from lsp_server.stdio import serve_stdio
 from midtoken.server_arguments import add_connection_arguments, find_languages, may_be_remote
 from midtoken.workspace import find_index_dir
 

@@ -25,7 +25,7 @@ from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Description, FinishReason
 from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError, to_midtoken_error
-from lsp_server.privacy.guard import Cleared, Guard
+from lsp_server.guard import Cleared, Guard
 from midtoken.http import generate, protocols
 from midtoken.http.chunks import send_blanks, shape_chunks
 from midtoken.http.parsed_request import Fields, ParsedRequest, cut_near

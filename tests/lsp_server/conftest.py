@@ -1,6 +1,7 @@
 """Fixtures of the tests of the language server."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -22,3 +23,9 @@ async def bench() -> AsyncIterator[Bench]:
     bench.session.close()
     bench.other_session.close()
     await bench.starter.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder, by the path without symbolic links."""
+    return tmp_path.resolve()

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
 
 from lsp_server.context import Context
-from lsp_server.documents import Document, num_units
-from lsp_server.line_ends import split_lines
+from lsp_server.documents import Document, num_units, split_lines
 from lsp_server.session import build_editor_request
 from lsp_server.settings import Settings
 

@@ -15,9 +15,8 @@ from lsprotocol.types import (
     TextDocumentItem,
 )
 
-from lsp_server.documents import Document, join_surrogates, num_units
+from lsp_server.documents import Document, LineEnds, join_surrogates, num_units
 from lsp_server.errors import OutOfSyncError
-from lsp_server.line_ends import LineEnds
 
 UTF8, UTF16, UTF32 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16, PositionEncodingKind.Utf32
 _CODECS = {UTF8: ("utf-8", 1), UTF16: ("utf-16-le", 2), UTF32: ("utf-32-le", 4)}

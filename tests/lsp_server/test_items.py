@@ -6,7 +6,7 @@ from lsprotocol.types import MarkupContent, MarkupKind, Position, PositionEncodi
 from lsp_server.context import Context
 from lsp_server.documents import Place
 from lsp_server.filters import Insertion
-from lsp_server.items import completion_item, extend_selected, inline_item
+from lsp_server.items import Suggestion, completion_item, extend_selected, inline_item
 
 UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
 
@@ -28,7 +28,9 @@ UTF8, UTF16 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16
 def test_an_item_replaces_the_typed_word_in_the_units_of_the_editor(
     before: str, after: str, cursor: int, encoding: PositionEncodingKind, inserted: str, start: int, replaced: str
 ) -> None:
-    item = inline_item(Insertion("e", replaced), Context(before, after), Place(Position(3, cursor), encoding))
+    item = inline_item(
+        Insertion("e", replaced), Suggestion(Place(Position(3, cursor), encoding), Context(before, after), ())
+    )
     assert item.insert_text == inserted
     assert item.range == Range(Position(3, start), Position(3, cursor + len(replaced)))
 
@@ -43,7 +45,9 @@ def test_an_item_replaces_the_typed_word_in_the_units_of_the_editor(
 def test_a_menu_item_passes_the_filters_of_clients_and_comes_first(
     text: str, label: str, filter_text: str, has_preview: bool
 ) -> None:
-    item = completion_item(Insertion(text), Context("return Nod", ""), Place(Position(0, 10)), reads_markdown=True)
+    item = completion_item(
+        Insertion(text), Suggestion(Place(Position(0, 10)), Context("return Nod", ""), ()), reads_markdown=True
+    )
     assert (item.label, item.filter_text, item.documentation is not None) == (label, filter_text, has_preview)
     assert item.text_edit is not None
     assert item.text_edit.new_text == f"Nod{text}"
@@ -52,7 +56,7 @@ def test_a_menu_item_passes_the_filters_of_clients_and_comes_first(
 
 @pytest.mark.parametrize(("text", "fence"), [("f():\n    x", "```"), ("f():\n    ````", "`````")])
 def test_the_preview_of_a_menu_item_keeps_the_indentation_in_markdown(text: str, fence: str) -> None:
-    item = completion_item(Insertion(text), Context("", ""), Place(Position(0, 0)), reads_markdown=True)
+    item = completion_item(Insertion(text), Suggestion(Place(Position(0, 0)), Context("", ""), ()), reads_markdown=True)
     assert item.documentation == MarkupContent(MarkupKind.Markdown, f"{fence}\n{text}\n{fence}")
 
 
@@ -69,4 +73,7 @@ def test_the_preview_of_a_menu_item_keeps_the_indentation_in_markdown(text: str,
 )
 def test_no_item_is_shown_over_another_selection(start: tuple[int, int], end: tuple[int, int], text: str) -> None:
     selected = SelectedCompletionInfo(Range(Position(*start), Position(*end)), text)
-    assert extend_selected(Insertion("g(x)"), Context("console.lo", ""), Place(Position(0, 10)), selected) is None
+    assert (
+        extend_selected(Insertion("g(x)"), Suggestion(Place(Position(0, 10)), Context("console.lo", ""), ()), selected)
+        is None
+    )

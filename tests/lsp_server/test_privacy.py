@@ -8,7 +8,7 @@ import pytest
 from lsprotocol.types import InlineCompletionList
 
 from lsp_server import open_documents
-from lsp_server.privacy.secrets import PLACEHOLDER
+from lsp_server.guard import PLACEHOLDER
 from tests.support.lsp_editor import URI, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
 from tests.support.secret_forms import SECRETS
@@ -95,7 +95,8 @@ async def test_a_key_that_follows_the_suggestion_asks_about_no_other_file_and_re
         sys.setprofile(None)
     assert ("session", "find_text") in called
     assert ("open_documents", "build") not in called
-    assert not {"secrets", "exclusion", "related"} & {module for module, _ in called}
+    assert not {"ignore_rules", "related"} & {module for module, _ in called}
+    assert not {"find_exclusions", "find_secrets"} & {name for _, name in called}
 
 
 async def test_nothing_is_sent_until_the_editor_has_answered_what_the_settings_are(

@@ -11,7 +11,7 @@ from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.engine.local_engine import load_engine
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
-from lsp_server.privacy.guard import Cleared
+from lsp_server.guard import Cleared
 from tests.support.lsp_editor import wait_for
 from tests.support.lsp_fakes import FedBackend
 from tests.support.lsp_in_process import InProcess

@@ -6,7 +6,7 @@ import pytest
 
 from inference.protocol.completion import CompletionRequest
 from lsp_server.context import Context
-from lsp_server.privacy.guard import Guard
+from lsp_server.guard import Guard
 from lsp_server.project.declarations import Declaration, summarize
 from lsp_server.project.grammar import load_grammar
 from lsp_server.related import insert_declarations, read_words

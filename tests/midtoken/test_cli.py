@@ -81,7 +81,7 @@ _SLOW_TO_IMPORT = {"rich", "pygls", "lsprotocol", "matplotlib", "torch", "transf
             "midtoken.commands.complete",
             {"midtoken.commands.demo", "lsp_server.documents"},
         ),
-        (["lsp", "--help"], "lsp_server.stdio", {"numpy", "grpc", "tritonclient", "midtoken.connection"}),
+        (["lsp", "--help"], "lsp_server.server", {"numpy", "grpc", "tritonclient", "midtoken.connection"}),
     ],
     ids=["help", "complete", "lsp"],
 )

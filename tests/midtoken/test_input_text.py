@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from inference.protocol.completion import CompletionRequest
-from lsp_server.privacy.secrets import PLACEHOLDER
+from lsp_server.guard import PLACEHOLDER
 from midtoken.commands.doctor import Mark, check_document
 from midtoken.input_text import ClearedText, add_text_arguments, read_cursor, read_text
 from midtoken.server_arguments import UsageError

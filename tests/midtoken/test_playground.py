@@ -15,8 +15,8 @@ from aiohttp import ClientSession, ClientWebSocketResponse, WSServerHandshakeErr
 from inference.errors import OverloadedError
 from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Healing, Priority
-from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.guard import Guard
+from lsp_server.exclusion import Policy
+from lsp_server.guard import Guard
 from lsp_server.server import MidtokenServer
 from midtoken.answer import mark_blanks
 from midtoken.api import Completion

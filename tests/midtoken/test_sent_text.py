@@ -14,14 +14,14 @@ import pytest
 
 from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest, Description
-from lsp_server.privacy.guard import Cleared, Guard
+from lsp_server.guard import Cleared, Guard
 from midtoken.cli import main
 from midtoken.connection import Connection, ServerAddress
 from tests.support.fake_triton import run_fake_triton, say
 from tests.support.secret_forms import SECRETS, count_secret_bytes
 
 _OPEN = "before = 1\n"
-_SECRETS = SECRETS[::15]  # all are replaced alike, whatever reads them; tests of lsp_server/privacy have every one
+_SECRETS = SECRETS[::15]  # all are replaced alike, whatever reads them; tests of lsp_server/guard.py have every one
 # Each way in which a command reads a file.
 _READERS: Mapping[str, tuple[str, ...]] = {
     "complete": ("complete", "{file}:1"),
@@ -154,4 +154,4 @@ def test_nothing_is_added_to_what_is_cleared_and_only_the_guard_clears() -> None
     assert [each for each in dir(cleared) if not each.startswith("_")] == ["value"]
     sources = [path for folder in ("inference", "lsp_server", "midtoken") for path in Path(folder).rglob("*.py")]
     users = [path.as_posix() for path in sources if re.search(r"_GuardOnly\b|\bCleared\(|\._value\b", path.read_text())]
-    assert users == ["lsp_server/privacy/guard.py"]
+    assert users == ["lsp_server/guard.py"]

@@ -231,7 +231,7 @@ async def _play_races(num: int, seed: int) -> _Races:
             backend.streams.clear()
             backend.prefetches.clear()
         lsp.forget()
-    await lsp.server.close_all()
+    await lsp.server.assistant.close_all()
     return _Races(problems, num_shown)
 
 

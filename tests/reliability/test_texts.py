@@ -15,11 +15,10 @@ from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.backend import BackendStarter
 from lsp_server.documents import Document, num_units
 from lsp_server.filters import fit_all
-from lsp_server.items import inline_item
+from lsp_server.guard import Cleared
+from lsp_server.items import Suggestion, inline_item
 from lsp_server.no_suggestion import NoSuggestion
-from lsp_server.open_document import OpenDocument
-from lsp_server.open_documents import adapt
-from lsp_server.privacy.guard import Cleared
+from lsp_server.open_documents import OpenDocument, adapt
 from lsp_server.session import EditorRequest, Purpose, build_editor_request
 from lsp_server.settings import Settings
 from tests.support.dictated import DictatedService, run_dictated
@@ -122,7 +121,7 @@ class _Editor:
         wanted, suffix = self._text + self._rest, self._case.suffix
         got = self._write(self._text + suffix)
         if insertions:
-            item = inline_item(insertions[0], request.context, request.place)
+            item = inline_item(insertions[0], Suggestion(request.place, request.context, insertions))
             assert item.range is not None
             assert item.range.end == position, "nothing follows in the line"
             lines = self._write(self._text).split("\n")

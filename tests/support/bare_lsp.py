@@ -27,17 +27,20 @@ class BareLsp:
         self._on_answer = on_answer
         exclusions = self.server.assistant.guard.exclusions
         exclusions._now_s = lambda: 0.0
-        exclusions._threads = dict.fromkeys((True, False), _AtOnce())  # type: ignore[arg-type]
+        exclusions._threads = _AtOnce()  # type: ignore[assignment]
         self.server.protocol.set_writer(self)
 
     def receive(self, message: dict[str, Any]) -> None:
         """Gives the server a message, in the same step."""
         self.note(message)
-        self.server.protocol.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
+        self.server.protocol.handle_message(json.loads(json.dumps({"jsonrpc": "2.0", **message})))
 
     async def settle(self) -> None:
-        """What the reader of stdin awaits before each message."""
-        await self.server.settle()
+        """Lets what the last message has started begin, and what is done be answered."""
+        await asyncio.sleep(0)
+        open_requests = self.server.protocol._request_futures
+        while any(each.done() for name, each in open_requests.items() if json.dumps(name) in self.asked):
+            await asyncio.sleep(0)
 
     def note(self, message: object) -> None:
         """Counts a message that an answer is due to, by its id; by null if JSON-RPC does not know such an id."""
@@ -53,7 +56,7 @@ class BareLsp:
         """As an editor does that draws ghost text."""
         self.receive({"id": "first", "method": "initialize", "params": INITIALIZE})
         self.receive({"method": "initialized", "params": {}})
-        await self.server.settle()
+        await self.settle()
 
     @property
     def wrongly_answered(self) -> dict[str, int]:

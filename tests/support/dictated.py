@@ -21,7 +21,7 @@ from inference.model.language_model import SequenceInput
 from inference.model.sampler import Choice, SampleRequest, SampleResult
 from inference.protocol.arrays import chunk_from_arrays, error_from_text, request_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest
-from lsp_server.privacy.guard import Cleared
+from lsp_server.guard import Cleared
 from tests.support.adapters import load_adapter
 from tests.support.engine_bench import Clock
 from tests.support.lsp_fakes import FedBackend

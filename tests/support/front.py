@@ -18,7 +18,7 @@ from inference.protocol.completion import (
     Description,
     FinishReason,
 )
-from lsp_server.privacy.guard import Cleared
+from lsp_server.guard import Cleared
 from midtoken.http.app import App
 from tests.support.lsp_fakes import FedBackend, FedStream
 

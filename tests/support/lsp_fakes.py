@@ -10,7 +10,7 @@ from unittest.mock import create_autospec
 from pygls.lsp.server import LanguageServer
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Description, FinishReason
-from lsp_server.privacy.guard import Cleared, _GuardOnly
+from lsp_server.guard import Cleared, _GuardOnly
 from lsp_server.status import Status
 
 

@@ -19,10 +19,10 @@ from pygls.protocol import default_converter
 
 from lsp_server import open_documents
 from lsp_server.backend import CompletionBackend, OnDownload
-from lsp_server.privacy.exclusion import Policy
+from lsp_server.exclusion import Policy
+from lsp_server.protocol import MessageReader
 from lsp_server.server import MidtokenServer
 from lsp_server.settings import Settings
-from lsp_server.stdio import serve_messages
 from tests.support.lsp_editor import WITHIN_S, LspEditor, build_capabilities, wait_for
 from tests.support.lsp_fakes import FedBackend, FedStream
 
@@ -112,18 +112,20 @@ async def run_in_process(
     # On a busy machine, to look at a file may take longer than a person waits.
     with patch.multiple(open_documents, _OWN_WAIT_S=WITHIN_S, _OTHERS_WAIT_S=WITHIN_S / 20):
         both = InProcess(languages, is_remote, index_dir)
-        to_server, to_editor = asyncio.StreamReader(), asyncio.StreamReader()
+        to_server, to_editor = MessageReader(), asyncio.StreamReader()
         server, editor = both.server.protocol, both.editor.client.protocol
         server.set_writer(_Writer(to_editor, both.written))
         editor.set_writer(_Writer(to_server, []))
         tasks = [
-            asyncio.create_task(serve_messages(to_server, server, both.server.settle)),
+            asyncio.create_task(
+                run_async(server.has_exited, to_server, server, error_handler=both.server.report_server_error)
+            ),
             asyncio.create_task(run_async(Event(), to_editor, editor)),
         ]
         try:
             yield both
         finally:
-            await both.server.close_all()
+            await both.server.assistant.close_all()
             to_server.feed_eof()
             to_editor.feed_eof()
             await asyncio.gather(*tasks)

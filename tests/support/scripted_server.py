@@ -12,10 +12,9 @@ from typing import Any, NoReturn
 
 from inference.errors import LaunchError, silence_libraries
 from lsp_server.backend import BackendFactory, CompletionBackend, OnDownload
-from lsp_server.privacy.exclusion import Policy
-from lsp_server.server import MidtokenServer
+from lsp_server.exclusion import Policy
+from lsp_server.server import MidtokenServer, serve_stdio
 from lsp_server.settings import Settings
-from lsp_server.stdio import serve_stdio
 from tests.support.lsp_fakes import ScriptedBackend
 
 

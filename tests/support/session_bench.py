@@ -10,9 +10,9 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Co
 from lsp_server.backend import BackendStarter, OnDownload
 from lsp_server.context import Context
 from lsp_server.documents import Place
+from lsp_server.guard import Cleared
 from lsp_server.no_suggestion import NoSuggestion, Reason
 from lsp_server.open_documents import adapt
-from lsp_server.privacy.guard import Cleared
 from lsp_server.session import EditorRequest, Purpose, Session
 from lsp_server.settings import Settings
 from tests.support.lsp_fakes import FedBackend, FedStream, Said, clear

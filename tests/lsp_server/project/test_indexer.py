@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lsp_server.privacy.exclusion import Policy
+from lsp_server.exclusion import Policy
 from lsp_server.project import indexer
 from lsp_server.project.declarations import Summary, summarize
 from lsp_server.project.grammar import Grammar, load_grammar

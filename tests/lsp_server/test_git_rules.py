@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lsp_server.privacy.exclusion import Policy
+from lsp_server.exclusion import Policy
 from tests.support.private_files import GIT_ENVIRONMENT, run_git
 
 _PATH = os.environ["PATH"]
@@ -171,11 +171,3 @@ def _has_ended(process_id: int) -> bool:
             return True
         time.sleep(0.01)
     return False
-
-
-@pytest.mark.parametrize(
-    "answer", ["", "yes | head -c 1000", "printf '.gitignore\\0001\\0x'", "printf '\\0\\0\\0./other\\0'"]
-)
-def test_a_git_that_does_not_answer_for_each_path_excludes(answer: str, folder: Path, tmp_path: Path) -> None:
-    found = _find(folder / "a.py", PATH=_install_git(tmp_path / "bin", answer))
-    assert found == "Git does not report whether it ignores it: its answer is not one for each path"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lsp_server.privacy.exclusion import Policy
+from lsp_server.exclusion import Policy, _iter_spellings, read_uri
 from tests.support.private_files import GIT_ENVIRONMENT, run_git
 
 
@@ -13,7 +13,7 @@ def _find(path: Path, exclude: Sequence[str] = (), folders: Sequence[Path] = (),
     return policy.find_exclusion(path.as_uri(), exclude, [each.as_uri() for each in folders])
 
 
-# In the order of `lsp_server.privacy.credentials`, then copies of such files.
+# In the order of `lsp_server.ignore_rules`, then copies of such files.
 _CREDENTIALS = """
     prod.env docker.env secrets.env prod.env.local .env credentials application_default_credentials.json .secrets.toml
     secret.yaml secrets.prod.yaml db-secret.yml app.secrets.json run/secrets/db chap-secrets passwords.txt api_key.txt
@@ -110,13 +110,16 @@ def test_a_worktree_has_the_rules_of_its_repository(folder: Path) -> None:
     assert _find(folder / "wt" / "mine.py") == "git ignores it (`exclude` line 1: `mine.py`)"
 
 
+_NO_FILE = "it is not a file of at most 10 MiB"
+
+
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
         (lambda path: path.symlink_to(".midtokenignore"), "Too many levels of symbolic links"),
-        (os.mkfifo, "it is not a file"),
-        (lambda path: path.symlink_to("/dev/zero"), "it is not a file"),
-        (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 11 * 2**20), "it has more than 10 MiB"),
+        (os.mkfifo, _NO_FILE),
+        (lambda path: path.symlink_to("/dev/zero"), _NO_FILE),
+        (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 11 * 2**20), _NO_FILE),
     ],
     ids=["loop", "pipe", "device", "size"],
 )
@@ -209,3 +212,48 @@ def test_a_removed_pattern_of_the_setting_counts_no_longer(folder: Path) -> None
     policy, uri = Policy({}), (folder / "a.py").as_uri()
     found = [policy.find_exclusion(uri, exclude) for exclude in (["a.py"], [])]
     assert found == ["setting exclude: `a.py`", None]
+
+
+@pytest.mark.parametrize(
+    ("uri", "paths", "elsewhere"),
+    [
+        ("file:///home/me/a.py", ("/home/me/a.py",), None),
+        ("FILE:/home/me/a.py", ("/home/me/a.py",), None),
+        ("file://localhost/a%20b/%C3%A9.py", ("/a b/é.py",), None),
+        ("file:///a/%FF.py", ("/a/\udcff.py",), None),
+        ("file:///a/b%2Fc%23.py", ("/a/b/c#.py",), None),
+        ("file:///a/b#c.py", ("/a/b", "/a/b#c.py"), None),
+        ("vscode-notebook-cell:/a/b.ipynb#W0", ("/a/b.ipynb", "/a/b.ipynb#W0"), None),
+        ("untitled:Untitled-1", ("Untitled-1",), None),
+        ("untitled:/home/me/.env", ("/home/me/.env",), None),
+        ("file://", (), None),
+        ("", (), None),
+        ("file:///c%3A/Users/me/.env", ("/c:/Users/me/.env",), "the drive C:"),
+        ("file:///C:/a.py", ("/C:/a.py",), "the drive C:"),
+        ("file:///c:%5CUsers%5Cme", ("/c:/Users/me",), "the drive C:"),
+        ("file://C:/a.py", ("/C:/a.py",), "the drive C:"),
+        ("c:\\Users\\me\\.env", ("/c:/Users/me/.env",), "the drive C:"),
+        ("file://server/share/a.py", ("/share/a.py",), "the machine server"),
+        ("vscode-remote://ssh-remote%2Bhost/home/a.py", ("/home/a.py",), "the machine ssh-remote+host"),
+    ],
+)
+def test_the_path_of_a_uri_is_decoded_and_known_as_one_on_another_machine_or_drive(
+    uri: str, paths: tuple[str, ...], elsewhere: str | None
+) -> None:
+    assert read_uri(uri) == (paths, elsewhere)
+
+
+def test_a_parent_after_a_link_is_that_of_its_target(folder: Path) -> None:
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "link").symlink_to("a/b")
+    assert str(folder / "a" / "x") in _iter_spellings(f"{folder}/link/../x")
+
+
+def test_a_file_that_does_not_exist_has_the_path_it_will_have(folder: Path) -> None:
+    assert {*_iter_spellings(f"{folder}/new/./x.py")} == {f"{folder}/new/x.py"}
+
+
+def test_a_loop_of_links_has_an_end(folder: Path) -> None:
+    (folder / "a").symlink_to("b")
+    (folder / "b").symlink_to("a")
+    assert {f"{folder}/a/x.py", f"{folder}/b/x.py"} <= {*_iter_spellings(f"{folder}/a/x.py")}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lsp_server.privacy.ignore_rules import IgnoreRules, UnreadableRulesError
+from lsp_server.ignore_rules import IgnoreRules, UnreadableRulesError
 from tests.support.private_files import run_git
 
 _PATHS = ["a", "b/a", "a.py", "a/b/a.py", "a/a/ab/b", "b.py", "ab/a", "ab/b.py", "B/É.py", "a b/#a", "b/b/b/b/!a"]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lsp_server.privacy.exclusion import Policy
-from lsp_server.privacy.guard import Exclusions
+from lsp_server.exclusion import Exclusions, Policy
 from tests.support.lsp_editor import wait_for
 
 _UNKNOWN = "whether a rule excludes it is not known yet"
@@ -39,12 +38,12 @@ class _Bench:
         self.exclusions.configure((), [])
 
     async def ask(self, uri: str = "a") -> str | None:
-        await self.exclusions.ask({uri: ""}, is_own=True, wait_s=0.01)
+        await self.exclusions.ask({uri: ""}, wait_s=0.01)
         return self.exclusions.find_exclusion(uri)
 
     async def ask_until_known(self, uri: str = "a") -> str | None:
         self.policy.may_answer.set()
-        await self.exclusions.ask({uri: ""}, is_own=True)
+        await self.exclusions.ask({uri: ""})
         await wait_for(lambda: not self.exclusions._looks)
         return self.exclusions.find_exclusion(uri)
 

@@ -1,17 +1,108 @@
-"""Finds secrets in text that may reach another machine, and replaces them: tokens, private keys, and values of names.
+"""The gate that each request passes as it is sent: nothing of excluded documents, no secrets, and no names.
 
-The expressions are RE2's: their time is linear in the length of the text, whatever it says. So a text is read as a
-whole for each key, and nothing is remembered.
+Only `midtoken.connection` has a client of the completion server, as an import contract says, and it sends nothing but
+a `Cleared` request. `Guard.clear` is the last step: nothing can be added to what it returns.
+
+Secrets are looked for in text that may reach another machine: tokens, private keys, and values of names. The
+expressions are RE2's: their time is linear in the length of the text, whatever it says. So a text is read as a whole
+for each key, and nothing is remembered.
 """
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from hashlib import blake2b
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 import re2
 
+from inference.protocol.completion import CompletionRequest, RelatedFile
 from lsp_server.context import Context
-from lsp_server.errors import InSecretError
+from lsp_server.errors import ExcludedError, InSecretError
+from lsp_server.exclusion import Exclusions, Policy
+from lsp_server.settings import Settings
+
+if TYPE_CHECKING:  # it imports NumPy, and the language server does not
+    from inference.protocol.characters import CharacterRequest
+
+_Request = TypeVar("_Request", CompletionRequest, "CharacterRequest")
+
+
+class _GuardOnly:
+    """An argument that no other module has, so that only `Guard.clear` can build a `Cleared` request."""
+
+
+@final
+class Cleared(Generic[_Request]):
+    """A request that may be sent as it is. It is no dataclass: `dataclasses.replace` would change what was cleared."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: _Request, _key: _GuardOnly) -> None:
+        self._value: _Request = value
+
+    @property
+    def value(self) -> _Request:
+        """The request."""
+        return self._value
+
+
+class Guard:
+    """Applies the settings `exclude` and `redactSecrets` to each request."""
+
+    def __init__(self, policy: Policy | None = None, is_remote: bool = False) -> None:
+        """`policy`: None for text of no file. `is_remote`: text may go to another machine, so it is without secrets."""
+        self.exclusions = Exclusions(policy or Policy({}))
+        self._is_remote = self._redacts = is_remote
+        self._key = os.urandom(16)
+
+    def configure(self, settings: Settings, folder_uris: Sequence[str], refusal: str | None = None) -> None:
+        """Sets the settings and the URIs of the workspace's folders. Before that, nothing of a file may be sent.
+
+        `refusal`: why the settings say nothing that can be relied on, so that nothing may be sent.
+        """
+        self._redacts = self._is_remote and settings.redact_secrets
+        self.exclusions.configure(settings.exclude, folder_uris, refusal)
+
+    def redact(self, text: str) -> str:
+        """Returns a whole text as a request may have it. `clear` looks for secrets again, last."""
+        return redact(text) if self._redacts else text
+
+    def redact_context(self, context: Context) -> Context:
+        """Returns the text around a cursor as a request may have it. Raises InSecretError if the cursor is in one."""
+        return redact_context(context) if self._redacts else context
+
+    def clear(self, request: _Request, uris: Iterable[str]) -> Cleared[_Request]:
+        """Returns the request as it may be sent: without secrets, and with random names in place of its own.
+
+        `uris`: of all files whose text is in it. Raises ExcludedError; InSecretError if its cursor is in a secret.
+        """
+        for uri in uris:
+            if (exclusion := self.exclusions.find_exclusion(uri)) is not None:
+                raise ExcludedError(exclusion, uri)
+        cleared = self._remove_secrets(request) if self._redacts else request
+        if isinstance(cleared, CompletionRequest):
+            cleared = replace(cleared, document=self._hide(cleared.document))
+        return Cleared(replace(cleared, tenant=self._hide(cleared.tenant)), _GuardOnly())
+
+    def _remove_secrets(self, request: _Request) -> _Request:
+        if isinstance(request, CompletionRequest):
+            prefix, suffix = redact_parts([request.prefix, request.suffix], cursor=1)
+            related = tuple(RelatedFile(*map(redact, (each.path, each.text))) for each in request.related)
+            stop = list_harmless_stops(request.stop, request.prefix + request.suffix)
+            path = redact(request.path)
+            return replace(request, prefix=prefix, suffix=suffix, related=related, stop=stop, path=path)
+        parts = [os.fsdecode(request.context), os.fsdecode(request.text)]
+        has_cursor = request.ask not in ("surprisal", "probability")
+        context, text = map(os.fsencode, redact_parts(parts, cursor=2 if has_cursor else None))
+        return replace(request, context=context, text=text)
+
+    def _hide(self, name: str) -> str:
+        """The same name becomes the same digest while this process runs, and nobody can find it by guessing."""
+        return name and blake2b(name.encode(), key=self._key, digest_size=16).hexdigest()
+
 
 PLACEHOLDER = "REDACTED"  # the same for all secrets: it says nothing of their length or content
 
