@@ -40,8 +40,8 @@ from huggingface_hub.utils.sha import git_hash, sha_fileobj
 from inference.errors import LaunchError, MidtokenError, ModelError
 from inference.model.loader import check_texts, require_llama_cpp
 from inference.model_folder import check_model_folder, name_other_format
+from inference.platforms import find_proxy
 from inference.private_files import FileLock, make_private_folder
-from inference.proxies import find_proxy
 from midtoken.gguf import list_part_names, make_folder
 from midtoken.models import FAILED, IN_VAIN
 
