@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -283,7 +283,8 @@ async def _open(config: EngineConfig, sample: Sequence[tuple[str, tuple[int, ...
     """The server. Raises ModelError or ServerError."""
     health = ServerHealth(HttpClient(find_engine_url(config.engine_url), config.engine_key), sample, find)
     try:
-        await health.open()
+        with suppress(OverloadedError):  # as llama.cpp's server is while it loads: requests get an error then
+            await health.check()
         check_window(config, health.max_tokens or sys.maxsize)
     except BaseException:
         await health.http.close()

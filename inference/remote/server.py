@@ -5,10 +5,9 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
-from inference.errors import InferenceServerUnreachableError, MidtokenError, ModelError, OverloadedError, quote
+from inference.errors import InferenceServerUnreachableError, MidtokenError, ModelError, quote
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import LOGPROB_TOLERANCE
 from inference.remote.http_client import HttpClient, naming_malformed
@@ -56,14 +55,6 @@ class ServerHealth:
         self._checking: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[object] | None = None
         self._checked_at = -math.inf
-
-    async def open(self) -> None:
-        """Checks it. A busy one will do, as llama.cpp's server is while it loads: requests get an error then.
-
-        Raises as `check`.
-        """
-        with suppress(OverloadedError):
-            await self.check()
 
     async def find(self) -> RemoteServer:
         """Its server. Raises as `check` does."""

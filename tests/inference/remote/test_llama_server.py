@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from inference.remote.slots import Slot, Slots
+from inference.remote.llama_server import Slot, Slots
 
 _TURN_S = 4.0  # of a text that took a second to read
 
