@@ -124,6 +124,9 @@ class LlamaServer:
         self.max_tokens = settings["n_ctx"]
         return [properties.get(name) for name in ("model_path", "model_alias", "build_info", "media_marker")]
 
+    async def measure(self) -> None:
+        """Finds out which fields reach the server, besides what `ServerHealth` does. Raises ModelError."""
+
     async def tokenize(self, text: str) -> tuple[int, ...]:
         """The server's own tokens of a text, in which nothing is a control token."""
         body = {"model": self._model, "content": text, "add_special": False, "parse_special": False}

@@ -87,7 +87,6 @@ class ProbedServer(ABC):
         """`model`: its name there."""
         http.name = self.name = f"{self.kind} at {http.url}"
         self._http = http
-        self._identity: object = None
         self._model, self.max_tokens = model, 0
         self._num_top, self._has_salts = 0, False
 
@@ -101,16 +100,12 @@ class ProbedServer(ABC):
 
     async def identify(self) -> object:
         card = await fetch_model_card(self._http)
-        identity = [card.get("id"), card.get("root"), card.get("max_model_len"), time.monotonic() // self.measured_s]
         if card.get("parent") and not self.has_adapters:
             raise ModelError(f"{self.name} has {quote(str(card.get('id')))} as an adapter; only those of vLLM are used")
-        if identity != self._identity:
-            if not is_count(card.get("max_model_len")):
-                raise ModelError(f"{self.name} does not tell how many tokens its model sees (/v1/models)")
-            self._model, self.max_tokens = str(card.get("id")), card["max_model_len"]
-            await self._measure()
-            self._identity = identity
-        return identity
+        if not is_count(card.get("max_model_len")):
+            raise ModelError(f"{self.name} does not tell how many tokens its model sees (/v1/models)")
+        self._model, self.max_tokens = str(card.get("id")), card["max_model_len"]
+        return [self._model, card.get("root"), self.max_tokens, time.monotonic() // self.measured_s]
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}
@@ -194,8 +189,7 @@ class ProbedServer(ABC):
             raise InvalidRequestError(f"{self.name} does not get the salts that keep tenants apart (cache_salt)")
         return self._http.pseudonymize(request.tenant)
 
-    async def _measure(self) -> None:
-        """Finds out what arrives at the server, besides what `ServerHealth` does. Raises ModelError or ServerError."""
+    async def measure(self) -> None:
         prompt = await self.tokenize(_TEXT)
         allowed = [each for each in _NUM_TOPS if not await self._refuses(PromptQuery([prompt], num_top=each))]
         self._num_top = max(allowed, default=1)

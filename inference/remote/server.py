@@ -119,6 +119,7 @@ class ServerHealth:
                 server = self._server or await self._find(self.http)
                 identity = await server.identify()
                 if identity != known:
+                    await server.measure()
                     await self._compare_tokens(server)
                     await self._measure(server)
         except BaseException:
