@@ -6,6 +6,7 @@ RUN_READY := $(VENV)/.run-ready
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.bench-ready
 LARGE_VOCABULARY := build/large-vocabulary/dashscope/resources/qwen.tiktoken
+LARGE_TOKENIZER := build/large-tokenizer/tokenizer.json
 GENLM := build/genlm
 GENLM_READY := $(GENLM)/.ready
 CONTESTANTS := build/contestants
@@ -256,6 +257,14 @@ bench-runtimes: $(BENCH_READY)  ## measure: start, memory, lines: with Triton an
 .PHONY: bench-real-size
 bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS)/llama_cpp/.ready  ## measure: 494 million weights beside llama.cpp, 8 minutes
 	@$(BIN)/python -m benchmarks.real_size
+
+$(LARGE_TOKENIZER): $(LARGE_VOCABULARY)
+	@$(BIN)/python -c "from benchmarks.corpora.large_tokenizer import build_large_folder as build; build()"
+
+# Not part of `make bench`: that needs no GPU.
+.PHONY: bench-engine-gpu
+bench-engine-gpu: $(BENCH_READY) $(LARGE_TOKENIZER)  ## measure: the engine on a GPU
+	@$(BIN)/python -m benchmarks.engine_gpu
 
 bench-boundary: $(BENCH_READY) $(LARGE_VOCABULARY)  ## measure: kept tokens that begin the finished text
 	@$(BIN)/python -m benchmarks.boundary

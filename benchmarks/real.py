@@ -16,6 +16,7 @@ llama-server and guidance run the same GGUF file, and transformers the same numb
 - others: a quarter of the same cursors, completed by guidance and by transformers with its token healing.
 - times: the same requests as in `benchmarks.contestants`, in Python. Only these depend on what else the machine does.
 
+A part that was ended goes on where it was, if nothing has changed; see `benchmarks.measures.checkpoint`.
 """
 
 import asyncio
@@ -38,15 +39,16 @@ from benchmarks.contestants import TIMES, Entry, compare, find_python
 from benchmarks.corpora.cuts import Cut, draw_cuts_in_identifiers, draw_visits
 from benchmarks.corpora.projects import load_new_files
 from benchmarks.corpora.real_model import REAL_FOLDER, REAL_GGUF, fetch_real_model
+from benchmarks.measures.checkpoint import measure_each
 from benchmarks.measures.report import (
     Figures,
     Measured,
     Row,
+    Stamp,
     Target,
     Value,
     find_percent,
     run_parts,
-    track,
 )
 from benchmarks.measures.typing_trial import Cursors, GhostText, Line, Trial, Typist, draw_lines
 from benchmarks.typing import LlamaServer, parse_options
@@ -71,6 +73,7 @@ _TARGETS = [
     for target in (
         Target(f"exact_{key}", f"identifiers completed correctly, exact, {name}", at_least=76),
         Target(f"exact_over_greedy_{key}", f"percent more than greedy, {name}", at_least=3),
+        Target(f"exact_to_none_{key}", f"to those without healing, {name}", at_least=7),
         Target(f"calibration_error_{key}", f"calibration error of identifiers, {name}", at_most=0.05),
     )
 ]
@@ -141,7 +144,7 @@ def _compare_right(part: str, measure: Callable[[Cut], _Marks], num_cuts: int) -
     rows: list[Row] = []
     for key, language in _LANGUAGES.items():
         cuts = draw_cuts_in_identifiers(load_new_files(language), _NUM_IDENTIFIERS, _SEED)[:num_cuts]
-        marks: list[_Marks] = [measure(cut) for cut in track(cuts, f"{part}, {language}")]
+        marks: list[_Marks] = [*measure_each(f"real-{part}-{key}", cuts, measure, Stamp.take().commit)]
         found = [each["right"] for each in marks]
         right = {name: find_percent(each[name] for each in found) for name in found[0]}
         rows += [
@@ -156,6 +159,7 @@ def _compare_right(part: str, measure: Callable[[Cut], _Marks], num_cuts: int) -
             figures[f"half_width_exact_over_greedy_{key}"] = _find_half_width(
                 each["exact"] - each["greedy"] for each in found
             )
+            figures[f"exact_to_none_{key}"] = right["exact"] / max(right["none"], 0.1)
             figures[f"calibration_error_{key}"] = _find_calibration_error(
                 [claim for each in marks for claim in each["claims"]]
             )
@@ -191,8 +195,11 @@ def _measure_typing(is_short: bool) -> Iterator[Measured]:
                 typed, asked = (_draw_lines(texts, seed, 1 if is_short else _NUM_LINES) for seed in _LINE_SEEDS)
                 ghosts = all_ghosts[language]
 
-                pairs = track([*zip(typed, asked, strict=True)], f"typing, {language}")
-                found = [runner.run(_type(ghosts, *pair)) for pair in pairs]
+                def measure(pair: tuple[Line, Line], ghosts: _Ghosts = ghosts) -> dict[str, _Typed]:
+                    return runner.run(_type(ghosts, *pair))
+
+                pairs = [*zip(typed, asked, strict=True)]
+                found = [*measure_each(f"real-typing-{key}", pairs, measure, Stamp.take().commit)]
                 figures[f"num_lines_{key}"] = len(found)
                 for name in ghosts:
                     figures |= _sum_up([each[name] for each in found], f"{name}_{key}")

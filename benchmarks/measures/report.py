@@ -81,13 +81,13 @@ class Stamp:
     command: str
 
     @classmethod
-    def take(cls) -> "Stamp":
-        """Returns the stamp of what begins now."""
+    def take(cls, device: str | None = None) -> "Stamp":
+        """Returns the stamp of what begins now. `device`: what is measured, by default this machine's processor."""
         return cls(
             _find_commit(),
             datetime.now(UTC).isoformat(timespec="seconds"),
             round(os.getloadavg()[0], 2),
-            _find_processor(),
+            device or _find_processor(),
             " ".join(["python", *sys.orig_argv[1:]]),
         )
 
@@ -135,7 +135,7 @@ def _join(values: Mapping[str, Value]) -> str:
     return "; ".join(f"{name} {format_value(value)}" for name, value in values.items())
 
 
-def run_parts(name: str, parts: Mapping[str, Part], targets: Sequence[Target] = ()) -> None:
+def run_parts(name: str, parts: Mapping[str, Part], targets: Sequence[Target] = (), device: str | None = None) -> None:
     """Measures the parts that the command line names, or all, writes each as it ends, and ends the process.
 
     A part that fails keeps its old figures, with their stamp, and the exit status is 1. A short run compares with no
@@ -153,7 +153,7 @@ def run_parts(name: str, parts: Mapping[str, Part], targets: Sequence[Target] = 
     failed = []
     for part in options.only:
         print(f"{name}: {part}", flush=True)
-        stamp, started_at = Stamp.take(), time.monotonic()
+        stamp, started_at = Stamp.take(device), time.monotonic()
         try:
             result = parts[part](options.short)
             for found in [Measured(result)] if isinstance(result, Mapping) else result:

@@ -28,7 +28,6 @@ from tests.support.reliability import Reliability, describe, run_parts
 _NUM_SHORT, _NUM_FULL = 3000, 1_000_000
 _FRAMES_OF_SERVER = 1500
 _HANG_S = 1.0  # of the processor
-_PATIENCE_S = 60.0
 _ENDS_S = 20.0
 _URIS = ("untitled:1", "file:///project/a.py", "file:///project/b.py", "memory:/1#cell", "notebook:1")
 
