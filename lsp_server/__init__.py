@@ -12,8 +12,7 @@ session                 the requests of one document: a place and the text aroun
 exclusion, ignore_rules which documents are excluded: nothing of them is sent
 guard                   clears what is sent, without secrets where it may leave the machine. It is the last step
 backend                 the connection to the completion server
-filters, indentation    make the model's text fit into the document
-items                   LSP items
+items, indentation      make the model's text fit into the document, and LSP items of it
 
 Beside them, settings has the user's settings, and status tells the user what has changed.
 """

@@ -14,10 +14,9 @@ from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend
 from lsp_server.context import move_window
 from lsp_server.documents import Change, Document, num_units
 from lsp_server.errors import EditorError, OutOfSyncError, to_midtoken_error
-from lsp_server.filters import Insertion, fit_all
 from lsp_server.guard import Guard
 from lsp_server.indentation import find_project_unit
-from lsp_server.items import Suggestion
+from lsp_server.items import Insertion, Suggestion, fit_all
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_disturbance, to_no_suggestion
 from lsp_server.open_documents import OpenDocument, OpenDocuments
 from lsp_server.project_text import ProjectText

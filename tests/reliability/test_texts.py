@@ -14,9 +14,8 @@ from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocument
 from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.backend import BackendStarter
 from lsp_server.documents import Document, num_units
-from lsp_server.filters import fit_all
 from lsp_server.guard import Cleared
-from lsp_server.items import Suggestion, inline_item
+from lsp_server.items import Suggestion, fit_all, inline_item
 from lsp_server.no_suggestion import NoSuggestion
 from lsp_server.open_documents import OpenDocument, adapt
 from lsp_server.session import EditorRequest, Purpose, build_editor_request
