@@ -42,7 +42,7 @@ from inference.remote.executor import load_remote_engine
 from inference.remote.http_client import HttpClient
 from inference.remote.server import detect_server
 from models.training.corpus import iter_held_out
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _FOLDER = Path("models/default").absolute()
 _NUM_CUTS, _NUM_VLLM_CUTS, _NUM_SHORT_CUTS = 540, 108, 10

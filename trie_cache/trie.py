@@ -1,4 +1,4 @@
-"""The vocabulary as a prefix tree, stored as a sorted list.
+"""The bytes of every token, and the vocabulary as a prefix tree, stored as a sorted list.
 
 Naive form: to find the tokens that start with a prefix, scan all tokens, or walk the subtree of the prefix in a tree of
 dictionaries. Below a blank there are 53,021 of the 151,643 tokens of a vocabulary. Instead:
@@ -16,14 +16,13 @@ the few ids suffice, because ranks are compared there: `lo <= rank[token] < hi`.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from trie_cache.vocabulary import Vocabulary
 
 _Ids = npt.NDArray[np.int32]  # [num_allowed] in the order of their bytes; read-only
 
@@ -31,6 +30,65 @@ _Ids = npt.NDArray[np.int32]  # [num_allowed] in the order of their bytes; read-
 _MIN_HOT_TOKENS = 1001
 _MAX_RECENT = 256  # at most 1 MB: a set that is not hot has at most 1,000 ids, and one for each byte of the prefix
 _MIN_CACHED_TOKENS = 512  # in an interval; the children of a smaller one are found quickly
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The bytes of every token, and the ids that are not text.
+
+    Different ids may have the same bytes: SentencePiece has both `<0x41>` and `A`.
+    """
+
+    token_bytes: tuple[bytes, ...]  # indexed by id, one per row of the model's head; empty for an id that is not text
+    special_tokens: Mapping[str, int]  # name -> id of special, added and control tokens
+    special_ids: frozenset[int]  # these ids and `end_ids`; not the padding rows
+    end_ids: frozenset[int]  # the ids that end a text
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of the model's head. A row without a token is padding and has empty bytes."""
+        return len(self.token_bytes)
+
+    def has(self, token_id: int) -> bool:
+        """True for a token, text or not; false for padding."""
+        return 0 <= token_id < self.num_rows and (bool(self.token_bytes[token_id]) or token_id in self.special_ids)
+
+    def special_id(self, name: str) -> int | None:
+        """The id of the special token called `name`, or None if there is no such token."""
+        return self.special_tokens.get(name)
+
+    @classmethod
+    def from_tokens(
+        cls,
+        tokens: Mapping[int, bytes],
+        special_tokens: Mapping[str, int],
+        end_ids: Iterable[int] = (),
+        num_rows: int | None = None,
+    ) -> "Vocabulary":
+        """The vocabulary of `tokens` (id -> bytes). `special_tokens` (name -> id) and `end_ids` are not text.
+
+        `num_rows`: the rows of the model's head; by default the largest id plus one. Special tokens without a row are
+        dropped: the model can neither read nor write them.
+        Raises ValueError if an ordinary token has no row.
+        """
+        end_ids = frozenset(end_ids)
+        special_ids = end_ids.union(special_tokens.values())
+        if num_rows is None:
+            num_rows = max([*tokens, *special_ids], default=-1) + 1
+        token_bytes = [b""] * num_rows
+        for token_id, text in tokens.items():
+            if token_id in special_ids:
+                continue
+            if not 0 <= token_id < num_rows:
+                raise ValueError(f"token {text!r} has id {token_id}, but the model's head has {num_rows} rows")
+            token_bytes[token_id] = text
+        rows = range(num_rows)
+        return cls(
+            token_bytes=tuple(token_bytes),
+            special_tokens={name: token_id for name, token_id in special_tokens.items() if token_id in rows},
+            special_ids=special_ids.intersection(rows),
+            end_ids=end_ids.intersection(rows),
+        )
 
 
 class Interval(NamedTuple):  # hot path: a named tuple is created in a third of the time of a frozen dataclass

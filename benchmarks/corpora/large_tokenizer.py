@@ -12,7 +12,7 @@ from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
 from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _VOCABULARY = Path("build/large-vocabulary/dashscope/resources/qwen.tiktoken")
 _FOLDER = Path("build/large-tokenizer")

@@ -10,7 +10,7 @@ from inference.engine.suffix_rule import LineRemainderRule, SuffixRule, build_su
 from inference.healing.covering import Crossing, Rule
 from inference.model.sampler import Choice
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _ROUNDING = 1e-3  # of a log probability
 _RESERVE = 0.5  # of `min_probability`: text with less is generated, too, because typing reveals it

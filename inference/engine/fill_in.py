@@ -70,7 +70,7 @@ from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LanguageModel, LoadedModel, SequenceInput
 from inference.model.sampler import LogitRow
 from inference.model_folder import OWN_FILE_NAME, check_keys, read_folder_file
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _log = logging.getLogger(__name__)
 

@@ -33,8 +33,7 @@ from inference.healing.tokenizer_file import (
 )
 from inference.healing.vocabulary_file import read_vocabulary
 from inference.model_folder import read_object
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Trie, Vocabulary
 
 _MAX_ADDED_TEXTS = 48  # so many of the added texts are in the sample
 _NUM_SHOWN = 4  # tokens in a message

@@ -30,7 +30,7 @@ from typing import Any
 
 from inference.errors import ModelError, quote
 from inference.model_folder import read_object
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _Json = Any  # the result of json.loads: its shape is checked by the function that reads it
 

@@ -24,8 +24,7 @@ import numpy.typing as npt
 from inference.errors import ModelError
 from inference.healing.covering import Crossing, Rule, find_allowed
 from inference.healing.token_tree import TokenTree
-from trie_cache.trie import HotPrefixCache, Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import HotPrefixCache, Trie, Vocabulary
 
 _Ids = npt.NDArray[np.int32]
 _Logits = npt.NDArray[np.float32]

@@ -36,7 +36,7 @@ from inference.protocol.completion import FinishReason, Healing
 from inference.remote.choice import GeneratedToken, KnownLogprobs
 from inference.remote.http_client import HttpClient
 from inference.remote.server import Find, RemoteServer, ServerHealth, detect_server
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _NUM_TOPS = (0, 2000, 2**20)  # tokens of each row, where one is drawn: as usual, and if that is too little; all of them
 _NEGLIGIBLE = math.log(0.001)  # of a probability; the server's own differ by more from run to run

@@ -16,8 +16,7 @@ from inference.characters.model import CharacterModel
 from inference.characters.token_string import TokenString
 from inference.healing.text_encoder import PreToken, TextEncoder
 from tests.support.toys import SENTENCEPIECE_KINDS, ToyTokenizer, narrow_tokenizer, wrap
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Trie, Vocabulary
 
 LogProbs = npt.NDArray[np.float64]  # [num_tokens of the trie + 1], by rank; the last is the end of the text
 TokenIds = tuple[int, ...]

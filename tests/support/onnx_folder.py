@@ -9,8 +9,7 @@ from inference.model.onnx.conversion import load_decoder
 from inference.model.onnx.decoder_config import read_decoder_config
 from inference.model.onnx.model import OnnxModel
 from inference.model.sampler import NumpyTokens
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Trie, Vocabulary
 
 
 def load_folder(folder: Path, **settings: Any) -> OnnxModel:

@@ -21,8 +21,7 @@ from inference.model.pytorch.model import TorchModel, TorchTokens
 from inference.model.sampler import NumpyTokens
 from tests.support.decoder_folders import VOCAB_SIZE, DecoderOracle
 from tests.support.onnx_folder import load_folder
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Trie, Vocabulary
 
 FindLogits = Callable[[tuple[int, ...]], npt.NDArray[Any]]  # the logits of an oracle after a text
 RUNNERS = ("onnx", "torch", "gguf", "gguf with states")

@@ -11,8 +11,7 @@ from inference.model.gguf.llama import Llama
 from inference.model.gguf.model import GgufModel
 from inference.model.gguf.recurrent_cache import StatePool
 from inference.model.sampler import NumpyTokens
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Trie, Vocabulary
 
 _NUM_CELLS = 4096
 

@@ -20,8 +20,7 @@ from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import TokenTree
 from inference.healing.tokenizer_file import parse_tokenizer_file
 from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Trie, Vocabulary
 
 _Json = Any  # what json.loads gives
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from trie_cache.trie import HotPrefixCache, Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import HotPrefixCache, Trie, Vocabulary
 
 # Few letters, the greatest byte among them, so that prefixes meet; duplicates and empty tokens are wanted.
 _texts = st.binary(max_size=5).map(lambda text: bytes(b"ab\xff\x00"[byte % 4] for byte in text))

@@ -29,8 +29,7 @@ from inference.healing.covering import Crossing, find_allowed
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import LanguageModel, SequenceInput
 from inference.model.sampler import BestToken, LogitRow, NumpyTokens, find_padding
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Trie, Vocabulary
 
 _MAX_TOKENS = 2048  # if the configuration names no limit
 # Parts of the messages of bare RuntimeErrors from torch: the CPU's allocator, cuBLAS and cuDNN.

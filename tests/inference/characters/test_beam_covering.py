@@ -20,7 +20,7 @@ from tests.support.character_toys import (
     random_models,
     small_vocabularies,
 )
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _ALL = CoveringSettings(CoveringKind.ENUMERATE)
 _WIDE = CoveringSettings(CoveringKind.BEAM, width=1024)

@@ -31,7 +31,7 @@ from tests.support.character_toys import (
 from tests.support.samplers import assert_follows
 from tests.support.tokenizer_folders import any_tokenizer
 from tests.support.toys import ToyTokenizer, narrow_tokenizer, toy_tokenizer, train, wrap
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _CANONICAL = CoveringSettings()
 _BEAM = CoveringSettings(CoveringKind.BEAM)

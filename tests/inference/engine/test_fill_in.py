@@ -22,7 +22,7 @@ from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import Memorised
 from tests.support.toys import FIM_NAMES, KINDS, ToyTokenizer, build_prompts, toy_tokenizer
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _NAMES = {"<fim_prefix>": 1, "<fim_suffix>": 2, "<fim_middle>": 3, "<before>": 4, "<after>": 5, "<hole>": 6}
 _KNOWN = Vocabulary.from_tokens({0: b"a"}, _NAMES)

@@ -20,8 +20,7 @@ from tests.support.toys import (
     texts,
     toy_tokenizer,
 )
-from trie_cache.trie import Trie
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Trie, Vocabulary
 
 all_kinds = pytest.mark.parametrize("kind", ALL_KINDS)
 kinds = pytest.mark.parametrize("kind", KINDS)

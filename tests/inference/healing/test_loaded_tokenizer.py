@@ -17,7 +17,7 @@ from inference.healing.heal_point import encode_text, find_heal_point
 from inference.healing.loaded_tokenizer import build_text_encoder, find_start_ids, load_tokenizer
 from inference.healing.tokenizer_file import parse_tokenizer_file
 from tests.support.tokenizer_folders import BYTE_LEVEL, add, any_tokenizer, sequence, spec_of, split, write_folder
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _DIGITS = {"type": "Digits", "individual_digits": True}
 _NFC = {"type": "NFC"}

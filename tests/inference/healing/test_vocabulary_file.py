@@ -15,7 +15,7 @@ from inference.healing.vocabulary_file import (
     read_vocabulary,
 )
 from inference.model_folder import read_object
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _Json = Any  # the content of a file
 

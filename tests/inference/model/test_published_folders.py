@@ -8,7 +8,7 @@ import pytest
 
 from inference.engine.fill_in import list_fill_ins
 from inference.model.onnx.conversion import find_folder_obstacle
-from trie_cache.vocabulary import Vocabulary
+from trie_cache.trie import Vocabulary
 
 _FOLDERS = json.loads((Path(__file__).parents[2] / "support/published_folders.json").read_text(encoding="utf-8"))
 
