@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from editorconfig.exceptions import ParsingError
 from editorconfig.ini import EditorConfigParser
-from pygls.uris import to_fs_path
 
 from inference.brackets import match_brackets
 from lsp_server.context import Context
@@ -250,6 +249,8 @@ def find_project_unit(document: "Document", others: Iterable["Document"]) -> str
 
     Nothing of these files leaves the process.
     """
+    from pygls.uris import to_fs_path  # here, because commands have no documents
+
     path = to_fs_path(document.file_uri) if document.file_uri.startswith("file:") else None
     if path is not None and (found := _read_editorconfig(path)):
         return found

@@ -16,7 +16,6 @@ from typing import TypeVar
 from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest, RelatedFile
 from lsp_server.context import Context, clean
-from lsp_server.documents import LineEnds, split_lines
 from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.exclusion import Policy
 from lsp_server.guard import PLACEHOLDER, Cleared, Guard
@@ -56,16 +55,16 @@ def read_cursor(text: str, from_stdin: bool = False) -> tuple[Path, Context]:
     if found is None:
         raise UsageError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
     path, line, content = Path(found[1]), int(found[2]), read_text("-" if from_stdin else found[1])
-    lines = split_lines(content, LineEnds.LF if "\n" in content else LineEnds.LSP)
+    lines = content.split("\n" if "\n" in content else "\r")
     if not 1 <= line <= len(lines):
         raise UsageError(f"{path} has {len(lines)} lines; there is no line {line}")
-    length = len(lines[line - 1].rstrip("\r\n"))
+    length = len(lines[line - 1].rstrip("\r"))
     column = int(found[3]) if found[3] else length + 1
     if not 1 <= column <= length + 1:
         raise UsageError(
             f"line {line} of {path} has {length} characters; the column must be between 1 and {length + 1}"
         )
-    at = sum(map(len, lines[: line - 1])) + column - 1
+    at = sum(len(each) + 1 for each in lines[: line - 1]) + column - 1
     return path, Context(clean(content[:at]), clean(content[at:]))
 
 

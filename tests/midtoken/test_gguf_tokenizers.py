@@ -150,7 +150,7 @@ def test_tokens_that_are_no_text_end_or_mark_it(tmp_path: Path) -> None:
         "architecture": "llama",
         "max_position_embeddings": 2048,
         "vocab_size": len(tokens),
-        "eos_token_id": [1, start],
+        "eos_token_id": [0, 1, start],
     }
     assert files["tokenizer_config.json"] == {"bos_token": tokens[0], "add_bos_token": False}
     empty = [token_id for token_id, data in enumerate(loaded.vocabulary.token_bytes) if not data]
