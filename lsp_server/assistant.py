@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from lsprotocol.types import Position, Range
 
@@ -19,7 +18,6 @@ from lsp_server.indentation import find_project_unit
 from lsp_server.items import Insertion, Suggestion, fit_all
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_disturbance, to_no_suggestion
 from lsp_server.open_documents import OpenDocument, OpenDocuments
-from lsp_server.project_text import ProjectText
 from lsp_server.session import EditorRequest, Purpose, build_editor_request, read_texts
 from lsp_server.settings import ReadSettings
 from lsp_server.status import Status
@@ -39,7 +37,7 @@ class Expectation:
 
 
 class Assistant:
-    """Has the open documents, the connection to the completion server, the project and the prefetch.
+    """Has the open documents, the connection to the completion server and the prefetch.
 
     While the user does nothing, one place at a time is prefetched: the one that was expected last, after a short time
     without any event. The server then caches the text around it.
@@ -50,37 +48,25 @@ class Assistant:
         connect: BackendFactory,
         languages: tuple[str, ...] | None,
         guard: Guard,
-        index_dir: Path | None,
         list_folders: Callable[[], Iterable[str]],
         status: Status,
     ) -> None:
         """`languages`: those of the default model; None: any. `list_folders`: the URIs of those of the workspace."""
         self.status = status
         self.guard = guard
-        self._list_folders = list_folders
         self.starter = BackendStarter(partial(self._connect, connect), status)
         self.documents = OpenDocuments(list_folders, guard, status, self.starter, languages)
-        self.project = ProjectText(self.documents, guard.exclusions, index_dir, self._expect_again)
         self._expected: Expectation | None = None
         self._prefetch: asyncio.Task[None] | None = None
 
     def configure(self, read: ReadSettings, are_known: bool) -> None:
         """Sets the settings. `are_known`: the editor has answered the request for them. Until then nothing is sent."""
         self.documents.configure(read, are_known)
-        self.read_folders()
-
-    def read_folders(self) -> None:
-        """Reads the files of the workspace's folders, if it is known what may be read."""
-        self.documents.configure_guard()
-        if self.documents.are_settings_known:
-            may_read = self.documents.settings.enabled and self.documents.chosen.refusal is None
-            self.project.configure(self._list_folders() if may_read else ())
 
     def open(self, text: Document) -> None:
         """Adds a document, and starts to connect to the completion server."""
         self.close(text.uri)
         document = self.documents.open(text)
-        self.project.refresh(document)
         start = Position(0, 0)
         self._expect(Expectation(document, Range(start, start)))
 
@@ -90,7 +76,6 @@ class Assistant:
             document = self._find(uri)
             document.edit(version, changes)
             self.documents.note_edit(document)
-            self.project.refresh_at_rest(document)
             end = document.text.find_edit_end()
             self._expect(None if end is None else Expectation(document, Range(end, end)))
         except EditorError as error:
@@ -103,13 +88,6 @@ class Assistant:
             # After an edit that ended here, the key's own request follows.
             if document.text.last_edit is None or not document.text.was_edited_at(selection.end):
                 self._expect(Expectation(document, selection), _CURSOR_REST_S)
-
-    def note_save(self, uri: str) -> None:
-        """Notes that a document or a notebook was saved."""
-        self.project.note_changed([uri])
-        if uri in self.documents.by_uri:
-            self.project.refresh(self.documents.by_uri[uri])
-        self._expect_again()
 
     def mark_out_of_sync(self, uri: str | None) -> None:
         """Marks the text of a document as unknown after an edit that cannot be read; of all documents without a URI."""
@@ -133,7 +111,6 @@ class Assistant:
         """Cancels all generations and closes the connection to the completion server."""
         for uri in list(self.documents.by_uri):
             self.close(uri)
-        await self.project.close()
         self.guard.exclusions.close()
         await self.starter.close()
 
@@ -201,10 +178,6 @@ class Assistant:
         self._expected = expected
         self._prefetch = None if expected is None else asyncio.create_task(self._prefetch_soon(expected, after_s))
 
-    def _expect_again(self) -> None:
-        """Prefetches the place again that was expected last."""
-        self._expect(self._expected)
-
     async def _prefetch_soon(self, expected: Expectation, after_s: float) -> None:
         """Sends what the next key will send. The same rules apply as for a key."""
         await asyncio.sleep(after_s)
@@ -221,12 +194,10 @@ class Assistant:
         document, settings = expected.document.text, self.documents.settings
         move_window(document, expected.span.start, settings, is_waited_for=False)
         edited, position = document.with_edit(expected.span, expected.text)
-        is_expected = expected.text != "" or expected.span.start != expected.span.end
-        return replace(build_editor_request(edited, position, settings), is_expected=is_expected)
+        return build_editor_request(edited, position, settings)
 
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
         backend = await connect(self.documents.chosen.settings, on_download)
         self.documents.note_connected(backend.description)
-        self.project.refresh_all()
-        self._expect_again()
+        self._expect(self._expected)
         return backend

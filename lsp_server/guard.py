@@ -70,6 +70,10 @@ class Guard:
         """Returns a whole text as a request may have it. `clear` looks for secrets again, last."""
         return redact(text) if self._redacts else text
 
+    def redact_parts(self, parts: Sequence[str]) -> list[str]:
+        """Returns the parts of one text as requests may have them. A secret may begin in one and end in another."""
+        return redact_parts(parts) if self._redacts else [*parts]
+
     def redact_context(self, context: Context) -> Context:
         """Returns the text around a cursor as a request may have it. Raises InSecretError if the cursor is in one."""
         return redact_context(context) if self._redacts else context

@@ -3,10 +3,10 @@
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
-from inference.protocol.completion import Chunks, CompletionRequest, Description, Priority, RelatedFile
+from inference.protocol.completion import Chunks, CompletionRequest, Description, Priority
 from lsp_server.backend import BackendStarter
 from lsp_server.documents import Change, Document
 from lsp_server.errors import NotSentError
@@ -14,26 +14,14 @@ from lsp_server.exclusion import UNKNOWN
 from lsp_server.guard import Cleared, Guard
 from lsp_server.indentation import write_blanks
 from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_document_reason, is_paste, to_no_suggestion
-from lsp_server.project.declarations import Declaration, Summary
-from lsp_server.related import insert_declarations, write_comments
+from lsp_server.open_files import find_path, list_pieces
 from lsp_server.session import EditorRequest, Purpose, Session
 from lsp_server.settings import ReadSettings, Settings
 from lsp_server.status import Status
 
-_MAX_OTHERS = 20  # other documents whose declarations may be sent, those that were opened or edited last
-_MAX_WORD_BYTES = 300  # of declarations of the typed word, which stand above the line
+_MAX_OTHERS = 20  # other documents of which a piece may be sent, those that were opened or edited last
+_MIN_CONTEXT_TOKENS = 2048  # in a smaller window, other files take more room than they are worth
 _OWN_WAIT_S, _OTHERS_WAIT_S = 0.5, 0.025  # that a key waits for the rules of its document, and of others
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectContext:
-    """What was read for a document, to send it with its requests."""
-
-    summary: Summary = field(default_factory=Summary)  # of the document itself
-    path: str = ""  # from the workspace folder on; empty: it is in none
-    related: tuple[RelatedFile, ...] = ()
-    uris: tuple[str, ...] = ()  # of the files in `related`
-    num_edits: int | None = None  # of the document, when it was summarized
 
 
 class OpenDocument:
@@ -52,11 +40,6 @@ class OpenDocument:
         self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
         self.off: NoSuggestion | None = None  # why it gets no suggestions, as the user was told
         self.check: asyncio.Task[None] | None = None  # waits for the rules, and then says whether it gets some
-        self.project = ProjectContext()
-        self.reading: asyncio.Task[None] | None = None  # what is in `project`
-        self.is_due = False  # to be read, or to be read again
-        self.rest: asyncio.TimerHandle | None = None  # after which it is read
-        self.comments: dict[int, list[Declaration]] = {}  # see `insert_declarations`
         self.offered: frozenset[str] = frozenset()  # what was suggested last, from the start of the cursor's line on
 
     def edit(self, version: int, changes: Sequence[Change]) -> None:
@@ -66,17 +49,11 @@ class OpenDocument:
         self.text.apply(version, changes)
         self.was_pasted = is_paste(self.text.last_edit, self.offered)
 
-    def cancel_rest(self) -> None:
-        """Has the document not read after the rest that it is in."""
-        if self.rest is not None:
-            self.rest.cancel()
-
     def close(self) -> None:
         """Cancels all that runs for the document, and ends the waiting request without a suggestion."""
         self.session.close()
-        for each in (self.rest, self.check, self.reading):
-            if each is not None:
-                each.cancel()
+        if self.check is not None:
+            self.check.cancel()
 
 
 class OpenDocuments:
@@ -186,23 +163,15 @@ class OpenDocuments:
 
         Clearing the request is the last step: nothing is added after it.
         """
-        text, settings = document.text, request.settings
+        text, settings, folders = document.text, request.settings, [*self._list_folders()]
         others = await self._find_others(document)
         found = self.check(document)
         if found is not None:
             return found
         try:
             own_text = write_blanks(self._guard.redact_context(request.context), text.language)
-            declared = [each.project.summary.declarations for each in others if each.text.file_uri != text.file_uri]
-            max_bytes = min(_MAX_WORD_BYTES, settings.related_bytes)
-            prefix = insert_declarations(
-                own_text, text.language, declared, document.comments, max_bytes, request.is_expected
-            )
-            related = tuple(file for file, _ in self.list_related(document))
-            if not self.served or not self.served.reads_files:
-                related = write_comments(related, text.language_id)
             complete = CompletionRequest(
-                prefix=prefix,
+                prefix=own_text.prefix,
                 suffix=own_text.suffix,
                 max_tokens=settings.max_tokens,
                 healing=settings.healing,
@@ -211,29 +180,26 @@ class OpenDocuments:
                 chunks=Chunks.LINES,
                 tenant=self._tenant,
                 document=text.random_id,
-                related=related,
-                path=document.project.path,
+                related=list_pieces([each.text for each in others], folders, settings.related_bytes, self._guard),
+                path=find_path(text.file_uri, folders),
             )
             uris = [each.text.file_uri for each in (document, *others)]
             return self._guard.clear(adapt(complete, purpose, request.confidence), uris)
         except NotSentError as error:
             return to_no_suggestion(error)
 
-    def list_related(self, document: OpenDocument) -> list[tuple[RelatedFile, str]]:
-        """Returns what to send of other files with a document, and their URIs, without those that are excluded now."""
-        files = zip(document.project.related, document.project.uris, strict=True)
-        return [each for each in files if self._guard.exclusions.find_exclusion(each[1]) in (None, UNKNOWN)]
-
     async def _find_others(self, document: OpenDocument) -> list[OpenDocument]:
-        """Returns the other documents whose declarations may be sent with a text of this one, the newest first.
-
-        The rules for the files of its project context are read again, too, so that an exclusion of one is noticed.
-        """
-        text = document.text
-        others = [each for each in reversed(self.by_uri.values()) if each.text.language == text.language][:_MAX_OTHERS]
-        languages = {each.text.file_uri: each.text.language_id for each in others}
-        languages |= dict.fromkeys([uri for _, uri in self.list_related(document)], text.language_id)
-        await self._guard.exclusions.ask(languages, _OTHERS_WAIT_S)
+        """Returns the other documents of which pieces may be sent with a text of this one, the newest first."""
+        reads_files = self.served is not None and self.served.reads_files
+        if not reads_files or (self.settings.context or 0) < _MIN_CONTEXT_TOKENS:
+            return []
+        own = document.text
+        others = [
+            each
+            for each in reversed(self.by_uri.values())
+            if each.text.language == own.language and each.text.file_uri != own.file_uri
+        ][:_MAX_OTHERS]
+        await self.read_rules(others, _OTHERS_WAIT_S)
         return [each for each in others if self._find_reason(each) is None]
 
     def _find_reason(self, document: OpenDocument) -> NoSuggestion | None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NoReturn
 
 from lsprotocol import types
@@ -28,12 +27,11 @@ from lsp_server.exclusion import Policy
 from lsp_server.guard import Guard
 from lsp_server.items import Suggestion, completion_item, extend_selected, inline_item
 from lsp_server.no_suggestion import HIDING_REASONS, NoSuggestion
-from lsp_server.project.grammar import BY_EXTENSION
 from lsp_server.protocol import MessageReader, MidtokenProtocol, build_converter
 from lsp_server.settings import SECTION, SettingsSources
 from lsp_server.status import Status
 
-_NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")], save=True)
+_NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")])
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.
 _TRIGGER_CHARACTERS: Sequence[str] = tuple(" .,:;=+-*/<>([{\"'@")
@@ -53,14 +51,13 @@ class MidtokenServer(LanguageServer):
         languages: tuple[str, ...] | None = None,
         policy: Policy | None = None,
         is_remote: bool = False,
-        index_dir: Path | None = None,
     ) -> None:
         """It calls `connect` when the first document is opened, and again after the connection is lost.
 
         `languages`: the identifiers of the languages that the model knows (LSP, TextDocumentItem); None: any. After
         connecting, the languages that the completion server reports apply instead. `policy` says which documents are
         excluded; by default one that knows no environment. `is_remote`: text may go to another machine, so its secrets
-        are replaced. `index_dir`: where indexes of the workspace's folders are kept; None: no files are read.
+        are replaced.
         """
         super().__init__(
             "midtoken",
@@ -75,7 +72,7 @@ class MidtokenServer(LanguageServer):
         self._client = ""
         self._status = Status(self)
         guard = Guard(policy, is_remote=is_remote)
-        self.assistant = Assistant(connect, languages, guard, index_dir, lambda: self.workspace.folders, self._status)
+        self.assistant = Assistant(connect, languages, guard, lambda: self.workspace.folders, self._status)
         self.protocol.mark_out_of_sync = self.assistant.mark_out_of_sync
         self._settings_sources = SettingsSources()
         self._are_settings_known = False
@@ -86,17 +83,12 @@ class MidtokenServer(LanguageServer):
             types.SHUTDOWN: self._shut_down,
             types.TEXT_DOCUMENT_DID_OPEN: lambda params: self.open(params.text_document),
             types.TEXT_DOCUMENT_DID_CHANGE: lambda params: self.change(params.text_document, params.content_changes),
-            types.TEXT_DOCUMENT_DID_SAVE: lambda params: self.assistant.note_save(params.text_document.uri),
             types.TEXT_DOCUMENT_DID_CLOSE: lambda params: self.assistant.close(params.text_document.uri),
             types.NOTEBOOK_DOCUMENT_DID_OPEN: self._open_notebook,
             types.NOTEBOOK_DOCUMENT_DID_CHANGE: self._change_notebook,
-            types.NOTEBOOK_DOCUMENT_DID_SAVE: lambda params: self.assistant.note_save(params.notebook_document.uri),
             types.NOTEBOOK_DOCUMENT_DID_CLOSE: self._close_notebook,
             types.WORKSPACE_DID_CHANGE_CONFIGURATION: self._change_configuration,
-            types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda _: self.assistant.read_folders(),
-            types.WORKSPACE_DID_CHANGE_WATCHED_FILES: lambda params: self.assistant.project.note_changed(
-                [each.uri for each in params.changes]
-            ),
+            types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda _: self.assistant.documents.configure_guard(),
             CURSOR_NOTIFICATION: self._note_cursor,
         }
         for method, handle in handlers.items():
@@ -151,14 +143,6 @@ class MidtokenServer(LanguageServer):
 
     async def _start(self, _: types.InitializedParams) -> None:
         await self._pull_settings()
-        workspace = self.client_capabilities.workspace
-        watching = workspace and workspace.did_change_watched_files
-        if watching and watching.dynamic_registration:
-            watchers = [types.FileSystemWatcher(f"**/*{extension}") for extension in BY_EXTENSION]
-            options = types.DidChangeWatchedFilesRegistrationOptions(watchers)
-            registration = types.Registration("files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, options)
-            with contextlib.suppress(JsonRpcException):
-                await self.client_register_capability_async(types.RegistrationParams([registration]))
 
     async def _shut_down(self, _: None) -> None:
         await self.assistant.close_all()

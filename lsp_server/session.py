@@ -45,7 +45,6 @@ class EditorRequest:
     context: Context  # the text around the cursor; what is sent may differ
     settings: Settings
     confidence: float  # the least probability of the text that is shown
-    is_expected: bool = False  # the text is not that of the document now, but what is expected
 
 
 def build_editor_request(

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lsprotocol import types
 
 from inference.protocol.completion import Priority
-from tests.support.lsp_editor import URI, LspEditor, wait_for
+from tests.support.lsp_editor import LspEditor, wait_for
 from tests.support.lsp_in_process import InProcess
 from tests.support.secret_forms import SECRETS
 
@@ -23,10 +22,6 @@ async def _find_prefetch(both: InProcess, number: int = 0) -> tuple[str, str]:
     stream.finish()
     assert stream.request.priority is Priority.PREFETCH
     return stream.request.prefix, stream.request.suffix
-
-
-def _save(editor: LspEditor) -> None:
-    editor.client.text_document_did_save(types.DidSaveTextDocumentParams(types.TextDocumentIdentifier(URI)))
 
 
 @pytest.mark.parametrize(
@@ -48,8 +43,6 @@ async def test_what_the_next_key_will_send_is_sent_when_nothing_has_happened_for
     happens(both.editor)
 
     assert await _find_prefetch(both) == sent
-    _save(both.editor)
-    assert await _find_prefetch(both, 1) == sent
     assert both.backend.streams == []
 
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from threading import Event
 from typing import Any
 from unittest.mock import patch
@@ -32,16 +31,12 @@ _build_converter = cache(default_converter)  # one for all editors is much quick
 class InProcess:
     """A language server, its backend, which the test feeds, and an editor."""
 
-    def __init__(
-        self, languages: tuple[str, ...] | None = None, is_remote: bool = True, index_dir: Path | None = None
-    ) -> None:
+    def __init__(self, languages: tuple[str, ...] | None = None, is_remote: bool = True) -> None:
         self.backend = FedBackend(languages)
         self.models: list[str | None] = []  # with which it was connected, one for each attempt
         self.contexts: list[int | None] = []  # as models
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
-        self.server = MidtokenServer(
-            self._connect, languages, policy=Policy(os.environ), is_remote=is_remote, index_dir=index_dir
-        )
+        self.server = MidtokenServer(self._connect, languages, policy=Policy(os.environ), is_remote=is_remote)
         self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))
         self.written: list[bytes] = []  # by the server
 
@@ -101,17 +96,14 @@ class InProcess:
 
 
 @asynccontextmanager
-async def run_in_process(
-    languages: tuple[str, ...] | None = None, is_remote: bool = True, index_dir: Path | None = None
-) -> AsyncIterator[InProcess]:
+async def run_in_process(languages: tuple[str, ...] | None = None, is_remote: bool = True) -> AsyncIterator[InProcess]:
     """Connects the editor and the server inside the block. `initialize` has not been sent.
 
-    `languages`: those that the model knows; None: any. `is_remote`: text may go to another machine. `index_dir`: for
-    the indexes of the workspace's folders; None: no files are read.
+    `languages`: those that the model knows; None: any. `is_remote`: text may go to another machine.
     """
     # On a busy machine, to look at a file may take longer than a person waits.
     with patch.multiple(open_documents, _OWN_WAIT_S=WITHIN_S, _OTHERS_WAIT_S=WITHIN_S / 20):
-        both = InProcess(languages, is_remote, index_dir)
+        both = InProcess(languages, is_remote)
         to_server, to_editor = MessageReader(), asyncio.StreamReader()
         server, editor = both.server.protocol, both.editor.client.protocol
         server.set_writer(_Writer(to_editor, both.written))
