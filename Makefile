@@ -308,10 +308,6 @@ bench-real: $(BENCH_READY) $(REAL_MODEL)/config.json $(LLAMA_SERVER) $(CONTESTAN
 bench-remote: $(BENCH_READY) $(LLAMA_SERVER)  ## measure: healing in front of llama-server, 4 minutes
 	@$(BIN)/python -m benchmarks.remote
 
-.PHONY: bench-context
-bench-context: $(BENCH_READY)  ## measure: what other files of a project bring, 20 minutes
-	@$(BIN)/python -m benchmarks.context
-
 # Without vLLM, whose build is 3.4 GB. What a benchmark prints goes to build/short.
 BENCHMARKS := $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/*.py))))
 .PHONY: bench-short

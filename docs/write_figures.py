@@ -173,16 +173,6 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "that wait for each answer, {capacity_per_s:.0f} requests a second.",
             "A request that the server refuses is refused within {refused_ms_p99:.0f} ms",
         ),
-        "context": (
-            "| told, of those that an imported file declares | "
-            + " | ".join(f"{{told_share_{each}:.0%}}" for each in _LANGUAGES)
-            + " |",
-            "| processor time to index the files, at the lowest priority | {index_cpu_s:.0f} s |",
-            "| keystrokes for which the model reads at most one token of context | {context_reads_le_1_share:.1%} |",
-            "| time to ghost text, relative to telling nothing | {ghost_ratio:.2f} |",
-            "| names counted | " + " | ".join(f"{{num_names_{each}:,}}" for each in _LANGUAGES) + " |",
-            "Of names that other files of the project declare, {told_share_other:.0%} are told.",
-        ),
         "real_size": (
             "| prefill of 1,000 tokens | {read_ratio_q8:.2f} | {read_ratio_q4:.2f} |",
             "| decode step | {decode_ratio_q8:.2f} | {decode_ratio_q4:.2f} |",

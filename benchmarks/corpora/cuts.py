@@ -12,7 +12,10 @@ from enum import StrEnum
 from itertools import accumulate, takewhile
 from pathlib import PurePath
 
-from benchmarks.measures.tree_names import read_tree
+import tree_sitter_go
+import tree_sitter_typescript
+from tree_sitter import Language, Parser
+
 from models.training.corpus import SourceFile
 
 MAX_OFFSET = 8
@@ -85,18 +88,24 @@ def draw_cuts_in_identifiers(files: Iterable[SourceFile], num_cuts: int, seed: i
 
 def _iter_identifiers(file: SourceFile) -> Iterator[tuple[int, int]]:
     """Yields the start and end of each that is not in an import, in characters."""
-    language = _LANGUAGES[PurePath(file.path).suffix]
+    extension = PurePath(file.path).suffix
     lines = file.text.split("\n")
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
-    if language == "python":
+    if extension == ".py":
         imports = _list_import_lines(file.text)
         for kind, start, end in iter_runs(file.text):
             if kind == "identifier" and bisect_right(starts, start) not in imports:
                 yield start, end
         return
-    for each in read_tree(language, file.path, {file.path: file.text, "go.mod": ""}).occurrences:
-        start = starts[each.line] + len(lines[each.line].encode()[: each.column].decode())
-        yield start, start + len(each.name)
+    nodes = [Parser(_GRAMMARS[extension]).parse(file.text.encode()).root_node]
+    while nodes:
+        node = nodes.pop()
+        if node.type in _NAMES:
+            line, column = node.start_point
+            start = starts[line] + len(lines[line].encode()[:column].decode())
+            yield start, start + len((node.text or b"").decode(errors="replace"))
+        if node.type not in _WITHOUT_NAMES:
+            nodes += reversed(node.children)
 
 
 def _list_import_lines(text: str) -> set[int]:
@@ -105,7 +114,18 @@ def _list_import_lines(text: str) -> set[int]:
     return {line for node in nodes for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
-_LANGUAGES = {".py": "python", ".ts": "typescript", ".tsx": "typescript", ".go": "go"}
+_GRAMMARS = {
+    ".ts": Language(tree_sitter_typescript.language_typescript()),
+    ".tsx": Language(tree_sitter_typescript.language_tsx()),
+    ".go": Language(tree_sitter_go.language()),
+}
+_NAMES = frozenset(
+    ["identifier", "type_identifier", "field_identifier", "property_identifier", "private_property_identifier"]
+    + ["shorthand_property_identifier", "shorthand_property_identifier_pattern"]
+)
+_WITHOUT_NAMES = frozenset(
+    ["package_clause", "import_declaration", "import_statement", "export_clause", "statement_identifier", "comment"]
+)
 
 
 def _cut_at(file: SourceFile, kind: str, at: int, end: int) -> Cut:
