@@ -120,11 +120,13 @@ _GRAMMARS = {
     ".go": Language(tree_sitter_go.language()),
 }
 _NAMES = frozenset(
-    ["identifier", "type_identifier", "field_identifier", "property_identifier", "private_property_identifier"]
-    + ["shorthand_property_identifier", "shorthand_property_identifier_pattern"]
+    {
+        *("identifier", "type_identifier", "field_identifier", "property_identifier", "private_property_identifier"),
+        *("shorthand_property_identifier", "shorthand_property_identifier_pattern"),
+    }
 )
 _WITHOUT_NAMES = frozenset(
-    ["package_clause", "import_declaration", "import_statement", "export_clause", "statement_identifier", "comment"]
+    {"package_clause", "import_declaration", "import_statement", "export_clause", "statement_identifier", "comment"}
 )
 
 
