@@ -34,7 +34,7 @@ from benchmarks.measures.host import run_host
 from benchmarks.measures.lsp_client import RECORDED_LANGUAGE_SERVER
 from benchmarks.measures.neovim_typing import measure_typing
 from benchmarks.measures.recorded_lsp import RequestRecord, read_records
-from benchmarks.measures.replay_editor import PressedKey, Workspace, replay
+from benchmarks.measures.replay_editor import PressedKey, replay
 from benchmarks.measures.report import (
     Figures,
     Measured,
@@ -111,12 +111,11 @@ def _measure_replay(is_short: bool) -> list[Measured]:
     return [Measured(find_figures(times), [{layer: find_mean(each[layer] for each in split) for layer in _LAYERS}])]
 
 
-async def play(url: str, session: Session, workspace: Workspace | None = None) -> Played:
+async def play(url: str, session: Session) -> Played:
     """Plays the session to a new language server at a completion server."""
     with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
-        path, indexes = Path(folder) / "record.json", Path(folder) / "indexes"
-        options = ["--server", url, "--record", str(path), "--index", str(indexes)]
-        pressed = await replay([*RECORDED_LANGUAGE_SERVER, *options], session, workspace)
+        path = Path(folder) / "record.json"
+        pressed = await replay([*RECORDED_LANGUAGE_SERVER, "--server", url, "--record", str(path)], session)
         records = read_records(path)
         return Played(find_key_times(session.iter_edits(), pressed, records), records)
 

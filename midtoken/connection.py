@@ -26,8 +26,6 @@ from inference.private_files import find_user_folder, is_own, read_private
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Description
 from lsp_server.guard import Cleared, Guard
-from lsp_server.project.choice import find_max_bytes
-from lsp_server.settings import Settings
 from midtoken.api import Completion, Model, read_completion
 from midtoken.input_text import ClearedText
 from midtoken.installed import find_default_model, find_model_repository, require_packages
@@ -219,11 +217,6 @@ class Connection:
             await connection.close()
             raise
         return connection
-
-    @property
-    def max_related_bytes(self) -> int:
-        """How much of other files a language server sends here."""
-        return find_max_bytes(Settings(context=self.description.context_tokens).related_bytes)
 
     def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         """See `Client.stream`."""

@@ -14,17 +14,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from inference.protocol.characters import CharacterRequest
-from inference.protocol.completion import CompletionRequest, RelatedFile
+from inference.protocol.completion import CompletionRequest
 from lsp_server.context import Context, clean
 from lsp_server.errors import ExcludedError, InSecretError
 from lsp_server.exclusion import Policy
 from lsp_server.guard import PLACEHOLDER, Cleared, Guard
 from lsp_server.languages import list_endings
-from lsp_server.project.grammar import BY_EXTENSION
-from lsp_server.related import write_comments
 from lsp_server.settings import Settings
 from midtoken.server_arguments import UsageError, add_connection_arguments, may_be_remote
-from midtoken.workspace import choose_related, find_index_dir, read_project
 
 _PLACE = re.compile(r"(.+?):(\d+)(?::(\d+))?", re.DOTALL)
 
@@ -118,7 +115,6 @@ class ClearedText:
         self._paths: dict[str, Path] = {}  # of the files that were read, by URI
         self._guard = Guard(Policy(os.environ), is_remote=may_be_remote(options))
         settings = Settings(exclude=tuple(options.exclude), redact_secrets=not options.send_secrets)
-        self._index_dir, self._exclude = find_index_dir(options), tuple(options.exclude)
         self._guard.configure(settings, [Path.cwd().as_uri()])
         self._note = ""  # on what is sent, printed once
 
@@ -142,22 +138,6 @@ class ClearedText:
         self._paths[path.absolute().as_uri()] = path
         context = self._redact(context)
         return Context(context.prefix[-_NEAR_CHARS:], context.suffix[:_NEAR_CHARS])
-
-    def read_related(self, context: Context, max_bytes: int, reads_files: bool) -> tuple[tuple[RelatedFile, ...], str]:
-        """Returns what a language server sends of other files, and the path of the file itself in its project.
-
-        `reads_files`: whether the model was trained on several files in one text.
-        """
-        (path,) = self._paths.values()
-        read = read_project(path, self._index_dir, self._exclude)
-        if read is None:
-            return (), ""
-        folder, index, _ = read
-        with contextlib.closing(index):
-            related = choose_related(path, context.prefix, context.suffix, folder, index, max_bytes)
-        if not reads_files:
-            related = write_comments(related, BY_EXTENSION.get(path.suffix, ""))
-        return related, path.absolute().relative_to(folder).as_posix()
 
     def clear(self, request: _Request) -> Cleared[_Request]:
         """Returns a request with what was read, as it may be sent."""

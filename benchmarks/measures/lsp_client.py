@@ -10,14 +10,12 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 from lsp_server.server import CURSOR_NOTIFICATION
 
 LANGUAGE_SERVER = (sys.executable, "-m", "midtoken", "lsp")
 RECORDED_LANGUAGE_SERVER = (sys.executable, "-m", "benchmarks.measures.recorded_lsp")
-IS_READ_COMMAND = "benchmark.isRead"  # of a recorded one: whether the files of the workspace are read
 _CAPABILITIES = {"textDocument": {"inlineCompletion": {}}, "general": {"positionEncodings": ["utf-32"]}}
 _LINE_BYTES = 2**20
 
@@ -42,13 +40,12 @@ class LspClient:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(cls, command: Sequence[str], folders: Sequence[Path] = ()) -> Self:
-        """Starts the language server in a workspace, and waits until it has answered `initialize`."""
+    async def start(cls, command: Sequence[str]) -> Self:
+        """Starts the language server, and waits until it has answered `initialize`."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=_LINE_BYTES)
         client = cls(process)
-        workspace = [{"uri": each.as_uri(), "name": each.name} for each in folders]
-        capabilities = {"rootUri": None, "workspaceFolders": workspace, "capabilities": _CAPABILITIES}
+        capabilities: dict[str, Any] = {"rootUri": None, "workspaceFolders": [], "capabilities": _CAPABILITIES}
         await client._ask("initialize", {"processId": None, **capabilities})
         client.write(build_message("initialized", {}))
         return client
@@ -58,15 +55,6 @@ class LspClient:
         self.open(uri, "")
         while await self.complete(uri, 0, 0) is None:
             await asyncio.sleep(0.05)
-
-    async def wait_until_read(self) -> None:
-        """Waits until the files of the workspace are read. The language server must be a recorded one."""
-        while not await self._ask("workspace/executeCommand", {"command": IS_READ_COMMAND}):
-            await asyncio.sleep(0.1)
-
-    def save(self, uri: str) -> None:
-        """Tells that a document was saved."""
-        self.write(build_message("textDocument/didSave", {"textDocument": {"uri": uri}}))
 
     def open(self, uri: str, text: str) -> None:
         """Opens a Python file."""

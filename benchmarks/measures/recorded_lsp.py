@@ -1,6 +1,6 @@
 """The language server, with a record of its requests to the completion server.
 
-    python -m benchmarks.measures.recorded_lsp --server HOST:PORT --record FILE [--index FOLDER]
+    python -m benchmarks.measures.recorded_lsp --server HOST:PORT --record FILE
 
 It is the process that `midtoken lsp` runs, in which the connection notes times and statistics. They are written to
 FILE when the editor leaves. The record contains source text around the cursor, so it is for benchmarks only.
@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmarks.measures.lsp_client import IS_READ_COMMAND
 from inference.client.client import Client
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Description
 from lsp_server.backend import CompletionBackend
@@ -85,19 +84,13 @@ def main() -> NoReturn:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", required=True)
     parser.add_argument("--record", type=Path, required=True)
-    parser.add_argument("--index", type=Path)
     options = parser.parse_args()
 
     async def connect(*_: Any) -> CompletionBackend:
         client = Client(options.server)
         return RecordingBackend(client, options.record, (await client.read_description()).context_tokens)
 
-    server = MidtokenServer(connect, policy=Policy(os.environ), index_dir=options.index)
-
-    @server.command(IS_READ_COMMAND)
-    def _is_read(*_: Any) -> bool:
-        return all(each.report is not None for each in server.assistant.project.projects.values())
-
+    server = MidtokenServer(connect, policy=Policy(os.environ))
     serve_stdio(server)
 
 

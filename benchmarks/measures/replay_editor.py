@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.corpora.typing import KeyKind, Session
 from benchmarks.measures.lsp_client import Answer, LspClient, build_message, find_place
@@ -25,56 +24,34 @@ class PressedKey:
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
-    """Where the documents of a session are, in files, to which they are saved at each jump."""
-
-    paths: tuple[Path, ...]  # of the documents
-    folders: tuple[Path, ...] = ()  # that are open in the editor
-
-
-async def replay(
-    command: Sequence[str], session: Session, workspace: Workspace | None = None, max_gap_s: float = 2.0
-) -> list[PressedKey]:
-    """Plays the session to a new recorded language server, which is connected to its server, and has read the
-    workspace and the documents. Without a workspace, they are in no files.
+async def replay(command: Sequence[str], session: Session, max_gap_s: float = 2.0) -> list[PressedKey]:
+    """Plays the session to a new recorded language server, which is connected to its server and has the documents.
 
     Raises RuntimeError if it has failed.
     """
-    paths, folders = tuple(Path(f"/replay/{index}.py") for index in range(len(session.documents))), tuple[Path, ...]()
-    if workspace is not None:
-        paths, folders = workspace.paths, workspace.folders
-        for path, text in zip(paths, session.documents, strict=True):
-            path.write_text(text)
-    client = await LspClient.start(command, folders)
+    uris = [f"file:///replay/{index}.py" for index in range(len(session.documents))]
+    client = await LspClient.start(command)
     await client.wait_for_server("file:///replay/-1.py")
-    await client.wait_until_read()
-    for path, text in zip(paths, session.documents, strict=True):
-        client.open(path.as_uri(), text)
+    for uri, text in zip(uris, session.documents, strict=True):
+        client.open(uri, text)
     await asyncio.sleep(_SETTLING_S)
-    pressed = await _play(client, session, paths, max_gap_s, saves=workspace is not None)
+    pressed = await _play(client, session, uris, max_gap_s)
     await client.leave()
     return pressed
 
 
-async def _play(
-    client: LspClient, session: Session, paths: Sequence[Path], max_gap_s: float, saves: bool
-) -> list[PressedKey]:
+async def _play(client: LspClient, session: Session, uris: Sequence[str], max_gap_s: float) -> list[PressedKey]:
     """Sends all keys of the session. Returns those that ask, when each has an answer or is known to have none.
 
     Each key follows as soon as the one before is answered, and after `max_gap_s` at the latest; but of a pause
     before it, and of the time after a move, `_PAUSE_S` are waited at most. Where the cursor is, and what is
     selected, is told at once.
     """
-    texts, last = [*session.documents], 0
+    texts = [*session.documents]
     sent: list[tuple[float, asyncio.Future[Answer]]] = []
     has_moved = False
     for moment in session.iter_moments():
-        key, uri, before = moment.key, paths[moment.key.document].as_uri(), texts[moment.key.document]
-        if saves and key.kind is KeyKind.JUMP:
-            paths[last].write_text(texts[last])
-            client.save(paths[last].as_uri())
-        last = key.document
+        key, uri, before = moment.key, uris[moment.key.document], texts[moment.key.document]
         start, end = find_place(before, key.start), find_place(before, key.end)
         if key.kind is KeyKind.DELETE:
             client.rest(uri, start, end)

@@ -18,7 +18,7 @@ from lsprotocol.types import PositionEncodingKind, TextDocumentItem
 from rich.console import Console
 from rich.text import Text
 
-from inference.errors import LaunchError, MidtokenError, ServerUnreachableError
+from inference.errors import MidtokenError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.documents import Document
 from lsp_server.exclusion import Policy
@@ -29,7 +29,6 @@ from midtoken.api import read_completion
 from midtoken.connection import Connection, ServerArguments, open_connection
 from midtoken.input_text import find_language, read_text
 from midtoken.server_arguments import UsageError, add_connection_arguments, find_languages
-from midtoken.workspace import find_index_dir, read_project
 
 # The example of the README. Its cursor is in the middle of a token.
 _PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
@@ -79,7 +78,6 @@ async def _check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
         yield check
     if options.file is not None:
         yield check_document(options.file, os.environ, find_languages(options))
-        yield check_project(options.file, find_index_dir(options))
 
 
 async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
@@ -89,14 +87,12 @@ async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
         async with open_connection(options) as connection:
             if is_shared:
                 yield describe_model(options)
-            served, num_bytes = connection.description, connection.max_related_bytes
+            served = connection.description
             yield Check(
                 f"completion server at {connection.url}{f', model as {served.runs_as}' if served.runs_as else ''}"
             )
             if served.context_tokens is not None:
-                room = f"with room for {num_bytes} bytes" if num_bytes else "too few to tell anything"
-                limit = f"a prompt has at most {served.context_tokens} tokens (--context)"
-                yield Check(f"{limit}, {room} of other files of a project")
+                yield Check(f"a prompt has at most {served.context_tokens} tokens (--context)")
             yield await _check_completion(connection, is_default=is_shared and options.model is None)
     except MidtokenError as error:  # for users; most of these messages say what to do
         is_gone = isinstance(error, ServerUnreachableError)
@@ -144,24 +140,3 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
     if found is not None:
         return Check(f"{path} gets no suggestions ({found.reason}): {found.message}", Mark.WRONG)
     return Check(f"{path} gets suggestions, unless the settings of your editor exclude it")
-
-
-def check_project(path: Path, index_dir: Path | None) -> Check:
-    """Reads the project of a file, and says what is known of it."""
-    try:
-        read = read_project(path, index_dir)
-    except LaunchError as error:
-        return Check(str(error), Mark.NOTE)
-    if read is None:
-        what = f"{path.absolute()} is in no repository of Git; what its project declares was not looked at"
-        return Check(what, Mark.NOTE)
-    folder, index, report = read
-    index.close()
-    languages = ", ".join(f"{number} {language}" for language, number in sorted(report.languages.items())) or "no"
-    left_out = {
-        "excluded": report.num_excluded,
-        "too large or no text": report.num_unread,
-        "more than are read": report.num_left_out,
-    }
-    others = "".join(f"; {number} {why}" for why, number in left_out.items() if number)
-    return Check(f"the index has the declarations of {languages} files in {folder}{others}")

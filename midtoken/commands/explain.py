@@ -20,7 +20,6 @@ from inference.protocol.completion import (
     Explanation,
     Extent,
     Healing,
-    RelatedFile,
 )
 from lsp_server.context import Context
 from midtoken.answer import CONFIDENCE, compute_shares, find_style, mark_blanks
@@ -50,7 +49,6 @@ def run(options: argparse.Namespace) -> int:
 class Found:
     """The answers, or why there are none: an engine elsewhere may be asked for less than one with weights."""
 
-    related: tuple[RelatedFile, ...]  # what was sent of other files
     exact: Completion
     unexplained: str  # why there is no tree
     others: Mapping[Healing, Completion | InvalidRequestError]
@@ -59,14 +57,8 @@ class Found:
 async def _ask_all(options: argparse.Namespace, text: ClearedText, cursor: Context) -> Found:
     """Raises MidtokenError if there is not even the completion that an editor gets."""
     async with open_connection(options) as connection:
-        served = connection.description
-        text.note_languages(served.languages)
-        related, path = await asyncio.to_thread(
-            text.read_related, cursor, connection.max_related_bytes, served.reads_files
-        )
-        request = CompletionRequest(
-            cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE, related=related, path=path
-        )
+        text.note_languages(connection.description.languages)
+        request = CompletionRequest(cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE)
 
         async def ask(**changes: Any) -> Completion | InvalidRequestError:
             cleared = await asyncio.to_thread(text.clear, replace(request, **changes))
@@ -81,11 +73,11 @@ async def _ask_all(options: argparse.Namespace, text: ClearedText, cursor: Conte
         if isinstance(explained, InvalidRequestError):
             raise explained
         others = {each: await ask(healing=each) for each in [*Healing][1:]}
-    return Found(related, explained, unexplained, others)
+    return Found(explained, unexplained, others)
 
 
 def render(title: str, cursor: Context, found: Found) -> Group:
-    """Returns the page: the cursor's line, the tokens, the tree with probabilities, all strategies, other files.
+    """Returns the page: the cursor's line, the tokens, the tree with probabilities, all strategies.
 
     Raises ServerError.
     """
@@ -100,7 +92,6 @@ def render(title: str, cursor: Context, found: Found) -> Group:
         _label(f"  {Healing.EXACT}", Text(_quote(exact.text) if exact.text else "nothing", "green")),
         *(_label(f"  {healing}", _render_other(answer)) for healing, answer in found.others.items()),
         *([Text(f"\nNo tokens and no tree: {found.unexplained}", style="dim")] if found.unexplained else ()),
-        *(() if found.unexplained else _render_related(found.related, exact)),
     )
 
 
@@ -131,18 +122,6 @@ def _render_line(cursor: Context, completion: str) -> Text:
 
 def _label(name: str, value: Text) -> Text:
     return Text.assemble((f"{name:<12} ", "dim"), value)
-
-
-def _render_related(sent: tuple[RelatedFile, ...], exact: Completion) -> Iterator[Text]:
-    """Yields what the prompt has of each other file, with its tokens."""
-    if sent:
-        counts = f"{exact.stats.num_related_tokens} of {exact.stats.num_context_tokens} tokens"
-        yield Text(f"\nOf other files, the prompt has {counts}", style="dim")
-    for each, file in zip(exact.explanation.related, sent, strict=True):
-        if each.num_tokens is None:
-            yield Text.assemble("\n", each.path, ("  left out", "dim"))
-        else:
-            yield Text.assemble("\n", each.path, (f"  {each.num_tokens} tokens\n{file.text.rstrip()}", "dim"))
 
 
 def _tokens(tokens: tuple[str, ...], if_none: str) -> Text:

@@ -16,7 +16,6 @@ from lsp_server.exclusion import Policy
 from lsp_server.server import MidtokenServer, serve_stdio
 from lsp_server.settings import Settings
 from midtoken.server_arguments import add_connection_arguments, find_languages, may_be_remote
-from midtoken.workspace import find_index_dir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +34,7 @@ def build_language_server(options: argparse.Namespace) -> MidtokenServer:
     """Returns one that uses the completion server of the parsed arguments of `add_connection_arguments`."""
     connect, languages = partial(_connect, options), find_languages(options)
     is_remote = may_be_remote(options)
-    return MidtokenServer(connect, languages, Policy(os.environ), is_remote, find_index_dir(options))
+    return MidtokenServer(connect, languages, Policy(os.environ), is_remote)
 
 
 async def _connect(options: argparse.Namespace, settings: Settings, on_download: OnDownload) -> CompletionBackend:

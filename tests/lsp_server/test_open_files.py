@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from lsprotocol import types
 
-from inference.protocol.completion import RelatedFile
-from inference.protocol.completion_arrays import Description
+from inference.protocol.completion import Description, RelatedFile
 from lsp_server.documents import Document
 from lsp_server.guard import Guard
 from lsp_server.open_files import find_path, list_pieces

@@ -9,11 +9,10 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from inference.protocol.characters import CharacterRequest
-from inference.protocol.completion import CompletionRequest, Description
+from inference.protocol.completion import CompletionRequest
 from lsp_server.guard import Cleared, Guard
 from midtoken.cli import main
 from midtoken.connection import Connection, ServerAddress
@@ -60,30 +59,6 @@ def send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Send:
         return [os.fsdecode(value) for value in values if isinstance(value, bytes) and value]
 
     return send
-
-
-@pytest.mark.parametrize(
-    ("description", "told"),
-    [
-        (Description(context_tokens=512), ""),
-        (Description(context_tokens=1024), "# birds.py:\n# class Bird: name_0, "),
-        (Description(context_tokens=1024, repository_format="qwen"), "class Bird: name_0, "),
-    ],
-)
-async def test_explain_tells_of_other_files_what_a_language_server_does(
-    description: Description, told: str, tmp_path: Path
-) -> None:
-    (tmp_path / ".git").mkdir()
-    members = "".join(f"    name_{number}: int\n" for number in range(100))
-    (tmp_path / "birds.py").write_text(f"class Bird:\n{members}")
-    path = tmp_path / "main.py"
-    path.write_text("from birds import Bird\n")
-    async with run_fake_triton(say("a test: it answers nothing", description=description)) as server:
-        arguments = ["explain", f"{path}:1", "--server", server.url, "--state-dir", str(tmp_path / "state")]
-        assert await asyncio.to_thread(main, arguments) == 1
-    sent = [value.decode() for value in server.calls[-1].arrays.get("related", np.array([b"", b""])).reshape(-1)[1:]]
-    assert "".join(sent)[: len(told)] == told
-    assert len("".join(sent)) <= 448 + len("# # ")
 
 
 async def test_an_excluded_file_is_refused_with_its_rule_unless_an_option_says_so(

@@ -4,14 +4,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_gguf
-from inference.protocol.completion import Description
 from lsp_server.documents import MAX_CHARS
-from lsp_server.project.project import find_database
 from midtoken.commands.doctor import (
     Check,
     Mark,
     check_document,
-    check_project,
     check_server,
     describe_model,
 )
@@ -51,17 +48,6 @@ async def test_a_server_that_completes_is_good(answer: Answer, mark: Mark, what:
     assert (first.mark, second.mark) == (Mark.GOOD, mark)
     assert first.what.startswith(f"completion server at {server.url}")
     assert second.what.startswith(what)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "what"), [(512, "too few to tell anything of other files"), (2048, "with room for 1344 bytes of other")]
-)
-async def test_it_says_whether_there_is_room_for_other_files(tokens: int, what: str) -> None:
-    answer = say(build_last_chunk("e"), description=Description(context_tokens=tokens))
-    async with run_fake_triton(answer) as server:
-        _, window, *_ = await _check("--server", server.url)
-    assert window.mark is Mark.GOOD
-    assert window.what.startswith(f"a prompt has at most {tokens} tokens (--context), {what}")
 
 
 def test_the_size_of_a_gguf_model_in_parts_counts_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,12 +104,3 @@ def test_a_file_gets_suggestions_or_there_is_a_reason(
         (tmp_path / name).write_bytes(content)
     check = check_document(tmp_path / name, {}, languages)
     assert (check.mark, what.format(folder=tmp_path) in check.what) == (mark, True)
-
-
-def test_an_index_that_cannot_be_kept_is_noted(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    find_database(tmp_path / "indexes", tmp_path).mkdir(0o700, parents=True)
-    (tmp_path / "indexes").chmod(0o700)
-    found = check_project(tmp_path / "a.py", tmp_path / "indexes")
-    assert found.mark is Mark.NOTE
-    assert found.what.startswith(f"the index of {tmp_path} cannot be kept in {tmp_path / 'indexes'}: ")

@@ -16,12 +16,10 @@ from inference.protocol.arrays import Array, chunk_to_arrays
 from inference.protocol.completion import (
     CompletionChunk,
     CompletionStats,
-    ExplainedFile,
     ExplainedNode,
     Explanation,
     FinishReason,
     Healing,
-    RelatedFile,
 )
 from lsp_server.context import Context
 from midtoken.api import Completion
@@ -39,24 +37,21 @@ _EXPLANATION = Explanation(
     ),
     chosen_tokens=(" Node",),
     unhealed_tokens=(" N", "od"),
-    related=(ExplainedFile("lib/node.py", 52), ExplainedFile("lib/long.py", None)),
 )
 
 
 def _render(*chunks: CompletionChunk, is_plain: bool = False, **changes: Any) -> str:
     """Returns the page without trailing blanks. `is_plain`: as it is in a pipe."""
-    stats = CompletionStats(num_context_tokens=90, num_related_tokens=55)
-    exact = CompletionChunk("", healed_bytes=4, stats=stats, explanation=replace(_EXPLANATION, **changes))
+    exact = CompletionChunk("", healed_bytes=4, stats=CompletionStats(), explanation=replace(_EXPLANATION, **changes))
     completion = Completion.from_chunks(
         [*(chunks or [CompletionChunk("e:", text_ends=(2,), log_probs=(-0.1,))]), exact]
     )
-    related = RelatedFile("lib/node.py", "# class Node: value\n"), RelatedFile("lib/long.py", "# long\n")
     refusal = InvalidRequestError("it masks each token")
     others: dict[Healing, Completion | InvalidRequestError] = {
         Healing.GREEDY: refusal,
         Healing.NONE: Completion.from_chunks([CompletionChunk(":")]),
     }
-    found = Found(related, completion, "", others)
+    found = Found(completion, "", others)
     console = Console(width=120, record=not is_plain, file=io.StringIO())
     console.print(render("app.py:2", Context("class Node\n  return Nod", ")\nrest"), found))
     page = cast("io.StringIO", console.file).getvalue() if is_plain else console.export_text()
@@ -72,8 +67,6 @@ def _render(*chunks: CompletionChunk, is_plain: bool = False, **changes: Any) ->
         "\n  return Nod▏e:▕)\n",  # the completion in its place, and the cursor
         "\nkept         class|·Node|⏎\nremoved      ·N|od\n",  # where tokens end
         "no token of the vocabulary continues from here",
-        "Of other files, the prompt has 55 of 90 tokens\n",
-        "\nlib/node.py  52 tokens\n# class Node: value\n\nlib/long.py  left out\n",
         "likely       ‘e’ 61 %  ‘:’ 22 %  an editor shows ‘e’ with confidence 0.45",
         "\n  exact      ‘e:’\n  greedy     not here: it masks each token\n",
         "\n  none       ‘:’\n",
@@ -102,8 +95,7 @@ async def test_what_an_engine_cannot_say_is_named_and_the_rest_is_shown(
 ) -> None:
     async def answer(call: ModelCall) -> AsyncGenerator[Mapping[str, Array] | str, None]:
         is_refused = refused in call.arrays and call.arrays[refused].item() in (True, b"greedy")
-        explanation = replace(_EXPLANATION, related=())
-        chunk = CompletionChunk("e", text_ends=(1,), log_probs=(-0.1,), explanation=explanation)
+        chunk = CompletionChunk("e", text_ends=(1,), log_probs=(-0.1,), explanation=_EXPLANATION)
         done = replace(chunk, finish_reason=FinishReason.LENGTH, stats=CompletionStats())
         async for each in say("invalid request: not with this engine" if is_refused else chunk_to_arrays(done))(call):
             yield each
