@@ -1,10 +1,7 @@
 """What editors send to the port of `midtoken serve`, with the real model: a cursor inside of a word."""
 
-import math
 from dataclasses import replace
-from typing import Any
 
-import openai
 import pytest
 from aiohttp import ClientSession
 
@@ -54,26 +51,3 @@ async def test_other_files_that_were_read_ahead_are_not_read_again(
     ahead, read = told
     assert ahead["timings/prompt_n"] > 8 * num_chunks
     assert read["timings/cache_n"] >= ahead["timings/prompt_n"] + ahead["timings/cache_n"]
-
-
-async def test_the_openai_package_with_a_real_server(embedded_real_server: RunningServer) -> None:
-    body = read_sent("llama_vim")["body"]
-    around: Any = {"prompt": body["input_prefix"] + body["prompt"], "suffix": body["input_suffix"], "model": "default"}
-    async with openai.AsyncOpenAI(base_url=f"{embedded_real_server.http_url}/v1", api_key="none") as client:
-        assert [model.id async for model in client.models.list()] == ["default"]
-        answer = await client.completions.create(**around, n=2, stop="\n")
-        assert answer.choices[0].text == REST != answer.choices[1].text
-        events = await client.completions.create(**around, stream=True, stop="\n")
-        assert "".join([event.choices[0].text async for event in events]) == REST
-        answer = await client.completions.create(**around, stop="\n")
-        assert answer.usage is not None
-        assert answer.usage.prompt_tokens_details is not None
-        assert answer.usage.prompt_tokens_details.cached_tokens == answer.usage.prompt_tokens > 50
-        for confidence in (0.0, 0.9):
-            likely = {"logprobs": 0, "max_tokens": 40, "extra_body": {"confidence": confidence}}
-            answer = await client.completions.create(**around, **likely)
-            assert answer.choices[0].logprobs is not None
-            probability = math.exp(sum(answer.choices[0].logprobs.token_logprobs or []))
-            assert (probability >= 0.9) == (confidence == 0.9)
-        with pytest.raises(openai.BadRequestError, match="n must be between 1 and 16, not 17"):
-            await client.completions.create(**around, n=17)
