@@ -17,6 +17,7 @@ then moves through the vocabulary, and does not repeat one token. The tokenizer 
 """
 
 import json
+import math
 import tempfile
 import time
 from collections.abc import Callable
@@ -117,7 +118,6 @@ def _measure_shape(name: str, is_short: bool) -> Figures:
             _prepare_tokenizer(setting.tokenizer, owner),
             device=setting.device,
             dtype="bfloat16",
-            drafts=False,
             fill_in_layout="none",
             max_context_tokens=2 * setting.num_context,
             cache_tokens=8 * setting.num_context,
@@ -127,6 +127,7 @@ def _measure_shape(name: str, is_short: bool) -> Figures:
         ids = encode_text(loaded.tokenizer.encoder, "".join(file.text for file in iter_held_out())[:40_000])
         spelled = b"".join(loaded.tokenizer.vocabulary.token_bytes[each] for each in ids[: setting.num_context])
         text = spelled.decode(errors="ignore").rpartition("\n")[0] + "\n"
+        loaded.model.row_cost = math.inf  # without drafts
         engine = owner.enter_context(closing(build_engine(config, loaded)))
         keys = iter(range(_FIRST_KEY, len(_TYPED)))
 

@@ -14,6 +14,7 @@ the whole line, ours with healing, to llama.cpp when it decodes the same tokens 
 healed bytes begin. `…_alone` is the same without drafts. Medians over keys, and over the ratios of lines; two threads.
 """
 
+import math
 import statistics
 import time
 from collections.abc import Iterator
@@ -35,7 +36,8 @@ from benchmarks.measures.report import Figures, Part, Target, Value, run_parts, 
 from benchmarks.measures.right_choices import compare_engines
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.engine.local_engine import load_engine
+from inference.engine.local_engine import build_engine
+from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent
 from models.training.corpus import iter_held_out
 
@@ -120,8 +122,10 @@ def _measure_part(part: str, is_short: bool) -> Figures:
         keys: list[_Key] = []
         lines: dict[bool, list[_Key]] = {True: [], False: []}
         for drafts, kept in lines.items():
-            config = EngineConfig(folder, num_threads=_NUM_THREADS, drafts=drafts, graph_dir=_FOLDER)
-            with closing(load_engine(config)) as engine, closing(PlainLoop(folder, _NUM_THREADS)) as loop:
+            config = EngineConfig(folder, num_threads=_NUM_THREADS, graph_dir=_FOLDER)
+            loaded = load_model(config)
+            loaded.model.row_cost = loaded.model.row_cost if drafts else math.inf
+            with closing(build_engine(config, loaded)) as engine, closing(PlainLoop(folder, _NUM_THREADS)) as loop:
                 for visit in track(visits, f"{part}, {precision}, {'with' if drafts else 'without'} drafts"):
                     found = list(_visit(engine, loop, visit))
                     keys += found

@@ -181,7 +181,7 @@ def open_recording(url: str, folder: Path) -> Iterator[tuple[Engine, RecordingSe
 
 def compare_remote(url: str, folder: Path, cuts: Sequence[Cut]) -> Differences:
     """Completes at each cut with both engines, at every second one with the text after the cursor."""
-    config, differences = EngineConfig(folder, dtype="float32", drafts=False), Differences(_GAP)
+    config, differences = EngineConfig(folder, dtype="float32"), Differences(_GAP)
     loaded = load_model(config)
     model = RecordingModel(loaded.model)
     own = build_engine(config, replace(loaded, model=model))

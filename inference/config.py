@@ -71,7 +71,6 @@ class EngineConfig:
         ),
     )
     max_sequences: int = _field(16, (1, 1024))  # running sequences, one for each candidate
-    max_waiting: int = _field(64, (0, 65_536))  # queued requests; further ones are refused
     max_context_tokens: int | None = _field(
         None,
         (MIN_PROMPT_TOKENS, MAX_CONTEXT_TOKENS),
@@ -93,7 +92,6 @@ class EngineConfig:
             "(default: 256)",
         ),
     )
-    drafts: bool = True  # guess tokens from earlier text, where that pays; completions are the same without
     fill_in_layout: str = AUTO_LAYOUT  # a member of inference.engine.fill_in.Layout; auto: what the model names
     graph_dir: Path | None = None  # where models that were converted for onnxruntime are kept; None: nowhere
     engine_url: str = ""  # of `find_engine_url`: a server that has the weights; empty: the model runs here
@@ -134,8 +132,8 @@ class EngineConfig:
 def _read(name: str, value: Any, kind: Any) -> Any:
     if kind in (Path, Path | None) and isinstance(value, str):
         return Path(value)
-    if (type(value) is bool and kind is not bool) or not isinstance(value, kind):
-        wanted = {bool: "true or false", int: "a whole number", int | None: "a whole number"}.get(kind, "a string")
+    if type(value) is bool or not isinstance(value, kind):
+        wanted = "a whole number" if kind in (int, int | None) else "a string"
         raise ModelError(f"{name} must be {wanted}, not {quote(json.dumps(value))}")
     return value
 

@@ -31,7 +31,9 @@ Recorded = tuple[SampleRequest, SampleResult]
 
 
 class RecordingModel:
-    """A model whose choices are recorded."""
+    """A model whose choices are recorded. It gets no drafts, which change the order in which candidates choose."""
+
+    row_cost = math.inf
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
@@ -76,9 +78,7 @@ def compare_engines(
     loaded = [load_model(config) for config in (ours, reference)]
     models = [RecordingModel(each.model) for each in loaded]
     pairs = zip((ours, reference), loaded, models, strict=True)
-    engines = [  # without drafts, which would change the order in which candidates choose
-        build_engine(replace(config, drafts=False), replace(each, model=model)) for config, each, model in pairs
-    ]
+    engines = [build_engine(config, replace(each, model=model)) for config, each, model in pairs]
     with closing(engines[0]), closing(engines[1]):
         for index, cut in enumerate(cuts):
             healing, has_suffix, num_candidates = ways[index % len(ways)]

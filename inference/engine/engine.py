@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
-from inference.engine.job import ChunkSink, EngineLoad, Job, StepCosts, WaitingSink
+from inference.engine.job import ChunkSink, EngineLoad, Job, WaitingSink
 from inference.engine.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
 from inference.errors import (
@@ -28,6 +28,7 @@ from inference.protocol.heartbeat import Heartbeat
 
 _log = logging.getLogger(__name__)
 
+_MAX_WAITING = 64  # requests, beside those that may run at once; further ones are refused
 _POLL_S = 0.01  # between checks of cancels and deadlines, while there is nothing to do
 _COMPLETION_FRACTION = 0.25  # of what the model sees: the prompt leaves this much room, if the completion may need it
 
@@ -76,8 +77,8 @@ class Executor(Protocol):
     def begin(self, job: Job) -> None:
         """Begins to work on a job. Raises OverloadedError."""
 
-    def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, StepCosts]:
-        """Advances jobs that have begun. Returns what it has cost for each.
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> None:
+        """Advances jobs that have begun, and adds to the costs of each.
 
         What goes wrong with one becomes its `failure`. `is_shared`: more than one person waits.
         """
@@ -154,8 +155,8 @@ class Engine:
 
         A prefetch never waits.
         """
-        if self._num_taken >= self._config.max_sequences + (0 if is_prefetch else self._config.max_waiting):
-            problem = "a prefetch does not wait" if is_prefetch else f"{self._config.max_waiting} requests wait already"
+        if self._num_taken >= self._config.max_sequences + (0 if is_prefetch else _MAX_WAITING):
+            problem = "a prefetch does not wait" if is_prefetch else f"{_MAX_WAITING} requests wait already"
             raise OverloadedError(f"{problem}; try again in a moment", "prefetch" if is_prefetch else "queue")
         self._num_taken += 1
 
@@ -191,10 +192,10 @@ class Engine:
         self._end_cancelled_and_late()
         jobs = self._schedule()
         is_shared = sum(not job.request.is_prefetch for job in self._scheduler) > 1
-        costs = self._executor.step(jobs, is_shared)
+        self._executor.step(jobs, is_shared)
         now = self._clock()
         for job in jobs:
-            job.add(costs[job])
+            job.num_steps += max(len(job.candidates), 1)
             self._deliver(job, now)
         self._heartbeat.beat()
 

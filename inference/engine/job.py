@@ -98,20 +98,6 @@ def complete(engine: CompletionEngine, request: CompletionRequest) -> tuple[str,
     return sink.wait()
 
 
-@dataclass(slots=True)
-class StepCosts:
-    """What one step has cost for a job. See `CompletionStats`."""
-
-    model_ms: float = 0.0
-    choice_ms: float = 0.0
-    num_forwards: int = 0
-    num_healing_forwards: int = 0
-    num_read_tokens: int = 0
-    num_first_rows: int = 0
-    num_drafted: int = 0
-    num_accepted: int = 0
-
-
 @dataclass(slots=True, eq=False)
 class Job:
     """A request that the engine has accepted."""
@@ -186,12 +172,6 @@ class Job:
         """To be called when an executor begins to work on it."""
         self.is_begun = True
         self.costs.queue_ms = self._measure_ms(now)
-
-    def add(self, costs: StepCosts) -> None:
-        """Adds what a step has cost."""
-        self.num_steps += max(len(self.candidates), 1)
-        for each in dataclasses.fields(costs):
-            setattr(self.costs, each.name, getattr(self.costs, each.name) + getattr(costs, each.name))
 
     def begin_decode(self, result: SampleResult, tokenizer: LoadedTokenizer) -> list[Candidate]:
         """Gives each of the first choices a candidate, which has still to take it."""

@@ -8,7 +8,6 @@ not matter whether a node was forwarded for this request, for an earlier one, or
 
 import dataclasses
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -19,7 +18,7 @@ import numpy as np
 from inference.config import EngineConfig
 from inference.engine.engine import Engine, ExecutorInfo
 from inference.engine.fill_in import choose_fill_in
-from inference.engine.job import Job, StepCosts, complete
+from inference.engine.job import Job, complete
 from inference.engine.prefix_cache import PrefixCache
 from inference.engine.prompt import PromptBuilder
 from inference.engine.running_sequence import RunningSequence
@@ -89,11 +88,9 @@ class LocalExecutor:
         self._speed = PrefillSpeed()
         self._tokenizer = tokenizer
         self._clock = clock
-        self._row_cost = model.row_cost if config.drafts else math.inf
         self._max_bytes = config.memory_mib * 2**20
         self._prefix_cache = PrefixCache(model.new_cache, self._max_bytes)
         self._running: dict[Job, list[RunningSequence]] = {}  # the first one's sequence is remembered
-        self._costs: dict[Job, StepCosts] = {}  # of the running step
 
     @property
     def max_tokens(self) -> int:
@@ -118,18 +115,16 @@ class LocalExecutor:
         seeds, is_greedy = job.list_seeds(), job.request.temperature == 0.0
         sources = tuple(None if is_greedy else np.random.default_rng(seed) for seed in seeds)
         sequence = self._prefix_cache.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens)
-        first = RunningSequence(job, sequence, sources, self._row_cost)
+        first = RunningSequence(job, sequence, sources, self.model.row_cost)
         self._running[job] = [first]
         first.begin()
         job.num_to_prefill = len(first.tree.chain_ids)
 
-    def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, StepCosts]:
-        self._costs = {job: StepCosts() for job in jobs}
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> None:
         self._choose_known(jobs)
         self._forward(jobs, is_shared)
         self._choose_known(jobs)
         self._prefix_cache.shrink()  # the logits of those that run have become more
-        return self._costs
 
     def end(self, job: Job) -> None:
         for running in self._running.pop(job, [])[:1]:
@@ -160,7 +155,7 @@ class LocalExecutor:
         advanced: list[RunningSequence] = []
         for chosen, results, ms in self._call(self.model.choose, asked):
             for job in dict.fromkeys(running.job for running, _ in chosen):
-                self._costs[job].choice_ms += ms
+                job.costs.choice_ms += ms
             for (running, _), result in zip(chosen, results, strict=True):
                 if running.job.failure is None:
                     with running.job.recording_failure():
@@ -180,7 +175,7 @@ class LocalExecutor:
         if running.candidate is None:
             sequences = self._running[job] = running.fork(job.begin_decode(result, self._tokenizer))
         for each, choice in zip(sequences, result.choices, strict=True):
-            each.accept(choice, self._costs[job])
+            each.accept(choice)
         return list(filter(_is_active, sequences))
 
     def _forward(self, jobs: Iterable[Job], is_shared: bool) -> None:
@@ -189,21 +184,21 @@ class LocalExecutor:
         for running in self._list_active(jobs):
             with running.job.recording_failure():
                 max_rows = self._speed.find_max_rows(running.job.request.is_prefetch, is_shared)
-                built.append((running, running.build_part(max_rows, self._costs[running.job])))
+                built.append((running, running.build_part(max_rows)))
         built = [(running, part) for running, part in built if running.job.failure is None]
         for forwarded, rows, ms in self._call(self.model.forward, built):
             self._speed.note(sum(part.num_new_rows for _, part in forwarded), ms / 1e3)
             for job in dict.fromkeys(running.job for running, _ in forwarded):
-                self._costs[job].model_ms += ms
-                self._costs[job].num_forwards += 1
+                job.costs.model_ms += ms
+                job.costs.num_forwards += 1
             for job in dict.fromkeys(
                 running.job for running, part in forwarded if running.is_healing and part.wants_logits
             ):
-                self._costs[job].num_healing_forwards += 1
+                job.costs.num_healing_forwards += 1
             max_bytes = self._max_bytes // max(sum(job.request.num_candidates for job in self._running), 1)  # of rows
             for (running, part), own_rows in zip(forwarded, rows, strict=True):
                 with running.job.recording_failure():
-                    running.absorb(part, own_rows, max_bytes, self._costs[running.job])
+                    running.absorb(part, own_rows, max_bytes)
 
     def _call(
         self, call: Callable[[list[_Asked]], list[_Result]], asked: Sequence[tuple[RunningSequence, _Asked]]

@@ -55,7 +55,8 @@ class PrefixCache:
 
     def release(self, sequence: TokenSequence) -> None:
         """Ends the use of a sequence. It is remembered."""
-        entry = self._remove(sequence)
+        [entry] = [entry for entry in self._entries if entry.sequence is sequence]
+        self._entries.remove(entry)
         entry.is_in_use = False
         entry.nbytes = sequence.nbytes
         self._entries.append(entry)
@@ -96,11 +97,6 @@ class PrefixCache:
                 if key >= best_key:
                     best, best_key = entry, key
         return best, 0 if best is None else best_key[0]
-
-    def _remove(self, sequence: TokenSequence) -> _Entry:
-        [entry] = [entry for entry in self._entries if entry.sequence is sequence]
-        self._entries.remove(entry)
-        return entry
 
     def shrink(self) -> None:
         """Drops the logits of the oldest sequence, then itself, then the next oldest, until the limit holds."""

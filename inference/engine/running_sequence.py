@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from inference.engine.candidate import Candidate
-from inference.engine.job import Job, StepCosts
+from inference.engine.job import Job
 from inference.engine.stopping import LineRule
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
@@ -98,7 +98,7 @@ class RunningSequence:
             forked[-1].tree = self.tree
         return forked
 
-    def accept(self, choice: Choice, costs: StepCosts) -> None:
+    def accept(self, choice: Choice) -> None:
         """Adds the path to the crossing and the token that was chosen there to the candidate."""
         candidate = self.candidate
         assert candidate is not None, "the first choice has made it"
@@ -107,10 +107,10 @@ class RunningSequence:
         candidate.accept(path, choice)
         self.tree = TokenTree(new_ids)
         is_right = self._draft_ids[:1] == (choice.token_id,)
-        costs.num_accepted += is_right
+        self.job.costs.num_accepted += is_right
         self._draft_ids = self._draft_ids[1:] if is_right else ()
 
-    def build_part(self, max_rows: int, costs: StepCosts) -> SequenceInput:
+    def build_part(self, max_rows: int) -> SequenceInput:
         """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError.
 
         A person gets the whole tree at once; a prefetch, which a person may wait for, never more than `max_rows`.
@@ -122,13 +122,13 @@ class RunningSequence:
         elif is_prefetch and chain_ids and self.tree.num_rows > max_rows:
             part = SequenceInput(cache, TokenTree(chain_ids))
         elif chain_ids:
-            part = SequenceInput(cache, self._add_draft(costs))
+            part = SequenceInput(cache, self._add_draft())
         else:
             part = self.sequence.build_part(self.tree, self.missing[: max_rows if is_prefetch else None])
         cache.reserve(part.tree.num_rows)
         return part
 
-    def absorb(self, part: SequenceInput, rows: Sequence[LogitRow], max_row_bytes: int, costs: StepCosts) -> None:
+    def absorb(self, part: SequenceInput, rows: Sequence[LogitRow], max_row_bytes: int) -> None:
         """Keeps what a pass has computed."""
         self.sequence.absorb(part, rows)
         num_needed = part.tree.num_rows + self.tree.num_rows  # with a draft, which is not in the own tree
@@ -137,10 +137,10 @@ class RunningSequence:
         self.tree = self.tree.with_chain(self.tree.chain_ids[num_forwarded:])
         if self.candidate is None:
             self.job.num_to_prefill = len(self.tree.chain_ids)
-            costs.num_read_tokens += num_forwarded
-            costs.num_first_rows += part.num_new_rows
+            self.job.costs.num_read_tokens += num_forwarded
+            self.job.costs.num_first_rows += part.num_new_rows
 
-    def _add_draft(self, costs: StepCosts) -> TokenTree:
+    def _add_draft(self) -> TokenTree:
         """The tree, with a guess of what follows if it is a generated token."""
         tree, candidate = self.tree, self.candidate
         if candidate is None or tree.branch_ids:
@@ -151,7 +151,7 @@ class RunningSequence:
         if not draft_ids:
             return tree
         self._draft_ids = draft_ids
-        costs.num_drafted += len(draft_ids)
+        self.job.costs.num_drafted += len(draft_ids)
         return TokenTree(tree.chain_ids, draft_ids, (None, *range(len(draft_ids) - 1)))
 
 

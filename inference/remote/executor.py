@@ -24,7 +24,7 @@ from inference.config import EngineConfig, find_engine_url
 from inference.engine.candidate import Candidate
 from inference.engine.engine import Engine, ExecutorInfo
 from inference.engine.fill_in import list_fill_ins
-from inference.engine.job import Job, StepCosts
+from inference.engine.job import Job
 from inference.engine.prompt import PromptBuilder
 from inference.errors import InvalidRequestError, MidtokenError, ModelError, OverloadedError, ServerError, quote
 from inference.healing.covering import Crossing, Rule
@@ -49,7 +49,8 @@ class _FirstChoices:
     """The first choices of a job, and what the server has done for them."""
 
     result: SampleResult
-    costs: StepCosts
+    num_forwards: int
+    num_read_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,7 @@ class RemoteExecutor:
     def begin(self, job: Job) -> None:
         self._running[job] = self._start(self._run(job, partial(self._choose, job)))
 
-    def step(self, jobs: Sequence[Job], is_shared: bool) -> Mapping[Job, StepCosts]:  # noqa: ARG002  # the servers know it
-        costs = {job: StepCosts() for job in jobs}
+    def step(self, jobs: Sequence[Job], is_shared: bool) -> None:  # noqa: ARG002  # the servers know it
         while self.has_work:
             job, event = self._events.get()
             if job in self._running and job.failure is None:
@@ -120,13 +120,13 @@ class RemoteExecutor:
                         case _Written():
                             self._take(event)
                         case _FirstChoices():
-                            costs[job] = event.costs
+                            job.costs.num_forwards = event.num_forwards
+                            job.costs.num_read_tokens = event.num_read_tokens
                             self._begin_decode(job, event.result)
                         case FinishReason():
                             job.finish(event)
                         case _:
                             raise event
-        return costs
 
     def end(self, job: Job) -> None:
         """Ends its work on the server, too: cancelling the task closes its stream, at which the server stops."""
@@ -190,8 +190,7 @@ class RemoteExecutor:
             result = SampleResult((choice,))
         if not server.returns_logprobs:
             result = replace(result, choices=tuple(replace(each, log_prob=None) for each in result.choices))
-        costs = StepCosts(num_forwards=num_forwards, num_read_tokens=reported.num_read_tokens)
-        self._report(job, _FirstChoices(result, costs))
+        self._report(job, _FirstChoices(result, num_forwards, reported.num_read_tokens))
 
     def _begin_decode(self, job: Job, result: SampleResult) -> None:
         """Takes the first choices, and has the server write on from those of candidates that have not ended."""

@@ -46,7 +46,7 @@ def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) ->
 
 def test_probabilities_are_those_of_our_own_engine_with_the_same_weights(url: str) -> None:
     """Those of the first choices are estimates, of the later tokens exact."""
-    config = EngineConfig(find_default_model(), dtype="float32", drafts=False)
+    config = EngineConfig(find_default_model(), dtype="float32")
     cuts, errors = draw_cuts(iter_held_out(), 15, 15, seed=0), list[list[float]]()
     with (
         closing(build_engine(config, load_model(config))) as own,

@@ -89,7 +89,7 @@ def _find_foreign(user: int, told: str) -> set[str]:
 
 
 # Nothing is forgotten for lack of room.
-_ROOM: dict[str, Any] = {"memory_mib": 4096, "max_waiting": 1000, "cache_tokens": 2_000_000}
+_ROOM: dict[str, Any] = {"memory_mib": 4096, "max_sequences": 100, "cache_tokens": 2_000_000}
 
 
 def compare_users(num_users: int, num: int) -> list[str]:

@@ -1,6 +1,7 @@
 """An engine whose parts a test can inspect, block and break."""
 
 import dataclasses
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -160,17 +161,11 @@ def with_settings(**settings: Any) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("scripted", [settings], indirect=True)
 
 
-def get_local(engine: Engine) -> LocalExecutor:
-    """The executor of an engine that has a model."""
-    assert isinstance(engine._executor, LocalExecutor)
-    return engine._executor
-
-
 def build_executor(max_tokens: int = 512) -> LocalExecutor:
     """The executor of a model without weights. `max_tokens` is its window."""
     toy = toy_tokenizer("qwen")
-    config = EngineConfig(Path("model"), drafts=False)
-    return LocalExecutor(config, ScriptedModel(toy, max_tokens), build_prompts(toy).tokenizer, Clock(), "")
+    model = ScriptedModel(toy, max_tokens, row_cost=math.inf)
+    return LocalExecutor(EngineConfig(Path("model")), model, build_prompts(toy).tokenizer, Clock(), "")
 
 
 def begin_job(executor: LocalExecutor, request: CompletionRequest, sink: ChunkSink | None = None) -> Job:

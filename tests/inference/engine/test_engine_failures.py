@@ -158,7 +158,7 @@ def _find_refusal(engine: Engine) -> str:
     return str(caught.value)
 
 
-@with_settings(max_sequences=2, max_waiting=1)
+@with_settings(max_sequences=1)
 def test_closing_ends_every_accepted_request_and_refuses_more(scripted: ScriptedBench) -> None:
     closer = threading.Thread(target=scripted.engine.close)
     with holding(scripted, _LONG) as running:

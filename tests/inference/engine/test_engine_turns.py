@@ -156,7 +156,7 @@ def test_copies_of_a_sequence_in_use_stay_within_the_room_and_are_released(scrip
 # Their ends
 
 
-small = with_settings(max_sequences=2, max_waiting=2)
+small = with_settings(max_sequences=2)
 
 
 @small
@@ -200,8 +200,8 @@ def test_no_other_begins_before_one_that_waits_for_room(scripted: ScriptedBench)
 def test_a_full_engine_refuses_requests(scripted: ScriptedBench) -> None:
     request = CompletionRequest("x", max_tokens=2)
     with holding(scripted, request) as running:
-        taken = [running, *(submit(scripted.engine, request) for _ in range(3))]
-        with pytest.raises(OverloadedError, match="2 requests wait already"):
+        taken = [running, *(submit(scripted.engine, request) for _ in range(65))]
+        with pytest.raises(OverloadedError, match="64 requests wait already"):
             submit(scripted.engine, request)
 
     for sink in taken:

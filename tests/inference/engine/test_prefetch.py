@@ -69,7 +69,7 @@ def test_a_prefetch_is_superseded_by_any_newer_request_and_supersedes_no_person(
         assert 0 < second.stats.num_read_tokens < second.stats.num_context_tokens
 
 
-@with_settings(max_tokens=4000, max_sequences=2, max_waiting=2, max_context_tokens=3000)
+@with_settings(max_tokens=4000, max_sequences=2, max_context_tokens=3000)
 def test_under_load_a_prefetch_is_refused_and_one_that_is_in_the_way_ends(scripted: ScriptedBench) -> None:
     with holding(scripted, _ahead(_KEY)) as ahead:
         keys = [submit(scripted.engine, dataclasses.replace(_KEY, document=name)) for name in "yz"]
