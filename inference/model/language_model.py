@@ -5,6 +5,7 @@ as long as it likes: what stands in them depends only on the tokens before them.
 """
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -77,6 +78,47 @@ class SequenceCache(Protocol):
         It has room for `capacity` tokens, or for the copied ones if they are more, whatever room the source has.
         Raises OverloadedError.
         """
+
+
+class RowsCache(ABC):
+    """A `SequenceCache` whose tokens are rows: the kept ones, then the last forwarded tree's chain and branches."""
+
+    num_tokens = 0
+
+    @abstractmethod
+    def reserve(self, num_new: int) -> None:
+        """See `SequenceCache`."""
+
+    @abstractmethod
+    def write_rows(self, rows: Sequence[Any]) -> None:
+        """Writes stored rows after the kept tokens, without keeping them. Call `reserve` first."""
+
+    @abstractmethod
+    def copy_rows(self, start: int, stop: int) -> list[Any]:
+        """Copies of these rows."""
+
+    def keep(self, tree: TokenTree) -> None:
+        """Keeps the chain of the last forwarded tree; discards the branches."""
+        self.num_tokens += len(tree.chain_ids)
+
+    def copy_branches(self, tree: TokenTree) -> list[Any]:
+        """Copies of the keys and values of the last forwarded tree's branches. Call this before `keep`."""
+        first = self.num_tokens + len(tree.chain_ids)
+        return self.copy_rows(first, first + len(tree.branch_ids))
+
+    def copy_tokens(self, start: int) -> list[Any]:
+        """Copies of the keys and values of the kept tokens from `start` on."""
+        return self.copy_rows(start, self.num_tokens)
+
+    def append(self, rows: Sequence[Any]) -> None:
+        """Keeps stored rows as further tokens. Raises OverloadedError, with the cache unchanged."""
+        self.reserve(len(rows))
+        self.write_rows(rows)
+        self.num_tokens += len(rows)
+
+    def cut(self, num_tokens: int) -> None:
+        """Forgets the kept tokens beyond the first `num_tokens`."""
+        self.num_tokens = min(self.num_tokens, num_tokens)
 
 
 @dataclass(frozen=True, slots=True)

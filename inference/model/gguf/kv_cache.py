@@ -5,6 +5,7 @@ its cell must stay when the cache goes on. Such ids are *shelves*: a shelf has a
 whatever sequence it is of. So a few of them have room for hundreds of branches.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Self
@@ -115,17 +116,15 @@ class StoredCell:
         pool.released.append(lambda: pool.drop(shelf, position))
 
 
-class GgufSequenceCache:
-    """A sequence id whose cells are the kept tokens, and room for further ones."""
+class PooledCache(ABC):
+    """A sequence with cells for its kept tokens, and room for further ones."""
 
-    def __init__(self, pool: CellPool, room: int) -> None:
+    def __init__(self, pool: CellPool, room: int, num_ids: int = 0) -> None:
         """An empty cache with room for some tokens. Raises OverloadedError."""
         self._pool, self._llama = pool, pool.llama
-        self._cells: list[Cell] = []  # of the kept tokens
-        self._ids: list[int] = []  # the own one first, then those of the last pass
-        self._places: list[StoredCell | int] = []  # of the last pass's branches: stored, or a sequence id that has it
         self._room = 0  # after the kept tokens
-        self._ids = pool.reserve(room, 1)
+        self._ids: list[int] = []  # the own one first, then those of the last pass
+        self._ids = pool.reserve(room, num_ids)
         self._room = room
 
     def __del__(self) -> None:
@@ -133,25 +132,45 @@ class GgufSequenceCache:
         pool.released.append(lambda: pool.release(room, ids))
 
     @property
+    @abstractmethod
     def num_tokens(self) -> int:
         """The number of kept tokens."""
-        return len(self._cells)
 
     @property
     def capacity(self) -> int:
         """The number of tokens that it has room for."""
-        return len(self._cells) + self._room
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of its cells, also of those that others have as well; its share, if that is more."""
-        return max(self.capacity * self._pool.cell_nbytes, self._pool.least_nbytes)
+        return self.num_tokens + self._room
 
     def reserve(self, num_new: int) -> None:
         """Makes room for `num_new` tokens after the kept ones. Raises OverloadedError, with the cache unchanged."""
         if num_new > self._room:
             self._pool.reserve(num_new - self._room)
             self._room = num_new
+
+    def _take_cells(self, count: int) -> list[Cell]:
+        """Cells of the own room."""
+        self._room -= count
+        return [Cell(self._pool) for _ in range(count)]
+
+
+class GgufSequenceCache(PooledCache):
+    """A sequence id whose cells are the kept tokens."""
+
+    def __init__(self, pool: CellPool, room: int) -> None:
+        """An empty cache with room for some tokens. Raises OverloadedError."""
+        super().__init__(pool, room, num_ids=1)
+        self._cells: list[Cell] = []  # of the kept tokens
+        self._places: list[StoredCell | int] = []  # of the last pass's branches: stored, or a sequence id that has it
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of kept tokens."""
+        return len(self._cells)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of its cells, also of those that others have as well; its share, if that is more."""
+        return max(self.capacity * self._pool.cell_nbytes, self._pool.least_nbytes)
 
     def build_passes(self, part: SequenceInput) -> Generator[list[BatchSpan], None, None]:
         """The rows of a part in one pass, after `reserve`. Each leaf of the tree has a sequence id.
@@ -223,11 +242,6 @@ class GgufSequenceCache:
         self._llama.copy(self._ids[0], other._ids[0], 0, len(cells))
         other._cells = cells
         return other
-
-    def _take_cells(self, count: int) -> list[Cell]:
-        """Cells of the own room."""
-        self._room -= count
-        return [Cell(self._pool) for _ in range(count)]
 
     def _store_branch(self, tree: TokenTree, branch: int) -> StoredCell | None:
         place = self._places[branch]

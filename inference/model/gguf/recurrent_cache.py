@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.gguf.kv_cache import Cell, CellPool
+from inference.model.gguf.kv_cache import Cell, CellPool, PooledCache
 from inference.model.gguf.llama import BatchSpan, Llama
 from inference.model.language_model import SequenceInput
 
@@ -99,22 +99,16 @@ class State:
         pool.released.append(lambda: pool.release(0, ids))
 
 
-class RecurrentSequenceCache:
+class RecurrentSequenceCache(PooledCache):
     """The state after the kept tokens, checkpoints before it, and room for further tokens."""
 
     def __init__(self, pool: StatePool, room: int) -> None:
         """An empty cache with room for some tokens. Raises OverloadedError."""
-        self._pool = pool
+        super().__init__(pool, room)
+        self._pool: StatePool = pool
         self._states: list[State] = []  # the checkpoints in order, then that after the kept tokens
         self._read: list[State] = []  # those along the chain of the last pass, until it is kept
         self._wanted = 0  # where it was to be cut back last
-        self._room = 0  # after the kept tokens
-        pool.reserve(room)
-        self._room = room
-
-    def __del__(self) -> None:
-        pool, room = self._pool, self._room
-        pool.released.append(lambda: pool.release(room))
 
     @property
     def num_tokens(self) -> int:
@@ -122,21 +116,10 @@ class RecurrentSequenceCache:
         return self._states[-1].num_tokens if self._states else 0
 
     @property
-    def capacity(self) -> int:
-        """The number of tokens that it has room for."""
-        return self.num_tokens + self._room
-
-    @property
     def nbytes(self) -> int:
         """The memory of its cells and states, also of those that others have as well; its share, if that is more."""
         own = self.capacity * self._pool.cell_nbytes + len(self._states) * self._pool.state_nbytes
         return max(own, self._pool.least_nbytes)
-
-    def reserve(self, num_new: int) -> None:
-        """Makes room for `num_new` tokens after the kept ones. Raises OverloadedError, with the cache unchanged."""
-        if num_new > self._room:
-            self._pool.reserve(num_new - self._room)
-            self._room = num_new
 
     def build_passes(self, part: SequenceInput) -> Generator[list[BatchSpan], None, None]:
         """The rows of a part, after `reserve`, in passes one after the other. Raises OverloadedError."""
@@ -204,9 +187,7 @@ class RecurrentSequenceCache:
         if self._states and not self._states[-1].is_checkpoint:
             self._states.pop()
         for state in self._read:
-            num_new = state.num_tokens - len(cells)
-            self._room -= num_new
-            cells = state.cells = (*cells, *(Cell(self._pool) for _ in range(num_new)))
+            cells = state.cells = (*cells, *self._take_cells(state.num_tokens - len(cells)))
         self._states += self._read
         self._states[-1].is_checkpoint = False
         self._read = []

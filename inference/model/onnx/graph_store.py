@@ -74,7 +74,7 @@ class GraphStore:
             (draft / GRAPH_NAME).write_bytes(_serialize(graph))
             yield draft
         except BaseException:
-            self.discard(draft)
+            shutil.rmtree(draft, ignore_errors=True)  # files that are mapped stay readable
             raise
         self.publish(draft, key)
 
@@ -88,11 +88,7 @@ class GraphStore:
             shutil.rmtree(entry / _REPLACED_NAME, ignore_errors=True)
         except OSError as error:  # among others if another process does the same at this moment
             _log.warning("the converted model cannot be kept: %s", error)
-            self.discard(draft)
-
-    def discard(self, draft: Path) -> None:
-        """Removes a draft. Files that are mapped stay readable."""
-        shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(draft, ignore_errors=True)  # files that are mapped stay readable
 
     def _remove_old(self) -> None:
         """Removes what was not used for long: models that were changed, and drafts of processes that were killed."""
@@ -104,7 +100,7 @@ class GraphStore:
                 continue
             is_draft = path.name.startswith(_DRAFT_PREFIX)
             if path.is_dir() and age > (_MAX_DRAFT_SECONDS if is_draft else _MAX_UNUSED_SECONDS):
-                self.discard(path)
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def compute_key(graph: Graph, weight_files: Iterable[Path]) -> str:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from inference.errors import InvalidRequestError, OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LanguageModel, SequenceInput
+from inference.model.language_model import LanguageModel, RowsCache, SequenceInput
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import HIDDEN
 from inference.model.onnx.session import InferenceSession
@@ -30,11 +30,8 @@ Bias = npt.NDArray[np.float32]  # [num_rows, num_keys], see `inference.model.onn
 TokenKV = npt.NDArray[np.float32]  # [2 * num_layers, num_kv_heads, head_dim]: one token's keys and values
 
 
-class OnnxSequenceCache:
-    """The keys and values of the kept tokens, followed by those of the last forwarded tree's chain and branches.
-
-    They are a row for each token, bound to inputs and outputs of a session.
-    """
+class OnnxSequenceCache(RowsCache):
+    """Rows that are bound to inputs and outputs of a session."""
 
     planes: npt.NDArray[np.float32]  # [2 * num_layers, num_kv_heads, num_rows, head_dim]: keys, values of each layer
 
@@ -43,7 +40,6 @@ class OnnxSequenceCache:
         self._session = session
         self._config = config
         self.binding: Any = session.io_binding()  # onnxruntime has no types
-        self.num_tokens = 0
         self._bind_planes(self._allocate(num_tokens + _NUM_PADDING_ROWS))
 
     @property
@@ -72,33 +68,14 @@ class OnnxSequenceCache:
             planes[:, :, : self.num_tokens] = self.planes[:, :, : self.num_tokens]
             self._bind_planes(planes)
 
-    def keep(self, tree: TokenTree) -> None:
-        """Keeps the chain of the last forwarded tree; discards the branches."""
-        self.num_tokens += len(tree.chain_ids)
-
-    def copy_branches(self, tree: TokenTree) -> list[TokenKV]:
-        """Copies of the keys and values of the last forwarded tree's branches. Call this before `keep`."""
-        first = self.num_tokens + len(tree.chain_ids)
-        return [self.planes[:, :, first + branch].copy() for branch in range(len(tree.branch_ids))]
-
-    def copy_tokens(self, start: int) -> list[TokenKV]:
-        """Copies of the keys and values of the kept tokens from `start` on."""
-        return [self.planes[:, :, place].copy() for place in range(start, self.num_tokens)]
-
-    def append(self, rows: Sequence[TokenKV]) -> None:
-        """Keeps stored rows as further tokens. Raises OverloadedError, with the cache unchanged."""
-        self.reserve(len(rows))
-        self.write_rows(rows)
-        self.num_tokens += len(rows)
+    def copy_rows(self, start: int, stop: int) -> list[TokenKV]:
+        """See `RowsCache`."""
+        return [self.planes[:, :, place].copy() for place in range(start, stop)]
 
     def write_rows(self, rows: Sequence[TokenKV]) -> None:
-        """Writes stored rows after the kept tokens, without keeping them. Call `reserve` first."""
+        """See `RowsCache`."""
         for place, row in enumerate(rows, self.num_tokens):
             self.planes[:, :, place] = row
-
-    def cut(self, num_tokens: int) -> None:
-        """Forgets the kept tokens beyond the first `num_tokens`."""
-        self.num_tokens = min(self.num_tokens, num_tokens)
 
     def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
         """An independent copy, of the first `num_tokens` only if given, with room for `capacity` tokens.

@@ -26,8 +26,7 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 
 from inference.errors import ModelError, OverloadedError
 from inference.healing.covering import Crossing, find_allowed
-from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LanguageModel, SequenceInput
+from inference.model.language_model import LanguageModel, RowsCache, SequenceInput
 from inference.model.sampler import BestToken, LogitRow, NumpyTokens, find_padding
 from trie_cache.trie import Trie, Vocabulary
 
@@ -109,12 +108,12 @@ class _Layout:
         return num_tokens
 
 
-class TorchSequenceCache:
-    """The keys and values of the kept tokens, followed by those of the last forwarded tree's chain and branches."""
+class TorchSequenceCache(RowsCache):
+    """Rows in a `DynamicCache`."""
 
     def __init__(self, layout: _Layout, num_tokens: int) -> None:
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
-        self.kv, self.num_tokens, self.capacity = DynamicCache(), 0, layout.find_room(num_tokens)
+        self.kv, self.capacity = DynamicCache(), layout.find_room(num_tokens)
         self._layout = layout
 
     @property
@@ -126,29 +125,6 @@ class TorchSequenceCache:
         """Finds out whether there is room for `num_new` rows after the kept ones. Raises OverloadedError."""
         if self.num_tokens + num_new > self.capacity:
             self.capacity = self._layout.find_room(self.num_tokens + num_new)
-
-    def keep(self, tree: TokenTree) -> None:
-        """Keeps the chain of the last forwarded tree; discards the branches."""
-        self.num_tokens += len(tree.chain_ids)
-
-    def copy_branches(self, tree: TokenTree) -> list[TokenKV]:
-        """Copies of the keys and values of the last forwarded tree's branches. Call this before `keep`."""
-        first = self.num_tokens + len(tree.chain_ids)
-        return self._copy_rows(first, first + len(tree.branch_ids))
-
-    def copy_tokens(self, start: int) -> list[TokenKV]:
-        """Copies of the keys and values of the kept tokens from `start` on."""
-        return self._copy_rows(start, self.num_tokens)
-
-    def append(self, rows: Sequence[TokenKV]) -> None:
-        """Keeps stored rows as further tokens. Raises OverloadedError, with the cache unchanged."""
-        self.reserve(len(rows))
-        self.write_rows(rows)
-        self.num_tokens += len(rows)
-
-    def cut(self, num_tokens: int) -> None:
-        """Discards the kept tokens after the first `num_tokens`."""
-        self.num_tokens = min(self.num_tokens, num_tokens)
 
     @torch.inference_mode()
     def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
@@ -167,7 +143,7 @@ class TorchSequenceCache:
 
     @torch.inference_mode()
     def write_rows(self, rows: Sequence[TokenKV]) -> None:
-        """Makes stored rows follow the kept tokens, without keeping them."""
+        """See `RowsCache`."""
         for layer in self.kv.layers:
             if layer.is_initialized:
                 layer.keys, layer.values = (each[:, :, : self.num_tokens] for each in (layer.keys, layer.values))
@@ -180,7 +156,8 @@ class TorchSequenceCache:
                 self.kv.update(*shaped, index)
 
     @torch.inference_mode()
-    def _copy_rows(self, start: int, stop: int) -> list[TokenKV]:
+    def copy_rows(self, start: int, stop: int) -> list[TokenKV]:
+        """See `RowsCache`."""
         if start >= stop:
             return []
         layers = [self.kv.layers[index] for index, *_ in self._layout.planes]
