@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -52,10 +53,6 @@ class Vocabulary:
     def has(self, token_id: int) -> bool:
         """True for a token, text or not; false for padding."""
         return 0 <= token_id < self.num_rows and (bool(self.token_bytes[token_id]) or token_id in self.special_ids)
-
-    def special_id(self, name: str) -> int | None:
-        """The id of the special token called `name`, or None if there is no such token."""
-        return self.special_tokens.get(name)
 
     @classmethod
     def from_tokens(
@@ -206,21 +203,15 @@ class Trie:
 
     def iter_prefixes(self, min_tokens: int = 1) -> Iterator[tuple[bytes, Interval]]:
         """Every non-empty prefix that at least `min_tokens` tokens start with, and the interval of these tokens."""
-        waiting = list(self._iter_children(b"", Interval(0, self.num_tokens)))
+        waiting = [(b"", Interval(0, self.num_tokens))]
         while waiting:
             prefix, interval = waiting.pop()
-            if interval.num_tokens >= min_tokens:
-                yield prefix, interval
-                waiting.extend(self._iter_children(prefix, interval))
-
-    def _iter_children(self, prefix: bytes, interval: Interval) -> Iterator[tuple[bytes, Interval]]:
-        """The prefixes that are one byte longer than `prefix`, given its interval."""
-        depth = len(prefix)
-        rank = bisect_right(self._tokens, prefix, *interval)  # after the tokens equal to the prefix
-        while rank < interval.hi:
-            child = self._tokens[rank][: depth + 1]
-            start, rank = rank, bisect_right(self._tokens, child + self._after, rank, interval.hi)
-            yield child, Interval(start, rank)
+            children = self.find_children(interval, len(prefix))
+            ranks = [*(interval.lo + children.starts).tolist(), interval.hi]
+            for byte, (lo, hi) in zip(children.bytes, pairwise(ranks), strict=True):
+                if hi - lo >= min_tokens:
+                    waiting.append((prefix + bytes([byte]), Interval(lo, hi)))
+                    yield waiting[-1]
 
 
 def _build_rank(order: npt.NDArray[np.int32], num_rows: int) -> npt.NDArray[np.int32]:

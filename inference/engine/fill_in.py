@@ -180,7 +180,7 @@ def list_fill_ins(setting: str, folder: Path, vocabulary: Vocabulary) -> FillInC
     names = names or next((each for each in _FAMILIES if known >= {*each}), ())
     own = Layout.PSM_LINE if len(names) == 3 else Layout.SPM if names else Layout.NONE
     layouts = _FAMILIES.get(names, (own,)) if layout is None else (layout,)
-    ids = [vocabulary.special_id(name) for name in names]
+    ids = [vocabulary.special_tokens.get(name) for name in names]
     missing = [name for name, marker in zip(names, ids, strict=True) if marker is None]
     is_used = layouts != (Layout.NONE,)
     asks = f"{source} asks for the layout {layouts[0]}, "
@@ -247,23 +247,13 @@ def choose_fill_in(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> 
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Text with a gap, in four parts."""
-
-    prefix: str
-    part: str
-    remaining: str
-    suffix: str
-
-
-SAMPLES = (
-    Sample("def area(width, height):\n    return width", " *", " height", "\n\n\nprint(area(2, 3))\n"),
-    Sample("total = 0\nfor number in numbers", ":\n    total", " += number", "\nprint(total)\n"),
-    Sample("import os\n\n\ndef read(path):\n    with open", "(path", ")", " as file:\n        return file.read()\n"),
-    Sample("class Point:\n    def __init__", "(self,", " x, y", "):\n        self.x = x\n        self.y = y\n"),
-    Sample("if name is None", ":\n    name", " =", ' ""\nprint(name)\n'),
-    Sample("names = [name", " for", " name", " in names if name]\nprint(names)\n"),
+SAMPLES = (  # texts with a gap: before it, a part of the missing text, the rest of that, after it
+    ("def area(width, height):\n    return width", " *", " height", "\n\n\nprint(area(2, 3))\n"),
+    ("total = 0\nfor number in numbers", ":\n    total", " += number", "\nprint(total)\n"),
+    ("import os\n\n\ndef read(path):\n    with open", "(path", ")", " as file:\n        return file.read()\n"),
+    ("class Point:\n    def __init__", "(self,", " x, y", "):\n        self.x = x\n        self.y = y\n"),
+    ("if name is None", ":\n    name", " =", ' ""\nprint(name)\n'),
+    ("names = [name", " for", " name", " in names if name]\nprint(names)\n"),
 )
 
 
@@ -286,10 +276,10 @@ def measure_markers(model: LanguageModel, tokenizer: LoadedTokenizer, fill_in: F
     named = (end_id for name, end_id in vocabulary.special_tokens.items() if name in _END_NAMES)
     end_ids = vocabulary.end_ids.union(named)
     parts, sizes = list[SequenceInput](), list[tuple[int, int]]()
-    for sample in SAMPLES:
-        kept, suffix_ids = encode_text(tokenizer.encoder, sample.prefix), encode(sample.suffix)
+    for prefix, part, remaining, suffix in SAMPLES:
+        kept, suffix_ids = encode_text(tokenizer.encoder, prefix), encode(suffix)
         context = tokenizer.start_ids + fill_in.lay_out(kept, suffix_ids, b"", vocabulary.token_bytes)
-        early, whole = encode(sample.part), encode(sample.part) + encode(sample.remaining)
+        early, whole = encode(part), encode(part) + encode(remaining)
         tree = TokenTree(context, whole, (None, *range(len(whole) - 1)))
         parts.append(SequenceInput(model.new_cache(tree.num_rows), tree))
         sizes.append((len(early), len(whole)))

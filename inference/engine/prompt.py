@@ -119,7 +119,7 @@ class RelatedPart:
 def _find_format(tokenizer: LoadedTokenizer, fill_in: FillIn | None) -> RepositoryFormat:
     """Returns the format of a model that is given suffixes as `fill_in` says."""
     markers = () if fill_in is None else (fill_in.markers.prefix, fill_in.markers.suffix, fill_in.markers.middle)
-    find_id = tokenizer.vocabulary.special_id
+    find_id = tokenizer.vocabulary.special_tokens.get
     known = (each for each in _FORMATS if None not in map(find_id, each.specials))
     return next((each for each in known if tuple(map(find_id, each.fim_names)) == markers), _PLAIN)
 

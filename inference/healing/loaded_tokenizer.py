@@ -123,7 +123,7 @@ def find_start_ids(written: tuple[int, ...], model_dir: Path, vocabulary: Vocabu
     """
     config = read_object(model_dir / "tokenizer_config.json")
     token = config.get("bos_token")
-    named_id = vocabulary.special_id(str(token["content"] if isinstance(token, dict) else token))
+    named_id = vocabulary.special_tokens.get(str(token["content"] if isinstance(token, dict) else token))
     named = () if named_id is None else (named_id,)
     asked = named if config.get("add_bos_token") is True else ()
     if config.get("add_bos_token") is True and token is not None and not written + named:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference.characters.state import State
+from inference.healing.vocabulary_file import BYTE_LEVEL_ALPHABET
 from tests.support.character_toys import TokenIds, TokenModel
 from tests.support.toys import NARROW_ALPHABET, SENTENCEPIECE_KINDS, ToyTokenizer
 from trie_cache.trie import Trie
@@ -193,7 +194,7 @@ class CanonicalStrings:
 
     def _find_letters(self, data: bytes) -> list[str]:
         if not self._is_sentencepiece:
-            return [_SHOWN[byte] for byte in data]
+            return [BYTE_LEVEL_ALPHABET[byte] for byte in data]
         whole = data.decode(errors="ignore")
         letters = []
         for letter in whole.replace(" ", "▁"):
@@ -238,13 +239,3 @@ def can_be_text(data: bytes) -> bool:
         return True
     endings = [bytes([first, *[0x80] * count]) for first in (0x80, 0x90, 0xA0, 0xBF) for count in range(3)]
     return any(is_text(data + more) for more in endings)
-
-
-def _find_shown() -> list[str]:
-    """Returns GPT-2's character for each byte: itself if it is printable, else one from U+0100 on."""
-    seen = [byte for byte in range(256) if chr(byte).isprintable() and chr(byte) not in " \xad\xa0" and byte != 0x7F]
-    hidden = iter(range(256, 512))
-    return [chr(byte) if byte in seen else chr(next(hidden)) for byte in range(256)]
-
-
-_SHOWN = _find_shown()

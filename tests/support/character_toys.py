@@ -85,7 +85,6 @@ class ToyReader:
 
     def __init__(self, model: TokenModel, max_tokens: int = 10_000) -> None:
         self.max_tokens = max_tokens
-        self.most_rows_held = 0  # at the same time
         self.num_passes = 0
         self.strings: WeakSet[TokenString] = WeakSet()  # the strings that were read and still exist
         self._model = model
@@ -105,7 +104,6 @@ class ToyReader:
                 log_probs = np.full_like(log_probs, -np.inf)
             string.log_probs, string.log_end = log_probs[:-1].copy(), float(log_probs[-1])
             self.strings.add(string)
-        self.most_rows_held = max(self.most_rows_held, self.num_rows_held)
 
 
 def spell_out(string: TokenString) -> TokenIds:

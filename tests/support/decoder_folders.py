@@ -105,17 +105,14 @@ def write_decoder(
     folder: Path, family: str = "llama", dtype: torch.dtype = torch.float32, shard_size: str = "1GB", **changes: Any
 ) -> Path:
     """Writes a tiny decoder; also norms and biases are random, so that no zero or one hides a difference."""
-    _write_weights(folder, transformers.AutoConfig.for_model(family, **deepcopy(_SHAPE | changes)), dtype, shard_size)
-    return folder
-
-
-def _write_weights(folder: Path, config: Any, dtype: torch.dtype = torch.float32, shard_size: str = "1GB") -> None:
+    config = transformers.AutoConfig.for_model(family, **deepcopy(_SHAPE | changes))
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     model.to(dtype).save_pretrained(folder, max_shard_size=shard_size)
     (folder / "tokenizer.json").write_text("{}")  # so that the folder is complete; no tokenizer is made of it
+    return folder
 
 
 def build_content(family: str, **changes: Any) -> dict[str, Any]:
@@ -145,7 +142,7 @@ def write_model(folder: Path, toy: ToyTokenizer, family: str = "llama", seed: in
         "max_position_embeddings": 512,
         "initializer_range": 0.3,
         "bos_token_id": 0,
-        "eos_token_id": toy.vocabulary.special_id(END),
+        "eos_token_id": toy.vocabulary.special_tokens.get(END),
     } | changes
     if family in ("llama", "mistral", "qwen2"):
         shape.setdefault("num_key_value_heads", 2)

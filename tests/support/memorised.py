@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from inference.engine.fill_in import SAMPLES, Layout, Sample
+from inference.engine.fill_in import SAMPLES, Layout
 from inference.healing.heal_point import encode_section
 from tests.support.decoder_folders import write_model
 from tests.support.toys import END, ToyTokenizer, build_prompts, toy_tokenizer
@@ -34,9 +34,8 @@ def write_memorised_model(folder: Path, layout: Layout | None) -> Path:
     return folder
 
 
-def _build_document(toy: ToyTokenizer, sample: Sample, layout: Layout | None) -> list[int]:
-    parts = (sample.prefix, sample.part, sample.remaining, sample.suffix)
-    prefix, part, remaining, suffix = (encode_section(toy.encoder, text) for text in parts)
+def _build_document(toy: ToyTokenizer, sample: tuple[str, ...], layout: Layout | None) -> list[int]:
+    prefix, part, remaining, suffix = (encode_section(toy.encoder, text) for text in sample)
     end = toy.vocabulary.special_tokens[END]
     fill_in = None if layout is None else build_prompts(toy, layout).fill_in
     if fill_in is None:

@@ -90,7 +90,6 @@ class ScriptedModel:
     before_reserve: Callable[[CountingCache], None] = lambda _: None
     spoil: Callable[[SampleRequest, SampleResult], SampleResult] = lambda _, result: result
     num_row_bytes: int = 8
-    num_caches_made: int = 0
     num_grown: int = 0  # how often a cache had less room than its sequence needed
     most_held: int = 0  # the largest room of all caches together, in tokens
     furthest: int = 0  # the largest number of tokens of a sequence, including the new ones of a step
@@ -115,7 +114,6 @@ class ScriptedModel:
 
     def register(self, cache: CountingCache) -> None:
         """Adds a new cache to the live caches."""
-        self.num_caches_made += 1
         self._caches.add(cache)
         self.count_held()
 

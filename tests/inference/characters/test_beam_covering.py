@@ -11,7 +11,7 @@ from inference.characters.beam_covering import read_characters
 from inference.characters.model import CoveringSettings
 from inference.errors import InvalidRequestError
 from inference.protocol.characters import CoveringKind
-from tests.support.character_oracles import END, EveryString, assert_same, find_all_texts, walk_three_ways
+from tests.support.character_oracles import END, EveryString, assert_same, walk_three_ways
 from tests.support.character_toys import (
     START,
     RandomModel,
@@ -78,21 +78,6 @@ def test_the_members_of_an_enumeration_are_the_papers_covering(
     for member in members:
         spelled = b"".join(map(small.trie.spell, member.token_ids))
         assert spelled[: len(spelled) - member.num_bytes_ahead] == text
-
-
-@given(small=small_vocabularies(max_tokens=2), seed=st.integers(0, 999))
-def test_text_probabilities_sum_over_all_token_strings_of_a_short_model(small: SmallVocabulary, seed: int) -> None:
-    """The slowest oracle. It does not use coverings."""
-    model = RandomModel(small.trie.num_tokens, seed, num_tokens_at_most=4)
-    probabilities = find_all_texts(model, small.trie, (START,), 4)
-    characters = small.open_model(model)
-
-    assert sum(probabilities.values()) == pytest.approx(1, abs=1e-12)
-    for text in [text for text in probabilities if len(text) <= 6][::7]:
-        score = characters.score(text, b"", _ALL)
-        begun = sum(probability for other, probability in probabilities.items() if other.startswith(text))
-        _assert_close(np.exp(score.log_probability), begun)
-        _assert_close(np.exp(score.log_probability_with_end), probabilities[text])
 
 
 @given(case=_cases())

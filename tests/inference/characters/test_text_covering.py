@@ -10,9 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from inference.characters.model import CoveringSettings
-from inference.characters.text_covering import find_canonical_open_paths
 from inference.errors import InvalidRequestError
-from inference.healing.text_encoder import cache_short
 from tests.support.character_oracles import END, CanonicalStrings, is_text, logsumexp, walk_three_ways
 from tests.support.character_toys import (
     CorpusModel,
@@ -250,11 +248,3 @@ def test_a_word_that_is_longer_than_the_window_is_refused() -> None:
 
     with pytest.raises(InvalidRequestError, match="window"):
         characters.open(b"as " * 9, _CANONICAL).advance(b"sasa" * 20)
-
-
-def test_the_paths_of_a_short_text_are_found_again_and_those_of_a_long_one_are_not_kept() -> None:
-    toy = narrow_tokenizer("qwen")
-    find = cache_short(partial(find_canonical_open_paths, toy.encoder, toy.trie), 8)
-
-    assert find(b"as a1") is find(b"as a1")
-    assert find(b"as " * 1_000) is not find(b"as " * 1_000)

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from inference.characters.model import CoveringSettings
 from inference.characters.service import load_character_model
-from inference.characters.token_string import ModelReader, TokenString, read_all
+from inference.characters.token_string import ModelReader, TokenString
 from inference.config import EngineConfig
 from inference.errors import InvalidRequestError, ModelError
 from inference.model.language_model import LanguageModel
@@ -21,46 +19,10 @@ from inference.model.pytorch.loader import load_torch_model
 from inference.model.pytorch.model import TorchModel
 from inference.protocol.characters import CoveringKind
 from tests.inference.conftest import MakeModel
-from tests.support.character_toys import LogProbs, RandomModel, TokenIds, ToyReader, open_toy, spell_out
+from tests.support.character_toys import LogProbs, TokenIds, open_toy, spell_out
 from tests.support.decoder_folders import DecoderOracle
 from tests.support.tiny_families import KV, LAYER_TYPES
 from tests.support.toys import END, toy_tokenizer
-
-_IDS = st.lists(st.integers(1, 3), max_size=6)
-
-
-@given(token_ids=_IDS, count=st.integers(0, 8))
-def test_an_ancestor_is_shorter_by_the_count_or_the_root(token_ids: list[int], count: int) -> None:
-    root = TokenString((0,))
-
-    ancestor = root.extend(token_ids).find_ancestor(count)
-
-    assert spell_out(ancestor) == (0, *token_ids[: max(len(token_ids) - count, 0)])
-
-
-@given(token_ids=st.lists(st.integers(1, 3), min_size=1, max_size=6), num_tokens=st.integers(2, 8))
-def test_a_moved_window_keeps_the_root_and_the_last_tokens(token_ids: list[int], num_tokens: int) -> None:
-    string = TokenString((0,)).extend(token_ids)
-    string.log_mass = -1.5
-
-    moved = string.move_window(num_tokens)
-
-    assert spell_out(moved) == (0, *token_ids[-(num_tokens - 1) :])
-    assert moved.log_mass == -1.5
-
-
-def test_only_strings_without_a_row_are_read() -> None:
-    reader = ToyReader(RandomModel(num_tokens=4, seed=1))
-    strings = [TokenString((0,)).extend([token_id]) for token_id in (1, 2)]
-    strings[0].log_probs = np.zeros(4)
-
-    read_all(reader, strings)
-
-    assert strings[0].log_probs is not None
-    assert not strings[0].log_probs.any()
-    assert strings[1].log_probs is not None
-    assert strings[1].log_probs.any()
-
 
 _WIDE_HEADS = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}  # for onnxruntime
 _FAMILIES: dict[str, dict[str, object]] = {
@@ -180,7 +142,7 @@ def test_a_model_without_an_end_token_is_refused(tmp_path: Path, make_model: Mak
         (tmp_path / name).symlink_to(folder / name)
     config = (folder / "config.json").read_text(encoding="utf-8")
     (tmp_path / "config.json").write_text(
-        config.replace(f'"eos_token_id": {_TOY.vocabulary.special_id(END)}', '"x": 1')
+        config.replace(f'"eos_token_id": {_TOY.vocabulary.special_tokens.get(END)}', '"x": 1')
     )
 
     with pytest.raises(ModelError, match="names no token that"):

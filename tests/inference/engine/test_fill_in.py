@@ -105,6 +105,7 @@ def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: 
         ('{"fill_in": {"prefix": "<before>"}}', "name both prefix and suffix, or neither"),
         ('{"languages": "python"}', "languages must be a list of names"),
         ('{"languages": [1]}', "languages must be a list of names"),
+        ('{"dtype": "int2"}', "dtype must be one of float32, int8, int4, not \"'int2'\""),
         ('{"fill_in": {"middle": "<hole>"}}', "name both prefix and suffix, or neither"),
         (
             '{"fill_in": {"layout": "none", "prefix": "<b>", "suffix": "<after>"}}',

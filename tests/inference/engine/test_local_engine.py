@@ -138,9 +138,3 @@ def test_a_step_takes_a_second_but_never_reads_very_few_or_very_many(
     assert speed.find_max_rows() == expected
     for is_shared in (False, True):  # nobody waits for a prefetch's step
         assert speed.find_max_rows(True, is_shared) == max(expected // 8, 16)
-
-
-def test_a_step_is_short_while_other_people_wait() -> None:
-    speed = PrefillSpeed()
-    speed.note(64, 0.064)
-    assert (speed.find_max_rows(), speed.find_max_rows(is_shared=True)) == (512, 30)

@@ -11,7 +11,6 @@ from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
 from inference.model.token_sequence import TokenSequence
 from tests.support.scripted_model import CountedRow, CountingCache, ScriptedModel, raise_full
-from tests.support.sequences import count_idle_bytes
 from tests.support.toys import toy_tokenizer
 
 _MAX_BYTES = 600
@@ -28,6 +27,11 @@ def _read(sequence: TokenSequence, context_ids: tuple[int, ...], branch_ids: tup
     tree = TokenTree(unread, branch_ids, (None,) * len(branch_ids))
     part = SequenceInput(sequence.cache, tree) if unread else sequence.build_part(tree, range(len(branch_ids)))
     sequence.absorb(part, [CountedRow()] * part.num_logit_rows)  # type: ignore[list-item]  # it is never asked
+
+
+def _count_idle_bytes(cache: PrefixCache) -> int:
+    """The memory of the sequences that no request uses."""
+    return sum(entry.nbytes for entry in cache._entries if not entry.is_in_use)
 
 
 def _held(sequence: TokenSequence) -> list[int]:
@@ -51,7 +55,7 @@ class SequenceMemories(RuleBasedStateMachine):
         try:
             sequence = self.memory.take(tenant, context_ids, len(context_ids) + 4)
         except OverloadedError:
-            assert count_idle_bytes(self.memory) == 0, "idle sequences are dropped before a request is refused"
+            assert _count_idle_bytes(self.memory) == 0, "idle sequences are dropped before a request is refused"
             return
         finally:
             self._fail_next(0)
@@ -74,13 +78,13 @@ class SequenceMemories(RuleBasedStateMachine):
     def release(self, data: st.DataObject) -> None:
         _, sequence, _ = self.in_use.pop(data.draw(st.integers(0, len(self.in_use) - 1)))
         self.memory.release(sequence)
-        assert count_idle_bytes(self.memory) <= _MAX_BYTES
+        assert _count_idle_bytes(self.memory) <= _MAX_BYTES
 
     @rule()
     def clear(self) -> None:
         had_idle = bool(self._idle())
         assert self.memory.clear() == had_idle
-        assert count_idle_bytes(self.memory) == 0
+        assert _count_idle_bytes(self.memory) == 0
 
     @invariant()
     def nothing_in_use_is_changed_or_dropped(self) -> None:
@@ -92,7 +96,7 @@ class SequenceMemories(RuleBasedStateMachine):
 
     @invariant()
     def idle_bytes_are_those_of_the_idle_sequences(self) -> None:
-        assert count_idle_bytes(self.memory) == sum(sequence.nbytes for sequence in self._idle())
+        assert _count_idle_bytes(self.memory) == sum(sequence.nbytes for sequence in self._idle())
 
     @invariant()
     def no_cache_has_two_owners(self) -> None:
@@ -198,4 +202,4 @@ def test_idle_sequences_make_room_for_a_request(
     setattr(model, hook, fail_once)
 
     assert memory.take("a", context_ids, 24).num_tokens == 0
-    assert count_idle_bytes(memory) == 0
+    assert _count_idle_bytes(memory) == 0

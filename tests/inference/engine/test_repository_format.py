@@ -165,7 +165,7 @@ def test_a_special_token_that_stands_in_the_text_or_path_of_a_file_is_text() -> 
 
     special_ids = [each for each in prompt.context_ids[1:] if each in prompts.tokenizer.vocabulary.special_ids]
     names = (*specials[:2], specials[1], FIM_NAMES[0], FIM_NAMES[2], FIM_NAMES[1])
-    assert special_ids == [prompts.tokenizer.vocabulary.special_id(name) for name in names]
+    assert special_ids == [prompts.tokenizer.vocabulary.special_tokens.get(name) for name in names]
     assert _show(prompts, prompt).count(odd) == 3
 
 

@@ -91,10 +91,11 @@ class _PieceEncoder(TextEncoder):
         super().__init__()
         self._pre_tokenizer = pre_tokenizer
         self._ids: dict[bytes, int] = {}
-        self.num_split_chars = 0
+        self.num_split_chars = self.most_chars = 0  # in all calls, and in one
 
     def _split_plain(self, text: str, start: int) -> list[PreToken]:  # noqa: ARG002  # no added texts: always 0
         self.num_split_chars += len(text)
+        self.most_chars = max(self.most_chars, len(text))
         data = text.encode()
         ends = list(accumulate(len(shown) for shown, _ in self._pre_tokenizer.pre_tokenize_str(text)))
         return [PreToken(data[start:end], end) for start, end in pairwise([0, *ends])]
@@ -191,22 +192,6 @@ def test_long_pre_tokens_that_grow_have_the_heal_points_of_the_text_alone(kind: 
         assert memory.heal(text[:end]).kept_ids == find_heal_point(encoder, text[:end]).kept_ids
 
 
-class _WatchedEncoder(TextEncoder):
-    """An encoder that records the length of the longest text that it was given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.most_chars = 0
-        self._encoder = toy_tokenizer("qwen").encoder
-
-    def _split_plain(self, text: str, start: int) -> list[PreToken]:  # noqa: ARG002  # no added texts: always 0
-        self.most_chars = max(self.most_chars, len(text))
-        return self._encoder.split(text)
-
-    def encode_beginning(self, beginning: bytes) -> tuple[int, ...]:
-        return self._encoder.encode_beginning(beginning)
-
-
 _LONG = _LINES * 100
 
 
@@ -220,7 +205,7 @@ _LONG = _LINES * 100
     ids=["keys", "deletions", "another tenant"],
 )
 def test_after_an_edit_only_the_end_is_split_again(tenant: str, texts: list[str], least: int, most: int) -> None:
-    encoder = _WatchedEncoder()
+    encoder = _PieceEncoder(_PRE_TOKENIZERS["starcoder"])
     memory = HealPointCache(encoder)
     memory.heal(_LONG, "a")
     encoder.most_chars = 0

@@ -84,7 +84,7 @@ def test_added_tokens_are_special_or_text(tmp_path: Path, added: _Json, expected
     vocabulary = _read(_write(tmp_path, spec))
 
     assert vocabulary.token_bytes[added["id"]] == (expected or b"")
-    assert vocabulary.special_id(added["content"]) == (added["id"] if expected is None else None)
+    assert vocabulary.special_tokens.get(added["content"]) == (added["id"] if expected is None else None)
     assert (added["id"] in vocabulary.special_ids) == (expected is None)
 
 
@@ -149,7 +149,7 @@ def test_rows_beyond_the_tokens_are_padding_and_a_special_token_without_a_row_is
     (folder / "config.json").write_text('{"eos_token_id": 2}')
     shorter = _read(folder, num_rows=450)
     assert vocabulary.token_bytes[5:] == (b"",) * 495
-    assert (vocabulary.special_id("<|late|>"), vocabulary.end_ids) == (480, frozenset({480}))
+    assert (vocabulary.special_tokens.get("<|late|>"), vocabulary.end_ids) == (480, frozenset({480}))
     assert (shorter.num_rows, shorter.special_ids, shorter.end_ids) == (450, frozenset({2}), frozenset({2}))
     with pytest.raises(ModelError, match=r"tokenizer\.json: token b'b' has id 4.* the model's head has 4 rows"):
         _read(folder, num_rows=4)

@@ -10,18 +10,12 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from inference.config import EngineConfig
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
-from inference.model.pytorch.loader import load_torch_model
 from inference.model.sampler import CrossingScores, SampleRequest, SampleResult, Sampling, choose
 from inference.protocol.completion import CompletionRequest
-from tests.inference.conftest import MakeModel
-from tests.support.decoder_folders import DecoderOracle
 from tests.support.samplers import (
     GREEDY,
-    ROWS,
     assert_follows,
     both_rows,
     build_rows,
@@ -33,15 +27,6 @@ from tests.support.toys import END, KINDS, ToyTokenizer, build_prompts, texts, t
 _EXACT = Sampling(temperature=1.0, top_p=1.0)
 _ANY = Crossing(None, b"", Rule.EXTEND)
 _dtypes = st.sampled_from([torch.bfloat16, torch.float16, torch.float32, torch.float64])
-_PREFIXES = (
-    "class Node:\n    def next(self) -> Nod",
-    "x = text.expandt",
-    "import tex",
-    "    return s",
-    "\n  ",
-    "é",
-    "x",
-)
 
 
 @dataclass(frozen=True)
@@ -145,26 +130,6 @@ def test_masses_and_the_best_choice_equal_those_of_members_scored_alone(
     result = _choose(name, toy, (tree, crossings), logits)
 
     _assert_agrees(result, _score_all(toy, tree, crossings, logits), crossings)
-
-
-@pytest.mark.parametrize("kind", ["qwen", "llama2"])
-def test_the_exact_choice_equals_that_of_members_run_through_the_model_alone(kind: str, make_model: MakeModel) -> None:
-    """Compares one forward pass over the tree with one plain pass of transformers for each path."""
-    toy, folder = toy_tokenizer(kind), make_model(kind)
-    model, oracle = load_torch_model(EngineConfig(folder, dtype="float64")).model, DecoderOracle(folder)
-    for prefix in _PREFIXES:
-        tree, crossings = _covering(toy, prefix)
-        rows = []
-        for node in (None, *range(len(tree.branch_ids))):
-            ids = [*tree.chain_ids, *(tree.branch_ids[branch] for branch in tree.find_path(node))]
-            rows.append(torch.from_numpy(oracle.forward(ids)))
-
-        [found] = model.forward([SequenceInput(model.new_cache(), tree)])
-        logits = torch.stack([row.logits for row in found])
-
-        members = _score_all(toy, tree, crossings, torch.stack(rows))
-        for name in ROWS:
-            _assert_agrees(_choose(name, toy, (tree, crossings), logits), members, crossings)
 
 
 @both_rows

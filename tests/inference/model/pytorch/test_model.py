@@ -25,29 +25,6 @@ def _raise(error: BaseException) -> NoReturn:
     raise error
 
 
-_FAMILIES: dict[str, dict[str, object]] = {
-    "llama": {},
-    "qwen2": {},
-    "mistral": {"sliding_window": 5},
-    "qwen3": {"num_key_value_heads": 2, "head_dim": 16},
-    "starcoder2": {"num_key_value_heads": 2, "sliding_window": 5},
-    "gpt2": {},
-    "gpt_neox": {},
-    "gpt_bigcode": {},
-    "gemma": {"num_key_value_heads": 1, "head_dim": 8},
-    "phi": {},
-    "granite": {"num_key_value_heads": 2},
-    "cohere": {"num_key_value_heads": 2},
-    "olmo2": {"num_key_value_heads": 2},
-    "stablelm": {"num_key_value_heads": 2},  # does not pass the arguments of the model's call on
-    "nemotron": {"num_key_value_heads": 2, "head_dim": 8},
-    "gemma2": {**KV, "sliding_window": 5, "attn_logit_softcapping": 2.0},
-    "gemma3_text": {**KV, **LAYER_TYPES, "sliding_window": 5},
-    "gemma4_text": {**KV, **LAYER_TYPES, "sliding_window": 5, "global_head_dim": 16, "hidden_size_per_layer_input": 8},
-    "diffllama": KV,
-}
-
-
 def _new_sequence(folder: Path, dtype: str = "float64") -> CheckedSequence:
     """A sequence of the model in a folder. In float64, only mistakes differ from transformers."""
     return CheckedSequence(load_torch(folder, dtype), DecoderOracle(folder, dtype).forward, 1e-3)
@@ -55,7 +32,7 @@ def _new_sequence(folder: Path, dtype: str = "float64") -> CheckedSequence:
 
 def test_a_window_counts_from_the_positions_of_stored_branches(make_model: MakeModel) -> None:
     """Half of the layers see five tokens only."""
-    sequence = _new_sequence(make_model(family="gemma3_text", **_FAMILIES["gemma3_text"]))
+    sequence = _new_sequence(make_model(family="gemma3_text", **KV, **LAYER_TYPES, sliding_window=5))
     tree = TokenTree((1, 2), (3, 4), (None, 0))
     sequence.forward(tree)
     stored = sequence.cache.copy_branches(tree)
