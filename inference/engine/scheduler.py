@@ -41,7 +41,14 @@ class Scheduler:
 
     def add(self, job: Job) -> list[Job]:
         """Adds a job. Returns those that it supersedes, which are still there."""
-        superseded = [other for other in self._jobs if is_superseded(other, job)]
+        newer = job.request
+        superseded = [
+            other
+            for other in self._jobs
+            if newer.document
+            and (newer.tenant, newer.document) == (other.request.tenant, other.request.document)
+            and (other.request.is_prefetch or not newer.is_prefetch)
+        ]
         self._jobs.append(job)
         return superseded
 
@@ -83,10 +90,3 @@ def _rank(job: Job, arrival: int, now: float) -> tuple[bool | int, ...]:
         not is_waited_for,
         arrival if is_waited_for else -arrival,
     )
-
-
-def is_superseded(older: Job, newer: Job) -> bool:
-    """True if a newer request for the same document ends the older one."""
-    own, others = older.request, newer.request
-    is_same = bool(own.document) and (own.tenant, own.document) == (others.tenant, others.document)
-    return is_same and (own.is_prefetch or not others.is_prefetch)

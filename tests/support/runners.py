@@ -144,7 +144,7 @@ class CheckedSequence:
 
     def find_paths(self, tree: TokenTree) -> list[tuple[int, ...]]:
         """All tokens up to each branch."""
-        return [(*self.kept, *tree.chain_ids, *_spell(tree, node)) for node in range(len(tree.branch_ids))]
+        return [(*self.kept, *tree.chain_ids, *tree.spell_path(node)) for node in range(len(tree.branch_ids))]
 
     def check(self, part: SequenceInput, rows: Sequence[Any]) -> None:
         """The rows are those of the new nodes of a part."""
@@ -166,7 +166,7 @@ class CheckedSequence:
         branches = [] if node is None else self.cache.copy_branches(tree)
         self.cache.keep(tree)
         self.cache.append([branches[branch] for branch in tree.find_path(node)])
-        self.kept = (*self.kept, *tree.chain_ids, *_spell(tree, node))
+        self.kept = (*self.kept, *tree.chain_ids, *tree.spell_path(node))
         assert self.cache.num_tokens == len(self.kept) <= self.cache.capacity
 
     def read(self, *token_ids: int) -> None:
@@ -191,10 +191,6 @@ def random_trees(draw: st.DrawFn, num_ids: int, has_chain: bool = True) -> Token
     branches = draw(st.lists(ids, min_size=0 if has_chain else 1, max_size=6))
     parents = tuple(draw(st.sampled_from([None, *range(branch)])) for branch in range(len(branches)))
     return TokenTree(tuple(chain), tuple(branches), parents)
-
-
-def _spell(tree: TokenTree, node: int | None) -> tuple[int, ...]:
-    return tuple(tree.branch_ids[branch] for branch in tree.find_path(node))
 
 
 def _build_vocabulary(num_rows: int) -> tuple[Vocabulary, Trie]:

@@ -215,7 +215,11 @@ class GgufSequenceCache(PooledCache):
 
     def copy_branches(self, tree: TokenTree) -> list[StoredCell | None]:
         """Holds each branch of the last forwarded tree. Call it before `keep`. None for those without room."""
-        return [self._store_branch(tree, branch) for branch in range(len(tree.branch_ids))]
+        end, places = self.num_tokens + len(tree.chain_ids) - 1, zip(self._places, tree.find_depths(), strict=True)
+        return [
+            place if isinstance(place, StoredCell) else self._pool.store(place, end + depth, self._take_cells(1))[0]
+            for place, depth in places
+        ]
 
     def copy_tokens(self, start: int) -> list[StoredCell | None]:
         """Holds the kept tokens from `start` on. None for those without room."""
@@ -242,13 +246,6 @@ class GgufSequenceCache(PooledCache):
         self._llama.copy(self._ids[0], other._ids[0], 0, len(cells))
         other._cells = cells
         return other
-
-    def _store_branch(self, tree: TokenTree, branch: int) -> StoredCell | None:
-        place = self._places[branch]
-        if isinstance(place, StoredCell):
-            return place
-        position = self.num_tokens + len(tree.chain_ids) - 1 + tree.find_depths()[branch]
-        return self._pool.store(place, position, self._take_cells(1))[0]
 
 
 def _copy_stored(llama: Llama, stored: StoredCell, sequence_id: int) -> None:

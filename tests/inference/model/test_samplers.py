@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.model.sampler import CrossingScores, SampleRequest, SampleResult, Sampling, choose
+from inference.model.sampler import SampleRequest, SampleResult, Sampling, choose
 from inference.protocol.completion import CompletionRequest
 from tests.support.samplers import (
     GREEDY,
@@ -85,14 +85,10 @@ def _choose(
     return choose(SampleRequest(*covering, rows, sampling, (source,) * num_choices, wants_scores=True))
 
 
-def _get_scores(result: SampleResult) -> CrossingScores:
-    assert result.scores is not None
-    return result.scores
-
-
 def _assert_agrees(result: SampleResult, members: list[_Member], crossings: tuple[Crossing, ...]) -> None:
     """Checks masses, best members and the greedy choice against members that are scored one by one."""
-    scores = _get_scores(result)
+    scores = result.scores
+    assert scores is not None
     for index in range(len(crossings)):
         here = [member for member in members if member.crossing == index]
         log_probs = torch.tensor([member.log_prob for member in here])

@@ -25,7 +25,9 @@ from inference.model.gguf.kv_cache import GgufSequenceCache
 from inference.model.language_model import LanguageModel, SequenceInput
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent
+from tests.support.runners import CheckedSequence
 from tests.support.sinks import submit
+from tests.support.state_models import SeparateTexts
 
 _DEFAULT = Path("models/default").absolute()
 _TEXT = Path("models/default/README.md").read_text(encoding="utf-8")
@@ -256,17 +258,14 @@ def test_what_a_window_has_passed_is_there_when_the_text_is_cut_back(window: int
     assert model.max_tokens == 4096
     text = tuple(np.random.default_rng(0).integers(8, 8000, 1500).tolist())
     other, _ = _read(model, text[:1000])
-    cache, _ = _read(model, text)
+    sequence = CheckedSequence(model, SeparateTexts(folder / "tiny.gguf").forward, 0.01)
+    sequence.skim(text)
     del other
     for length in (700, 900):
         _read(model, text[:length])  # in the free cells, and in those after them if nothing needs them
     for length in (1490, 700, 1):
-        cache.cut(length)
-        [again] = model.forward([SequenceInput(cache, TokenTree(text[length : length + 1]))])
-        np.testing.assert_allclose(
-            np.stack([row.to_host() for row in again]), _read(model, text[: length + 1])[1], atol=0.01
-        )
-        cache.discard()
+        sequence.cut(length)
+        sequence.read(text[length])
 
 
 def test_other_logits_in_a_tree_than_in_a_text_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
