@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from inference.engine.fill_in import Layout
 from inference.engine.prompt import PromptBuilder
 from inference.errors import OverloadedError
-from inference.model import token_sequence
 from inference.protocol.completion import (
     CompletionRequest,
     CompletionStats,
@@ -122,15 +121,9 @@ _failures = st.tuples(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("layout", _LAYOUTS)
 def test_a_warm_engine_answers_as_a_fresh_one_after_any_edits_and_failures(
-    layout: Layout, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+    layout: Layout, make_model: MakeModel
 ) -> None:
-    """A forward pass, or something that needs memory for keys and values, fails once in some requests.
-
-    With one of the layouts, the anchor moves after a few tokens, and few nodes are kept.
-    """
-    if layout is Layout.NONE:
-        for name, value in (("_MAX_ANCHOR_DISTANCE", 6), ("_MIN_ANCHOR_DISTANCE", 2), ("_MAX_NODES", 5)):
-            monkeypatch.setattr(token_sequence, name, value)
+    """A forward pass, or something that needs memory for keys and values, fails once in some requests."""
     folder, prompts = make_model("qwen"), _build_prompts(layout)
     failed: set[str] = set()
 
