@@ -6,7 +6,6 @@ The server is the same process before and after, with as many files open.
 import asyncio
 import json
 import random
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
@@ -20,8 +19,7 @@ import pytest
 from inference.client.client import Client
 from inference.errors import OverloadedError
 from inference.protocol.completion import CompletionRequest
-from tests.support.chaos_editor import build_texts, start_editor
-from tests.support.chaos_proxy import run_proxy
+from tests.support.chaos_editor import build_texts
 from tests.support.reliability import Reliability
 from tests.support.servers import EMBEDDED, TRITON, RunningServer, make_slow, needs_triton, run_server, wait_until
 
@@ -31,8 +29,6 @@ _NUM_AT_ONCE = 8  # with those of which the server does not know yet that they a
 _LONGEST_S = 0.04  # half of the answers take less
 _LIVE_SHARE = 0.05  # of requests that are not cancelled
 _TEXTS = build_texts()
-
-
 _END_S = 30.0  # a request that has no end by then has none
 
 
@@ -103,22 +99,6 @@ async def _cancel_often(ask: Callable[[str], Awaitable[object]], num: int, tally
     await asyncio.gather(*(work(plans) for _ in range(_NUM_AT_ONCE)))
 
 
-async def _cancel_in_editor(address: str, folder: Path, num: int, tally: _Tally) -> None:
-    command = [sys.executable, "-m", "midtoken", "lsp", f"--state-dir={folder}", f"--server={address}"]
-    editor, rng = await start_editor(command), random.Random(0)
-    await editor.learn()
-    answers = []
-    for _ in range(num):
-        answers.append(editor.press())  # the one before is cancelled
-        await asyncio.sleep(rng.uniform(0, _LONGEST_S / 3))
-    done, waiting = await asyncio.wait(answers, timeout=_END_S)
-    tally.num_stuck += len(waiting)
-    tally.num_cancelled += sum(answer.result().result is None for answer in done)
-    assert not editor.seen.wrong
-    assert await editor.wait_until_back(_END_S) is not None
-    await editor.leave()
-
-
 @pytest.mark.parametrize(
     "runtime", [pytest.param(TRITON, marks=needs_triton), pytest.param(EMBEDDED, marks=pytest.mark.full)]
 )
@@ -135,8 +115,6 @@ async def test_cancelled_requests_are_released_and_others_answered(
             await _cancel_often(lambda text: _stream(client, text), num, tally, seed=1)
             if runtime == TRITON:
                 await _cancel_often(lambda text: _post(session, server, text), num, tally, seed=2)
-            async with run_proxy(server.url) as proxy:  # a language server needs the address of a port
-                await _cancel_in_editor(f"127.0.0.1:{proxy.port}", tmp_path / "lsp", num, tally)
             num_unreleased = await _find_unreleased(client, _END_S)
         await asyncio.to_thread(wait_until, lambda: _count_files(server) == before)
     figures = {
@@ -145,8 +123,6 @@ async def test_cancelled_requests_are_released_and_others_answered(
         "cancels_stuck": tally.num_stuck,
         "cancels_refused": tally.num_refused,
     }
-    reliability.record(
-        f"cancels_{server.runtime_name}", {f"{name}_{server.runtime_name}": figures[name] for name in figures}
-    )
+    reliability.record_of(server.runtime_name, "cancels", figures)
     assert (num_unreleased, tally.num_stuck, tally.num_refused) == (0, 0, 0)
     assert tally.num_cancelled > num / 2

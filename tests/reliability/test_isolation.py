@@ -20,7 +20,7 @@ from inference.client.client import Client
 from inference.errors import MidtokenError
 from inference.protocol.completion import Chunks, CompletionRequest, Extent
 from tests.support.dictated import DictatedService, run_dictated
-from tests.support.reliability import Reliability, describe
+from tests.support.reliability import Reliability
 from tests.support.servers import EMBEDDED, TRITON, find_real, needs_triton, run_server
 
 _NUM_USERS_SHORT, _NUM_USERS_FULL = 8, 100
@@ -123,8 +123,8 @@ async def _ask_in_turn(service: DictatedService, user: int, num: int) -> list[_T
 def test_no_user_is_told_of_another(reliability: Reliability) -> None:
     num = reliability.choose(_NUM_ASKED_SHORT, _NUM_ASKED_FULL)
     problems = compare_users(reliability.choose(_NUM_USERS_SHORT, _NUM_USERS_FULL), num)
-    reliability.record("isolation", {"isolation_requests": num * _NUM_USERS_FULL, "isolation_foreign": len(problems)})
-    assert not problems, describe(problems)
+    figures = {"isolation_requests": num * _NUM_USERS_FULL, "isolation_foreign": len(problems)}
+    reliability.record("isolation", figures, problems)
 
 
 @pytest.mark.e2e
@@ -139,10 +139,8 @@ async def test_real_servers_keep_users_apart(runtime: str, reliability: Reliabil
             problems = [each for part in await asyncio.gather(*parts) for each in part]
         told = server.log + await asyncio.to_thread(_read_metrics, f"{server.http_url}/metrics")
     problems += [f"the log or a metric has {word}" for word in {*_WORD.findall(told)}]
-    name = "triton" if runtime == TRITON else "embedded"
-    figures = {"requests": num, "foreign": len(problems)}
-    reliability.record(f"isolation_{name}", {f"isolation_{name}_{each}": value for each, value in figures.items()})
-    assert not problems, describe(problems)
+    name = f"isolation_{server.runtime_name}"
+    reliability.record(name, {f"{name}_requests": num, f"{name}_foreign": len(problems)}, problems)
 
 
 async def _ask_client(client: Client, user: int, num: int) -> list[str]:

@@ -10,7 +10,6 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from random import Random
 from typing import Any
@@ -23,7 +22,7 @@ from lsp_server.server import CURSOR_NOTIFICATION
 from tests.support.bare_lsp import INITIALIZE, BareLsp
 from tests.support.lsp_fakes import FedBackend
 from tests.support.mutations import change_bytes, change_json, draw_odd
-from tests.support.reliability import Reliability, describe, run_parts
+from tests.support.reliability import Found, Reliability
 
 _NUM_SHORT, _NUM_FULL = 3000, 1_000_000
 _FRAMES_OF_SERVER = 1500
@@ -118,18 +117,10 @@ def _iter_bodies(random: Random) -> Iterator[bytes]:
         yield body
 
 
-@dataclass(frozen=True, slots=True)
-class Frames:
-    """What was wrong, and how long the longest message took."""
-
-    problems: list[str]
-    longest_s: float
-
-
-async def _serve(num: int, random: Random) -> Frames:
+async def _serve(num: int, random: Random) -> Found:
     """Feeds one server in this process."""
     lsp = BareLsp(lambda *_: _connect())
-    protocol, spent = lsp.server.protocol, [0.0]
+    protocol, found = lsp.server.protocol, Found()
     for body in islice(_iter_bodies(random), num):
         began_s = time.thread_time()
         try:
@@ -137,7 +128,7 @@ async def _serve(num: int, random: Random) -> Frames:
             protocol.handle_message(message)
         except Exception as error:  # as `run_async` of pygls does
             lsp.server.report_server_error(error, JsonRpcException)
-        spent.append(time.thread_time() - began_s)
+        found.longest_s = max(found.longest_s, time.thread_time() - began_s)
         await asyncio.sleep(0)
     lsp.receive({"id": "last", "method": "shutdown"})
     with contextlib.suppress(TimeoutError):  # a request that is cancelled now is answered, too
@@ -145,33 +136,30 @@ async def _serve(num: int, random: Random) -> Frames:
             while len(asyncio.all_tasks()) > 1:
                 await asyncio.sleep(0.01)
             await lsp.settle()  # pygls writes an answer in the step after the one in which its task ends
-    problems = [f"{name[:80]}: {more:+} answers" for name, more in lsp.wrongly_answered.items()]
-    return Frames(problems, max(spent))
+    found.problems += [f"{name[:80]}: {more:+} answers" for name, more in lsp.wrongly_answered.items()]
+    return found
 
 
 async def _connect() -> FedBackend:
     return _Backend()
 
 
-def feed_frames(num: int, seed: int) -> Frames:
+def feed_frames(num: int, seed: int) -> Found:
     """Feeds servers in this process with so many frames in all."""
+    found = Found()
     logging.disable(logging.CRITICAL)  # each wrong message is logged
     gc.freeze()  # or a frame pays for a collection of all that earlier tests have left
     try:
-        parts = [
-            asyncio.run(_serve(min(num - at, _FRAMES_OF_SERVER), Random(f"{seed} {at}")))
-            for at in range(0, num, _FRAMES_OF_SERVER)
-        ]
+        for at in range(0, num, _FRAMES_OF_SERVER):
+            found.add(asyncio.run(_serve(min(num - at, _FRAMES_OF_SERVER), Random(f"{seed} {at}"))))
     finally:
         gc.unfreeze()
         logging.disable(logging.NOTSET)
-    return Frames([problem for part in parts for problem in part.problems], max(part.longest_s for part in parts))
+    return found
 
 
 def test_each_request_among_frames_of_every_kind_has_one_answer(reliability: Reliability) -> None:
-    num = reliability.choose(_NUM_SHORT, _NUM_FULL)
-    parts = run_parts(feed_frames, num) if reliability.is_full else [feed_frames(num, 1)]
-    problems, longest_s = [each for part in parts for each in part.problems], max(part.longest_s for part in parts)
-    reliability.record("lsp", {"lsp_frames": num, "lsp_wrong": len(problems), "lsp_longest_s": longest_s})
-    assert not problems, describe(problems)
-    assert longest_s < _HANG_S
+    num, found = reliability.measure(feed_frames, _NUM_SHORT, _NUM_FULL)
+    figures = {"lsp_frames": num, "lsp_wrong": len(found.problems), "lsp_longest_s": found.longest_s}
+    reliability.record("lsp", figures, found.problems)
+    assert found.longest_s < _HANG_S

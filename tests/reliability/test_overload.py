@@ -94,8 +94,6 @@ async def test_an_overloaded_server_completes_what_it_can(
         "overload_failed": sum(phase.count(Outcome.FAILED) for phase in phases),
     }
     rows = [{"load": phase.name, "server": server.runtime_name, **phase.build_row()} for phase in phases]
-    reliability.record(
-        f"overload_{server.runtime_name}", {f"{name}_{server.runtime_name}": figures[name] for name in figures}, rows
-    )
+    reliability.record_of(server.runtime_name, "overload", figures, rows)
     assert figures["overload_failed"] == 0
     assert closed.count(Outcome.COMPLETED), "on a slow machine, later phases of the short form may have none"

@@ -15,7 +15,7 @@ from typing import Any
 from inference.errors import OverloadedError, ServerUnreachableError
 from tests.support.bare_lsp import BareLsp, run_simulated
 from tests.support.lsp_fakes import FedBackend, FedStream
-from tests.support.reliability import Reliability, describe, run_parts
+from tests.support.reliability import Found, Reliability
 
 _NUM_SHORT, _NUM_FULL = 150, 100_000
 _NUM_STEPS_TO_END = 4  # after which each request has its answer: the first texts, further ones, and what follows them
@@ -46,7 +46,7 @@ class _Play:
     uri: str
     lsp: BareLsp
     backends: list[FedBackend]
-    problems: list[str]
+    found: Found
     text: str = ""
     cursor: int = 0
     version: int = 0
@@ -54,7 +54,6 @@ class _Play:
     fed: dict[FedStream, str] = field(default_factory=dict)
     ended: set[FedStream] = field(default_factory=set)
     shown: str = ""  # what is left of the last suggestion
-    num_shown: int = 0
 
     async def run(self) -> None:
         document = {"uri": self.uri, "languageId": "plaintext", "version": 0, "text": ""}
@@ -70,13 +69,16 @@ class _Play:
             for stream in self._find_live():
                 self._end(stream)
             await asyncio.sleep(0.5)
-        self.problems += [f"{each}: {more:+} answers" for each, more in self.lsp.wrongly_answered.items()]
+        self.found.problems += [f"{each}: {more:+} answers" for each, more in self.lsp.wrongly_answered.items()]
         if "".join(self.lsp.server.assistant.documents.by_uri[self.uri].text.lines) != self.text:
-            self.problems.append(f"{self.uri}: the server has another text")
+            self._note("the server has another text")
         self._send("textDocument/didClose", {"textDocument": {"uri": self.uri}})
         await asyncio.sleep(0.1)
         if left := self._find_live():
-            self.problems.append(f"{self.uri}: {len(left)} streams are left")
+            self._note(f"{len(left)} streams are left")
+
+    def _note(self, problem: str) -> None:
+        self.found.problems.append(f"{self.uri}: {problem}")
 
     def check(self, answer: dict[str, Any]) -> None:
         """Notes what is wrong with an answer, in the moment in which it is written."""
@@ -84,9 +86,9 @@ class _Play:
         items = (answer.get("result") or {}).get("items")
         if asked is None or not items:
             return
-        self.num_shown += 1
+        self.found.num += 1
         if asked.version != self.version:
-            self.problems.append(f"{self.uri}: a suggestion for a text that is gone")
+            self._note("a suggestion for a text that is gone")
         for item in items:
             self._check_item(item, asked)
 
@@ -97,7 +99,7 @@ class _Play:
         finished = before[:line_at] + _cut_units(before[line_at:], start) + item["insertText"]
         written = [stream.request.prefix + text for stream, text in self.fed.items() if stream.request.suffix == after]
         if end != _num_units(before[line_at:]) or not any(text.startswith(finished) for text in written):
-            self.problems.append(f"{self.uri}: a suggestion that the model has not written there: {item}")
+            self._note(f"a suggestion that the model has not written there: {item}")
         self.shown = finished[asked.cursor :]
 
     def type(self) -> None:
@@ -197,13 +199,7 @@ def _cut_units(text: str, num: int) -> str:
     return text.encode("utf-16-le")[: 2 * num].decode("utf-16-le")
 
 
-@dataclass(frozen=True, slots=True)
-class _Races:
-    problems: list[str]
-    num_shown: int
-
-
-def play_races(num: int, seed: int) -> _Races:
+def play_races(num: int, seed: int) -> Found:
     """Plays schedules, and returns what was wrong."""
     logging.disable(logging.WARNING)  # of cancels for unknown requests
     try:
@@ -212,8 +208,8 @@ def play_races(num: int, seed: int) -> _Races:
         logging.disable(logging.NOTSET)
 
 
-async def _play_races(num: int, seed: int) -> _Races:
-    problems, backends, plays = list[str](), list[FedBackend](), list[_Play]()
+async def _play_races(num: int, seed: int) -> Found:
+    found, backends, plays = Found(), list[FedBackend](), list[_Play]()
 
     async def connect(*_: object) -> FedBackend:
         backends.append(FedBackend())
@@ -222,23 +218,19 @@ async def _play_races(num: int, seed: int) -> _Races:
     lsp = BareLsp(connect, lambda answer: plays[-1].check(answer) if plays else None)
     lsp.server.assistant.starter._retry_s = 0
     await lsp.initialize()
-    num_shown = 0
     for number in range(num):
-        plays[:] = [_Play(Random(f"{seed} {number}"), f"untitled:{number}", lsp, backends, problems)]
+        plays[:] = [_Play(Random(f"{seed} {number}"), f"untitled:{number}", lsp, backends, found)]
         await plays[0].run()
-        num_shown += plays[0].num_shown
         for backend in backends:
             backend.streams.clear()
             backend.prefetches.clear()
         lsp.forget()
     await lsp.server.assistant.close_all()
-    return _Races(problems, num_shown)
+    return found
 
 
 def test_no_suggestion_is_for_a_text_that_is_gone_and_each_request_has_one_answer(reliability: Reliability) -> None:
-    num = reliability.choose(_NUM_SHORT, _NUM_FULL)
-    parts = run_parts(play_races, num) if reliability.is_full else [play_races(num, 1)]
-    problems, num_shown = [each for part in parts for each in part.problems], sum(part.num_shown for part in parts)
-    reliability.record("races", {"races": num, "races_wrong": len(problems), "races_suggestions": num_shown})
-    assert not problems, describe(problems)
-    assert num_shown > num // 5
+    num, found = reliability.measure(play_races, _NUM_SHORT, _NUM_FULL)
+    figures = {"races": num, "races_wrong": len(found.problems), "races_suggestions": found.num}
+    reliability.record("races", figures, found.problems)
+    assert found.num > num // 5

@@ -22,7 +22,7 @@ from lsp_server.session import EditorRequest, Purpose, build_editor_request
 from lsp_server.settings import Settings
 from tests.support.dictated import DictatedService, run_dictated
 from tests.support.lsp_fakes import Said, clear
-from tests.support.reliability import Reliability, describe, run_parts
+from tests.support.reliability import Found, Reliability
 
 _NUM_SHORT, _NUM_FULL = 48, 20_000  # completions; for each, some 50 suggestions are compared
 _MAX_TOKENS = 700  # of a byte each: more than any text has
@@ -80,9 +80,8 @@ def _cut(text: str, stops: tuple[str, ...]) -> str:
 class _Editor:
     """A document, into which a text is typed as it is suggested."""
 
-    def __init__(self, case: _Case, service: DictatedService, random: Random) -> None:
-        self.problems: list[str] = []
-        self.num_suggestions = 0
+    def __init__(self, case: _Case, service: DictatedService, random: Random, found: Found) -> None:
+        self._found = found
         self._case, self._line_end = case, random.choice(("\n", "\n", "\r\n"))
         self._encoding = random.choice(_ENCODINGS)
         self._text, self._rest = case.prefix, case.expected
@@ -96,7 +95,7 @@ class _Editor:
         await self._compare(may_be_shorter=True)
         if (generation := self._document.session._generation) is not None and generation.task is not None:
             await generation.task
-        while self._rest.strip() and not self.problems:
+        while self._rest.strip() and not self._found.problems:
             await self._compare()
             typed = self._rest[: len(self._rest) - len(self._rest[1:].lstrip())]
             at = self._find_position()
@@ -116,7 +115,7 @@ class _Editor:
         request = build_editor_request(self._document.text, position, Settings())
         best = await self._document.session.complete(request)
         insertions = () if isinstance(best, NoSuggestion) else fit_all([best], request.context)
-        self.num_suggestions += 1
+        self._found.num += 1
         wanted, suffix = self._text + self._rest, self._case.suffix
         got = self._write(self._text + suffix)
         if insertions:
@@ -129,7 +128,7 @@ class _Editor:
         whole = self._write(wanted + suffix)
         is_first = may_be_shorter and whole.startswith(got.removesuffix(self._write(suffix)) + self._line_end)
         if got != whole and not is_first:
-            self.problems.append(f"{self._case} at {self._rest!r}: {got!r}, {best!r}")
+            self._found.problems.append(f"{self._case} at {self._rest!r}: {got!r}, {best!r}")
 
     def _find_position(self) -> Position:
         lines = self._text.split("\n")
@@ -147,41 +146,28 @@ async def _connect(service: DictatedService) -> DictatedService:
     return service
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
-    problems: list[str]
-    num_suggestions: int
-
-
-def compare_texts(num: int, seed: int) -> _Texts:
+def compare_texts(num: int, seed: int) -> Found:
     """Compares completions."""
-    random = Random(seed)
+    random, found = Random(seed), Found()
     cases = [_draw_case(number, random) for number in range(num)]
 
     def find_rest(text: bytes) -> bytes:
-        found = re.match(rb"#(\d+)\n", text)
-        assert found is not None
-        case = cases[int(found[1])]
+        case = cases[int(text[1 : text.index(b"\n")])]
         num_read = len(case.prefix.encode()) + len(case.suffix.encode()) * bool(case.suffix.strip())
         return case.written[max(len(text) - num_read, 0) :]
 
-    async def compare() -> _Texts:
-        problems, num_suggestions = list[str](), 0
+    async def compare() -> None:
         with run_dictated(find_rest) as service:
             for at in range(0, num, _NUM_AT_ONCE):
-                editors = [_Editor(case, service, random) for case in cases[at : at + _NUM_AT_ONCE]]
+                editors = [_Editor(case, service, random, found) for case in cases[at : at + _NUM_AT_ONCE]]
                 await asyncio.gather(*[each.run() for each in editors])
-                problems += [problem for each in editors for problem in each.problems]
-                num_suggestions += sum(each.num_suggestions for each in editors)
-        return _Texts(problems, num_suggestions)
 
-    return asyncio.run(compare())
+    asyncio.run(compare())
+    return found
 
 
 def test_what_is_accepted_is_what_the_model_wrote(reliability: Reliability) -> None:
-    num = reliability.choose(_NUM_SHORT, _NUM_FULL)
-    parts = run_parts(compare_texts, num) if reliability.is_full else [compare_texts(num, 1)]
-    problems, compared = [each for part in parts for each in part.problems], sum(part.num_suggestions for part in parts)
-    reliability.record("texts", {"texts_completions": num, "texts_suggestions": compared, "texts_wrong": len(problems)})
-    assert not problems, describe(problems)
-    assert compared > 5 * num
+    num, found = reliability.measure(compare_texts, _NUM_SHORT, _NUM_FULL)
+    figures = {"texts_completions": num, "texts_suggestions": found.num, "texts_wrong": len(found.problems)}
+    reliability.record("texts", figures, found.problems)
+    assert found.num > 5 * num

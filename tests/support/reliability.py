@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import TypeVar
@@ -77,6 +77,21 @@ TARGETS = (
 )
 
 
+@dataclass(slots=True)
+class Found:
+    """What was wrong, and what else was found."""
+
+    problems: list[str] = field(default_factory=list)
+    num: int = 0  # of what was compared
+    longest_s: float = 0.0
+
+    def add(self, other: "Found") -> None:
+        """Adds what was found elsewhere."""
+        self.problems += other.problems
+        self.num += other.num
+        self.longest_s = max(self.longest_s, other.longest_s)
+
+
 @dataclass(frozen=True, slots=True)
 class Reliability:
     """The form in which the rows run, and where the full form reports."""
@@ -88,15 +103,32 @@ class Reliability:
         """The value for this form."""
         return full if self.is_full else short
 
-    def record(self, part: str, figures: Figures, rows: Sequence[Row] = ()) -> None:
-        """Writes to the report what a part has measured, one of `PARTS`. The short form writes nothing."""
+    def measure(self, measure: Callable[[int, int], Found], short: int, full: int) -> tuple[int, Found]:
+        """What `measure(num, seed)` finds, and `num`; in the full form in two processes, each with half of it."""
+        found = Found()
         if not self.is_full:
-            return
-        assert part in PARTS
-        report, found = Report("reliability", PARTS, TARGETS, self.results_dir), Measured(figures, rows)
-        with _lock(self.results_dir):
-            report.write(part, found, Stamp.take())
-        report.print(part, found)
+            return short, measure(short, 1)
+        with ProcessPoolExecutor(_NUM_PROCESSES, multiprocessing.get_context("spawn")) as pool:
+            for part in pool.map(measure, [full // _NUM_PROCESSES] * _NUM_PROCESSES, range(_NUM_PROCESSES)):
+                found.add(part)
+        return full, found
+
+    def record(self, part: str, figures: Figures, problems: Sequence[str] = (), rows: Sequence[Row] = ()) -> None:
+        """Writes to the report what a part has measured, one of `PARTS`. The short form writes nothing.
+
+        Asserts that there are no problems.
+        """
+        if self.is_full:
+            assert part in PARTS
+            report, found = Report("reliability", PARTS, TARGETS, self.results_dir), Measured(figures, rows)
+            with _lock(self.results_dir):
+                report.write(part, found, Stamp.take())
+            report.print(part, found)
+        assert not problems, "\n".join([f"{len(problems)} problems", *problems[:10]])
+
+    def record_of(self, world: str, part: str, figures: Figures, rows: Sequence[Row] = ()) -> None:
+        """Writes what a part has measured of one runtime, or of another world, which the figures' names end with."""
+        self.record(f"{part}_{world}", {f"{name}_{world}": value for name, value in figures.items()}, (), rows)
 
 
 @contextmanager
@@ -110,19 +142,8 @@ def _lock(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def run_parts(measure: Callable[[int, int], _Value], num: int) -> list[_Value]:
-    """Calls `measure(num, seed)` in two processes, each with half of the number, and returns what they return."""
-    with ProcessPoolExecutor(_NUM_PROCESSES, multiprocessing.get_context("spawn")) as pool:
-        return [*pool.map(measure, [num // _NUM_PROCESSES] * _NUM_PROCESSES, range(_NUM_PROCESSES))]
-
-
 def find_growth(sizes: Sequence[float]) -> float:
     """How much the last third is above the middle one, by their medians: what leaks grows to the end."""
     third = len(sizes) // 3
     middle, last = (sorted(part)[third // 2] for part in (sizes[third : 2 * third], sizes[-third:]))
     return last - middle
-
-
-def describe(problems: Sequence[str]) -> str:
-    """The message of a failed assertion: how many problems, and the first ones."""
-    return "\n".join([f"{len(problems)} problems", *problems[:10]])
