@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -73,37 +72,23 @@ def is_loopback(host: str) -> bool:
     return host == "localhost"
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    """A proxy, which may be one that cannot be used."""
+def find_proxy(host: str, *names: str) -> tuple[str, bool] | None:
+    """Returns what a message calls the first that a variable names, in either case, and whether it can be used.
 
-    variable: str  # that names it
-    url: str  # with a scheme
-
-    @property
-    def problem(self) -> str:
-        """Why it cannot be used; empty if it can."""
-        try:
-            parts = urlsplit(self.url)
-            is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # of its port or host
-            is_usable = False
-        return "" if is_usable else f"the proxy that {self.variable} names cannot be used: it is not http://HOST:PORT"
-
-    def __str__(self) -> str:
-        """For a message. Its URL may have a password."""
-        return f"the proxy that {self.variable} names"
-
-
-def find_proxy(host: str, *names: str) -> Proxy | None:
-    """Returns the first that a variable names, in either case; None if none does, or if NO_PROXY has the host."""
+    Its URL is not in the message, because it may have a password. None if there is none, or if NO_PROXY has the host.
+    """
     from urllib.request import proxy_bypass  # here, because it is slow to import
 
     variables = [variable for name in names for variable in (name, name.upper()) if os.environ.get(variable)]
     if not variables or proxy_bypass(host):
         return None
     url = os.environ[variables[0]]
-    return Proxy(variables[0], url if "://" in url else f"http://{url}")
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of its port or host
+        is_usable = False
+    return f"the proxy that {variables[0]} names", is_usable
 
 
 def call_at_signals(call: Callable[[], object], *names: str) -> None:

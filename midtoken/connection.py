@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar  # the values of fields
 from urllib.parse import urlsplit
 
-from inference.client.channel import SOCKET_SCHEME, Tls
+from inference.client.channel import SOCKET_SCHEME
 from inference.client.client import Client
 from inference.client.local_host import HostPlace, ensure_served
 from inference.config import AUTO_LAYOUT, EngineConfig, find_engine_url
@@ -47,7 +47,7 @@ class ServerAddress:
     """Where a running server listens, and how text gets there."""
 
     url: str  # for inference.client.client.Client
-    tls: Tls | None = None
+    tls_ca: bytes | None = None
     key: str = field(default="", repr=False)
 
     @classmethod
@@ -73,7 +73,7 @@ class ServerAddress:
         url = options.server.removeprefix(_TLS_SCHEME)
         key = read_key(options.server_key, "--server-key", environment.get("MIDTOKEN_SERVER_KEY", ""))
         if url != options.server:
-            return cls(url, _read_tls(options.tls_ca), key)
+            return cls(url, _read_authority(options.tls_ca), key)
         host = url.rpartition(":")[0].strip("[]")
         if not is_loopback(host):
             raise UsageError(
@@ -86,9 +86,9 @@ def _name_option(name: str) -> str:
     return f"--{_OPTIONS[name].name if name in _OPTIONS else name.replace('_', '-')}"
 
 
-def _read_tls(path: Path | None) -> Tls:
+def _read_authority(path: Path | None) -> bytes:
     try:
-        return Tls(None if path is None else path.read_bytes())
+        return b"" if path is None else path.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {path} of --tls-ca: {error.strerror}") from None
 
@@ -180,7 +180,7 @@ class Connection:
 
     def __init__(self, address: ServerAddress) -> None:
         """Use `open`."""
-        self._client = client = Client(address.url, address.tls, key=address.key)
+        self._client = client = Client(address.url, address.tls_ca, key=address.key)
         self.url = client.url  # the address of the server, for messages
         self.description = Description()  # of the server, as it was when it was connected
         # These calls send no text of the user.

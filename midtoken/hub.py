@@ -249,10 +249,10 @@ def _describe(error: Exception, repository: str, revision: str) -> MidtokenError
     address = urlsplit(hub)
     proxy = find_proxy(address.hostname or "", f"{address.scheme}_proxy", "all_proxy")
     if isinstance(error, httpx2.HTTPError):
-        through = f" through {proxy}" if proxy else ""
+        through = f" through {proxy[0]}" if proxy else ""
         return LaunchError(f"cannot reach {hub}{through}: {error or type(error).__name__}")
-    if proxy is not None and proxy.problem:
-        return LaunchError(f"cannot reach {hub}: {proxy.problem}")
+    if proxy is not None and not proxy[1]:
+        return LaunchError(f"cannot reach {hub}: {proxy[0]} cannot be used: it is not http://HOST:PORT")
     if isinstance(error, OSError) and error.strerror:
         return ModelError(f"cannot write to {constants.HF_HUB_CACHE}: {error.strerror}; HF_HOME names another place")
     return LaunchError(f"the answer of {hub} about {repository} cannot be read ({type(error).__name__}); {_PORTAL}")

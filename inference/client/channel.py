@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from asyncio import timeout
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # grpc has no types
 
@@ -51,26 +50,19 @@ _REASONS: Mapping[str, str] = {  # in gRPC's words, and in those of a user
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """Encrypts a connection, and checks that the server has a certificate for its name."""
-
-    ca_certificates: bytes | None = None  # whose certificates are trusted, in PEM; None: gRPC's own list
-
-
 class Channel:
     """An asynchronous gRPC channel. It connects when it is used."""
 
-    def __init__(self, url: str, tls: Tls | None) -> None:
+    def __init__(self, url: str, tls_ca: bytes | None) -> None:
         """`url`: "host:port", or "unix:" and the path of a socket, in whose folder only its owner can put one.
 
-        Raises OSError.
+        `tls_ca`: whose certificates for the server's name are trusted, in PEM; empty: those on gRPC's own list. None:
+        nothing is encrypted. Raises OSError.
         """
-        self._is_plain = tls is None and not url.startswith(SOCKET_SCHEME)
+        self._is_plain = tls_ca is None and not url.startswith(SOCKET_SCHEME)
         self._resources = contextlib.ExitStack()
-        if tls is not None:
-            credentials = grpc.ssl_channel_credentials(tls.ca_certificates)
-            self.grpc = grpc.aio.secure_channel(url, credentials, options=_OPTIONS)
+        if tls_ca is not None:
+            self.grpc = grpc.aio.secure_channel(url, grpc.ssl_channel_credentials(tls_ca or None), options=_OPTIONS)
             return
         if url.startswith(SOCKET_SCHEME):
             path = Path(url.removeprefix(SOCKET_SCHEME))

@@ -27,7 +27,6 @@ from inference.client.channel import (
     Channel,
     Metadata,
     OpenCall,
-    Tls,
     add_tensors,
     is_lost,
     read_tensors,
@@ -89,7 +88,7 @@ class Client(AbstractAsyncContextManager["Client"]):
     def __init__(
         self,
         url: str,
-        tls: Tls | None = None,
+        tls_ca: bytes | None = None,
         idle_timeout_s: float = _IDLE_TIMEOUT_S,
         answer_timeout_s: float = _ANSWER_TIMEOUT_S,
         key: str = "",
@@ -97,7 +96,7 @@ class Client(AbstractAsyncContextManager["Client"]):
     ) -> None:
         """Opens no connection yet; the first call does. Must be called in the event loop that will use the client.
 
-        `key`: with which a gateway admits this user; empty if it needs none.
+        `tls_ca`: see `Channel`. `key`: with which a gateway admits this user; empty if it needs none.
 
         A completion without a chunk within `idle_timeout_s` fails with a ServerError, and so does a request to the
         character-level model without an answer within `answer_timeout_s`. If no request was answered for `silent_s`,
@@ -107,7 +106,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         self._metadata: Metadata = (("authorization", f"Bearer {key}"),) if key else ()
         self.url = url  # for messages
         with self._translate_errors():
-            self._channel = Channel(url, tls)
+            self._channel = Channel(url, tls_ca)
         self._server = service_pb2_grpc.GRPCInferenceServiceStub(self._channel.grpc)
         self._left_out: frozenset[str] = frozenset()  # the fields of requests that the server does not know
         self._held: Any = None  # the stream of `hold`
@@ -149,19 +148,16 @@ class Client(AbstractAsyncContextManager["Client"]):
 
         The requests of somebody who types on wait for the same one.
         """
-        if self._listening is None and monotonic() - self._unanswered_since > self._silent_s:
-            self._listening = asyncio.create_task(self.read_description(timeout_s=self._silent_s))
-            self._listening.add_done_callback(self._stop_listening)
-        if self._listening is not None:
+        is_listening = self._listening is not None and not self._listening.done()
+        if not is_listening and monotonic() - self._unanswered_since > self._silent_s:
+            self._listening, is_listening = asyncio.create_task(self.read_description(timeout_s=self._silent_s)), True
+            # Perhaps no request waits for it any more when it fails.
+            self._listening.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if is_listening and self._listening is not None:
             try:
                 await asyncio.shield(self._listening)
             except ServerError as error:
                 raise ServerUnreachableError(str(error)) from None
-
-    def _stop_listening(self, done: "asyncio.Task[Description]") -> None:
-        self._listening = None
-        if not done.cancelled():
-            done.exception()  # perhaps no request waits for it any more
 
     async def ask(self, request: CharacterRequest) -> CharacterAnswer:
         """Returns the character-level model's answer. Cancelling the task cancels the request on the server."""

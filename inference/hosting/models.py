@@ -19,8 +19,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -117,14 +116,6 @@ class Sink:
         """Sends the last arrays. `part`: what they are made of; None if nobody is to note it."""
         self._end(partial(self._reply.send, arrays, is_last=True), part)
 
-    @contextmanager
-    def failing(self) -> Iterator[None]:
-        """A context in which an error ends the answer. An exception raised out of it would leave the stream open."""
-        try:
-            yield
-        except Exception as error:
-            self.fail(to_public_error(error, say))
-
     def cancel(self) -> None:
         """Has the engine end the answer. Thread-safe."""
         self._is_cancelled = True
@@ -181,7 +172,7 @@ class Adapter:
         `read_arrays`: returns the arrays of the request, or raises InvalidRequestError.
         """
         sink = Sink(reply, self._write, self.note_end)
-        with sink.failing():
+        try:
             arrays = read_arrays()
             if HEARTBEAT in arrays:
                 description = replace(self.describe(), heartbeat_ms=self.engine.measure_heartbeat_ms())
@@ -195,6 +186,8 @@ class Adapter:
             if request_id:
                 self._sinks[request_id] = sink
             self.submit(sink.request, sink)
+        except Exception as error:  # without an end, the stream would stay open
+            sink.fail(to_public_error(error, say))
 
     def describe(self) -> Description:
         """What is reported with a heartbeat."""

@@ -33,14 +33,6 @@ _SHELL_WORD = re.compile(r"[\w/.,:@%+=-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
-    """The ports of tritonserver, on loopback."""
-
-    grpc: int
-    http: int | None = None  # its own HTTP, which knows no stranger's web page from a program of the user; None: closed
-
-
-@dataclass(frozen=True, slots=True)
 class TritonInstallation:
     """The server's binary, and the folders for its command line and environment."""
 
@@ -90,12 +82,12 @@ def become_triton(
     repository: Path,
     folder: Path,
     binary: Path | None,
-    ports: Ports,
-    environment: Mapping[str, str],
+    ports: tuple[int, int | None],
 ) -> NoReturn:
     """Replaces this process by tritonserver with the model repository. Its output is this process's.
 
-    `folder`: a private one, for links. `binary`: see `find_installation`. Raises LaunchError.
+    `folder`: a private one, for links. `binary`: see `find_installation`. `ports`: see `build_command`. Raises
+    LaunchError.
     """
     make_private_folder(folder)
     try:
@@ -107,22 +99,26 @@ def become_triton(
         os.execve(
             installation.binary,
             build_command(replace(installation, backends_dir=backends_dir), repository, ports),
-            build_environment(installation, config, environment),
+            build_environment(installation, config, os.environ),
         )
     except OSError as error:
         raise LaunchError(f"cannot start tritonserver with its files in {folder}: {error.strerror}") from None
 
 
-def build_command(installation: TritonInstallation, repository: Path, ports: Ports) -> list[str]:
-    """Returns the command line. On SIGTERM, the server waits a few seconds for its streams."""
+def build_command(installation: TritonInstallation, repository: Path, ports: tuple[int, int | None]) -> list[str]:
+    """Returns the command line. On SIGTERM, the server waits a few seconds for its streams.
+
+    `ports`: of gRPC, and of its own HTTP, which knows no stranger's web page from a program of the user; None: closed.
+    """
+    grpc_port, http_port = ports
     return [
         str(installation.binary),
         f"--model-repository={repository}",
         f"--backend-directory={installation.backends_dir}",
         *([f"--cache-directory={installation.cache_dir}"] if installation.cache_dir else []),
         f"--grpc-address={ADDRESS}",
-        f"--grpc-port={ports.grpc}",
-        *(["--allow-http=false"] if ports.http is None else [f"--http-address={ADDRESS}", f"--http-port={ports.http}"]),
+        f"--grpc-port={grpc_port}",
+        *(["--allow-http=false"] if http_port is None else [f"--http-address={ADDRESS}", f"--http-port={http_port}"]),
         "--allow-metrics=false",  # the model reports its own, over gRPC
         f"--http-restricted-api={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",
         f"--grpc-restricted-protocol={_CLOSED_APIS}:{_IMPOSSIBLE_HEADER}",

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from enum import EnumMeta
 from itertools import chain
-from typing import Any, TypeVar, cast, get_args, get_origin
+from typing import Any, cast, get_args, get_origin
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,6 @@ from inference.protocol.completion import (
 
 Array = npt.NDArray[Any]  # BYTES tensors are object arrays; FieldTypes names the dtype of each field
 FieldTypes = dict[str, tuple[str, type]]  # name -> (Triton type, NumPy type)
-_Request = TypeVar("_Request")
 
 # The input that asks a model for its `Description`, beside its required inputs, which are empty then. A normal request
 # as a probe would wait for other requests, and a busy server would look dead. This one is answered at once.
@@ -109,8 +108,8 @@ def to_text(name: str, item: bytes) -> str:
         raise InvalidRequestError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
-def fields_to_arrays(request: Any, types: FieldTypes) -> dict[str, Array]:
-    """The array of the dataclass's first field, which is required, and of each that differs from its default."""
+def request_to_arrays(request: Any, types: FieldTypes = REQUEST_TYPES) -> dict[str, Array]:
+    """The array of the request's first field, which is required, and of each that differs from its default."""
     arrays = {}
     for field in dataclasses.fields(request):
         value = getattr(request, field.name)
@@ -122,12 +121,14 @@ def fields_to_arrays(request: Any, types: FieldTypes) -> dict[str, Array]:
     return arrays
 
 
-def fields_from_arrays(kind: type[_Request], arrays: Mapping[str, Array], required: str) -> _Request:
-    """Builds the dataclass from the arrays. `required`: what the first field is, for the error if it is missing.
+def request_from_arrays(
+    arrays: Mapping[str, Array], kind: Any = CompletionRequest, required: str = "the text before the cursor"
+) -> Any:
+    """The request in the arrays, of this dataclass. `required`: what its first field is, for the error without it.
 
     Raises InvalidRequestError, which names the field and says what it should be.
     """
-    fields = {field.name: field.type for field in dataclasses.fields(cast(Any, kind))}
+    fields = {field.name: field.type for field in dataclasses.fields(kind)}
     check_known(arrays, fields)
     if (first := next(iter(fields))) not in arrays:
         raise InvalidRequestError(f"{first} is missing: {required}")
@@ -136,11 +137,12 @@ def fields_from_arrays(kind: type[_Request], arrays: Mapping[str, Array], requir
 
 def description_to_arrays(description: Description) -> dict[str, Array]:
     """The arrays of the description's fields."""
-    arrays = {"heartbeat_ms": to_array((description.heartbeat_ms,), np.float32)}
-    for name in list(DESCRIPTION_TYPES)[1:]:
-        if value := getattr(description, name):
-            arrays[name] = to_array(value if isinstance(value, tuple) else (value,), np.object_)
-    return arrays
+    values = {name: getattr(description, name) for name in DESCRIPTION_TYPES}
+    return {
+        name: to_array(value if isinstance(value, tuple) else (value,), DESCRIPTION_TYPES[name][1])
+        for name, value in values.items()
+        if value or name == "heartbeat_ms"
+    }
 
 
 def description_from_arrays(arrays: Mapping[str, Array]) -> Description:
@@ -161,16 +163,6 @@ def description_from_arrays(arrays: Mapping[str, Array]) -> Description:
         heartbeat_ms=float(arrays["heartbeat_ms"].reshape(-1)[0]),
         **{name: "".join(read(name)) for name in ("runs_as", "problem", "repository_format", "metrics")},
     )
-
-
-def request_to_arrays(request: CompletionRequest) -> dict[str, Array]:
-    """The array of `prefix`, and of each field that differs from its default."""
-    return fields_to_arrays(request, REQUEST_TYPES)
-
-
-def request_from_arrays(arrays: Mapping[str, Array]) -> CompletionRequest:
-    """The request in the arrays. Raises InvalidRequestError, which names the field and says what it should be."""
-    return fields_from_arrays(CompletionRequest, arrays, "the text before the cursor")
 
 
 def chunk_to_arrays(chunk: CompletionChunk) -> dict[str, Array]:

@@ -7,24 +7,17 @@ float64 in the arrays.
 
 import dataclasses
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from inference.errors import InvalidRequestError, check_ranges, refuse
-from inference.protocol.arrays import (
-    Array,
-    FieldTypes,
-    fields_from_arrays,
-    fields_to_arrays,
-    read_json,
-    to_array,
-    to_text,
-)
+from inference.protocol import arrays
+from inference.protocol.arrays import Array, FieldTypes, read_json, to_array, to_text
 
 END = 256  # the index of the end of the text in a distribution, after the 256 bytes
 MAX_TEXT_BYTES = 16 * 1024  # requests are answered one at a time, and each byte may take a forward pass
@@ -179,52 +172,40 @@ ANSWER_TYPES: FieldTypes = {
 }
 
 
-def request_to_arrays(request: CharacterRequest) -> dict[str, Array]:
-    """The array of `text`, and of each field that differs from its default."""
-    return fields_to_arrays(request, REQUEST_TYPES)
-
-
-def request_from_arrays(arrays: Mapping[str, Array]) -> CharacterRequest:
-    """The request in the arrays. Raises InvalidRequestError, which names the field and says what it should be."""
-    return fields_from_arrays(CharacterRequest, arrays, "what is asked about")
+request_to_arrays = partial(arrays.request_to_arrays, types=REQUEST_TYPES)
+request_from_arrays = partial(arrays.request_from_arrays, kind=CharacterRequest, required="what is asked about")
 
 
 def answer_to_arrays(answer: CharacterAnswer) -> dict[str, Array]:
     """The arrays of the answer's fields. All numbers are finite."""
     if isinstance(answer, Generated):
-        shown = answer.data.decode(errors="backslashreplace")
         return {
-            "generated": to_array((shown,), np.object_),
+            "generated": to_array((answer.data.decode(errors="backslashreplace"),), np.object_),
             "generated_bytes": np.frombuffer(answer.data, np.uint8),
         }
     values = {field.name: getattr(answer, field.name) for field in dataclasses.fields(answer)}
     members = values.pop("members", ())
-    arrays = {name: _to_finite(value) for name, value in values.items() if value is not None}
+    written = {name: np.clip(np.array(value, np.float64, ndmin=1), _LEAST, -_LEAST) for name, value in values.items()}
     if members:
-        arrays["members"] = to_array((json.dumps([dataclasses.asdict(member) for member in members]),), np.object_)
-    return arrays
+        written["members"] = to_array((json.dumps([dataclasses.asdict(member) for member in members]),), np.object_)
+    return written
 
 
-def answer_from_arrays(arrays: Mapping[str, Array]) -> CharacterAnswer:
+def answer_from_arrays(written: Mapping[str, Array]) -> CharacterAnswer:
     """The answer in the arrays of `answer_to_arrays`."""
-    if "generated_bytes" in arrays:
-        return Generated(arrays["generated_bytes"].tobytes())
-    kind = next(kind for kind in (NextByte, Surprisals, TextProbability) if dataclasses.fields(kind)[0].name in arrays)
+    if "generated_bytes" in written:
+        return Generated(written["generated_bytes"].tobytes())
+    kind = next(kind for kind in (NextByte, Surprisals, TextProbability) if dataclasses.fields(kind)[0].name in written)
     types = {field.name: field.type for field in dataclasses.fields(kind)}
-    numbers = {name: _from_finite(array) for name, array in arrays.items() if name != "members"}
+    numbers = {name: _from_finite(array) for name, array in written.items() if name != "members"}
     values: dict[str, Any] = {
         name: each if types[name] == tuple[float, ...] else each[0] for name, each in numbers.items()
     }
-    if "members" in arrays:
-        members = json.loads(to_text("members", arrays["members"].reshape(-1)[0]))
+    if "members" in written:
+        members = json.loads(to_text("members", written["members"].reshape(-1)[0]))
         values["members"] = read_json(members, types["members"])
     return kind(**values)
 
 
-def _to_finite(values: float | Sequence[float]) -> Array:
-    return np.clip(np.atleast_1d(np.array(values, np.float64)), _LEAST, -_LEAST)
-
-
 def _from_finite(array: Array) -> tuple[float, ...]:
-    values: list[float] = array.reshape(-1).tolist()
-    return tuple(math.copysign(math.inf, value) if abs(value) >= -_LEAST else value for value in values)
+    return tuple(np.where(np.abs(array) >= -_LEAST, np.copysign(np.inf, array), array).reshape(-1).tolist())

@@ -24,6 +24,9 @@ _NUM_AVERAGE = 2
 LOGPROB_TOLERANCE = 0.3  # nats, between two answers about one row: logits of 16 bits come in steps of up to 0.125
 
 
+TopLogprobs = Sequence[Mapping[int, float]]  # of each row: its most likely tokens, with their log probabilities
+
+
 @dataclass(frozen=True, slots=True)
 class TokenQuery:
     """A query about a row: which of some tokens is the most likely, and how likely?"""
@@ -43,14 +46,6 @@ class _Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class TopLogprobs:
-    """What an engine reports of some rows at once."""
-
-    rows: Sequence[Mapping[int, float]]  # of each row: its most likely tokens, with their log probabilities
-    num_read_tokens: int = 0  # that it did not remember
-
-
-@dataclass(frozen=True, slots=True)
 class GeneratedToken:
     """A token that an engine has written."""
 
@@ -64,7 +59,7 @@ class KnownLogprobs:
 
     covering: CoveringTree
     trie: Trie
-    rows: Sequence[Mapping[int, float]]  # as in `TopLogprobs`
+    rows: TopLogprobs
     answers: dict[TokenQuery, tuple[int, float]] = field(default_factory=dict)  # a token id and its log probability
 
     def choose(self) -> Choice | tuple[TokenQuery, ...]:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -44,26 +44,6 @@ _NEXT = Crossing(None, b"", Rule.EXTEND)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _FirstChoices:
-    """The first choices of a job, and what the server has done for them."""
-
-    result: SampleResult
-    num_forwards: int
-    num_read_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """The next token of a candidate, or why none follows."""
-
-    candidate: Candidate
-    token: GeneratedToken | FinishReason
-
-
-_Event = _FirstChoices | _Written | FinishReason | BaseException  # FinishReason: of a prefetch
-
-
 class RemoteExecutor:
     """See `Executor`."""
 
@@ -73,7 +53,7 @@ class RemoteExecutor:
     def __init__(self, config: EngineConfig, tokenizer: LoadedTokenizer, find: Find) -> None:
         """Starts the thread of its event loop. Raises ModelError if the server cannot be used."""
         self._tokenizer, self._tokens = tokenizer, NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
-        self._events: queue.SimpleQueue[tuple[Job, _Event]] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[tuple[Job, Callable[[], object]]] = queue.SimpleQueue()
         self._running: dict[Job, Future[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="midtoken-remote", daemon=True)
@@ -113,20 +93,10 @@ class RemoteExecutor:
 
     def step(self, jobs: Sequence[Job], is_shared: bool) -> None:  # noqa: ARG002  # the servers know it
         while self.has_work:
-            job, event = self._events.get()
+            job, apply = self._events.get()
             if job in self._running and job.failure is None:
                 with job.recording_failure():
-                    match event:
-                        case _Written():
-                            self._take(event)
-                        case _FirstChoices():
-                            job.costs.num_forwards = event.num_forwards
-                            job.costs.num_read_tokens = event.num_read_tokens
-                            self._begin_decode(job, event.result)
-                        case FinishReason():
-                            job.finish(event)
-                        case _:
-                            raise event
+                    apply()
 
     def end(self, job: Job) -> None:
         """Ends its work on the server, too: cancelling the task closes its stream, at which the server stops."""
@@ -162,10 +132,11 @@ class RemoteExecutor:
         except BaseException as error:  # a library's panic is no Exception, and the client waits
             if isinstance(error, ServerError | OverloadedError | ModelError):
                 self._health.note(error)
-            self._report(job, error)
+            self._report(job, partial(_raise, error))
 
-    def _report(self, job: Job, event: _Event) -> None:
-        self._events.put((job, event))
+    def _report(self, job: Job, apply: Callable[[], object]) -> None:
+        """Has the engine's thread apply what the server has answered."""
+        self._events.put((job, apply))
         self._wake()
 
     async def _choose(self, job: Job, server: RemoteServer) -> None:
@@ -175,10 +146,10 @@ class RemoteExecutor:
             raise OverloadedError(f"{server.name} sees {server.max_tokens} tokens only; try again in a moment")
         if request.is_prefetch:
             await server.prefill(request, prompt.context_ids)
-            return self._report(job, FinishReason.PREFILLED)
+            return self._report(job, partial(job.finish, FinishReason.PREFILLED))
         rows = [prompt.context_ids + tree.spell_path(node) for node in (None, *range(len(tree.branch_ids)))]
-        reported, num_forwards = await server.score(request, rows), 1
-        known = KnownLogprobs(prompt.covering, self._tokenizer.trie, reported.rows)
+        (reported, num_read), num_forwards = await server.score(request, rows), 1
+        known = KnownLogprobs(prompt.covering, self._tokenizer.trie, reported)
         if request.explain or request.temperature > 0 or request.num_candidates > 1:
             result, num_more = await self._draw(job, server, rows, known)
             num_forwards += num_more
@@ -190,10 +161,11 @@ class RemoteExecutor:
             result = SampleResult((choice,))
         if not server.returns_logprobs:
             result = replace(result, choices=tuple(replace(each, log_prob=None) for each in result.choices))
-        self._report(job, _FirstChoices(result, num_forwards, reported.num_read_tokens))
+        self._report(job, partial(self._begin_decode, job, result, num_forwards, num_read))
 
-    def _begin_decode(self, job: Job, result: SampleResult) -> None:
+    def _begin_decode(self, job: Job, result: SampleResult, num_forwards: int, num_read: int) -> None:
         """Takes the first choices, and has the server write on from those of candidates that have not ended."""
+        job.costs.num_forwards, job.costs.num_read_tokens = num_forwards, num_read
         candidates = job.begin_decode(result, self._tokenizer)
         for candidate, choice in zip(candidates, result.choices, strict=True):
             self._check_token(choice.token_id)
@@ -215,7 +187,7 @@ class RemoteExecutor:
         num_more = 0
         for num_top in _NUM_TOPS[2 * request.explain :]:
             if num_top:
-                known.rows = (await server.score(request, rows, num_top)).rows
+                known.rows, _ = await server.score(request, rows, num_top)
                 num_more += 1
             reported = [_ReportedRow(each, vocabulary, self._tokens) for each in known.rows]
             asked = SampleRequest(job.prompt.tree, crossings, reported, sampling, sources, wants_scores=True)
@@ -241,10 +213,9 @@ class RemoteExecutor:
                         break
                     if isinstance(token, GeneratedToken) and not server.returns_logprobs:
                         token = GeneratedToken(token.token_id, None)
-                    self._report(job, _Written(candidate, token))
+                    self._report(job, partial(self._take, candidate, token))
 
-    def _take(self, written: _Written) -> None:
-        candidate, token = written.candidate, written.token
+    def _take(self, candidate: Candidate, token: GeneratedToken | FinishReason) -> None:
         if candidate.is_finished:
             return
         if isinstance(token, FinishReason):
@@ -256,6 +227,10 @@ class RemoteExecutor:
     def _check_token(self, token_id: int) -> None:
         if not self._tokenizer.vocabulary.has(token_id):
             raise ServerError(f"the engine has chosen the token {quote(str(token_id))}, which its model does not have")
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 class _ReportedRow(NumpyRow):

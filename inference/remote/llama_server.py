@@ -81,20 +81,16 @@ class Slots:
                 slot.used_at = self._clock()
 
     def _find(self, document: str) -> Slot | None:
-        slot = next((each for each in self._all if each.document == document), None) or self._take(document)
-        if slot is not None:
-            self._waiting.pop(document, None)
-        return slot
-
-    def _take(self, document: str) -> Slot | None:
-        now = self._clock()
-        self._waiting[document] = now
-        self._waiting = {each: asked_at for each, asked_at in self._waiting.items() if now - asked_at < _FORGOTTEN_S}
-        free = [each for each in self._all if each.is_free(now)]
-        if not free or next(iter(self._waiting)) != document:
-            return None
-        slot = min(free, key=lambda each: each.used_at)
-        slot.document, slot.taken_at, slot.used_at, slot.read_s = document, now, now, 0.0
+        now, slot = self._clock(), next((each for each in self._all if each.document == document), None)
+        if slot is None:
+            waiting = self._waiting | {document: now}
+            self._waiting = {each: asked_at for each, asked_at in waiting.items() if now - asked_at < _FORGOTTEN_S}
+            free = [each for each in self._all if each.is_free(now)]
+            if not free or next(iter(self._waiting)) != document:
+                return None
+            slot = min(free, key=lambda each: each.used_at)
+            slot.document, slot.taken_at, slot.used_at, slot.read_s = document, now, now, 0.0
+        self._waiting.pop(document, None)
         return slot
 
 
@@ -134,8 +130,11 @@ class LlamaServer:
 
     async def score(
         self, request: CompletionRequest, prompts: Sequence[tuple[int, ...]], num_top: int | None = None
-    ) -> TopLogprobs:
-        """The most likely tokens after each prompt: `num_top`, or as many as the server reports. None: its default."""
+    ) -> tuple[TopLogprobs, int]:
+        """The most likely tokens after each prompt, and how many tokens the server had not remembered.
+
+        `num_top`: how many, or as many as the server reports. None: its default.
+        """
         num_top = num_top or _NUM_TOP
         body = {"prompt": list(map(list, prompts)), "n_predict": 1, "n_probs": num_top, **_GREEDY}
         reported: dict[int, Mapping[int, float]] = {}
@@ -151,7 +150,7 @@ class LlamaServer:
             raise ServerError(
                 f"{self.name} has reported the probabilities of {len(reported)} of {len(prompts)} prompts"
             )
-        return TopLogprobs([reported[index] for index in range(len(prompts))], num_read)
+        return [reported[index] for index in range(len(prompts))], num_read
 
     async def find_best_token(
         self, request: CompletionRequest, prompt: tuple[int, ...], allowed_token_ids: tuple[int, ...]
@@ -228,16 +227,13 @@ class LlamaServer:
         if len(prompt) - count_common(slot.token_ids, prompt) > self._part:
             async with self._prefill_lock:
                 while (start := count_common(slot.token_ids, prompt)) < len(prompt) - self._part:
-                    await self._prefill_part(slot, prompt, start)
-
-    async def _prefill_part(self, slot: Slot, prompt: list[int], start: int) -> None:
-        started_at, slot.token_ids = time.monotonic(), prompt[: start + int(self._part)]
-        async with self._send(slot, {"prompt": slot.token_ids, "n_predict": 0, **_GREEDY}, 0) as events:
-            async for _ in events:
-                pass
-        elapsed_s = max(time.monotonic() - started_at, 1e-3)  # a coarse clock may stand still
-        slot.read_s += elapsed_s
-        self._part = min(max(self._part * min(_PART_S / elapsed_s, 2.0), _MIN_PART), _MAX_PART)
+                    started_at, slot.token_ids = time.monotonic(), prompt[: start + int(self._part)]
+                    async with self._send(slot, {"prompt": slot.token_ids, "n_predict": 0, **_GREEDY}, 0) as events:
+                        async for _ in events:
+                            pass
+                    elapsed_s = max(time.monotonic() - started_at, 1e-3)  # a coarse clock may stand still
+                    slot.read_s += elapsed_s
+                    self._part = min(max(self._part * min(_PART_S / elapsed_s, 2.0), _MIN_PART), _MAX_PART)
 
     @asynccontextmanager
     async def _send(

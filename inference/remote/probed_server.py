@@ -114,7 +114,7 @@ class ProbedServer(ABC):
 
     async def score(
         self, request: CompletionRequest, prompts: Sequence[tuple[int, ...]], num_top: int | None = None
-    ) -> TopLogprobs:
+    ) -> tuple[TopLogprobs, int]:
         query = PromptQuery(prompts, num_top=min(num_top or self._num_top, self._num_top))
         reported = {each.prompt_index: each for each in await self._gather(request, query)}
         if reported.keys() != set(range(len(prompts))):
@@ -125,7 +125,7 @@ class ProbedServer(ABC):
             first = step.log_probs.get(step.written[0].token_id, -math.inf)
             if first < max(step.log_probs.values(), default=math.inf) - LOGPROB_TOLERANCE:
                 raise ServerError(f"{self.name} chooses another token than the likeliest: it samples in its own way")
-        return TopLogprobs([reported[index].log_probs for index in range(len(prompts))])
+        return [reported[index].log_probs for index in range(len(prompts))], 0  # it does not tell what it remembered
 
     async def find_best_token(
         self, request: CompletionRequest, prompt: tuple[int, ...], allowed_token_ids: tuple[int, ...]

@@ -140,7 +140,7 @@ class ServerHealth:
     async def _measure(self, server: RemoteServer) -> None:
         """Asks about one row in all ways, whose answers must agree. What stands before the server may drop fields."""
         request, row = CompletionRequest("", max_tokens=1), self._sample[0][1]
-        (reported,) = (await server.score(request, [row])).rows
+        ((reported,), _) = await server.score(request, [row])
         best, second = sorted(reported, key=reported.__getitem__, reverse=True)[:2]
         forced = await server.find_best_token(request, row, (second,))
         written = [step async for step in server.generate(request, row) if not isinstance(step, FinishReason)]

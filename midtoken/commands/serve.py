@@ -73,19 +73,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_triton(options: argparse.Namespace) -> None:
-    from inference.hosting.triton import Ports, become_triton  # here, because it is not what most people run
+    from inference.hosting.triton import become_triton  # here, because it is not what most people run
 
     if options.server is not None:
         raise UsageError("--server names a server that runs, and --runtime triton starts one: omit one of them")
     asyncio.run(fetch_model(options.model, _show_download))
     found = ServerArguments.from_options(options)
-    ports = Ports(_TRITON_GRPC_PORT if options.grpc_port is None else options.grpc_port, options.port)
+    grpc_port = _TRITON_GRPC_PORT if options.grpc_port is None else options.grpc_port
     _say(
-        f"becoming tritonserver, with gRPC at {ADDRESS}:{ports.grpc}; who shares /dev/shm with it can read its requests"
+        f"becoming tritonserver, with gRPC at {ADDRESS}:{grpc_port}; who shares /dev/shm with it can read its requests"
     )
-    become_triton(
-        found.config, found.model_repository, found.state_dir / _TRITON, options.triton_binary, ports, os.environ
-    )
+    folder, ports = found.state_dir / _TRITON, (grpc_port, options.port)
+    become_triton(found.config, found.model_repository, folder, options.triton_binary, ports)
 
 
 async def _serve(options: argparse.Namespace) -> None:

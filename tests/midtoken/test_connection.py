@@ -13,7 +13,6 @@ import grpc
 import pytest
 import trustme
 
-from inference.client.channel import Tls
 from inference.errors import LaunchError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
 from midtoken.cli import main
@@ -39,9 +38,9 @@ def _read(*arguments: str) -> ServerAddress | None:
             for host in ("127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]", "localhost")
         ),
         (("--server", "unix:/a,b/grpc", "--server-key", "{key}"), ServerAddress("unix:/a,b/grpc")),
-        (("--server", "grpcs://there:1"), ServerAddress("there:1", Tls())),
-        (("--server", "grpcs://there:1", "--tls-ca", "{ca}"), ServerAddress("there:1", Tls(b"certificates"))),
-        (("--server", "grpcs://there:1", "--server-key", "{key}"), ServerAddress("there:1", Tls(), "s3cret")),
+        (("--server", "grpcs://there:1"), ServerAddress("there:1", b"")),
+        (("--server", "grpcs://there:1", "--tls-ca", "{ca}"), ServerAddress("there:1", b"certificates")),
+        (("--server", "grpcs://there:1", "--server-key", "{key}"), ServerAddress("there:1", b"", "s3cret")),
         (("--server", "[::1]:2", "--server-key", "{key}"), ServerAddress("[::1]:2", None, "s3cret")),
     ],
 )
@@ -59,7 +58,7 @@ def test_text_goes_to_this_machine_or_over_tls(
 def test_a_key_may_be_in_the_environment() -> None:
     options = parse_options(add_connection_arguments, "--server", "grpcs://there:1")
     found = ServerAddress.from_options(options, {"MIDTOKEN_SERVER_KEY": "s3cret\n"})
-    assert found == ServerAddress("there:1", Tls(), "s3cret")
+    assert found == ServerAddress("there:1", b"", "s3cret")
 
 
 @pytest.mark.parametrize("key", ["two words", "é", "a\nb", "\x7f", ""])

@@ -8,7 +8,6 @@ import pytest
 
 from inference.errors import LaunchError
 from inference.hosting.triton import (
-    Ports,
     TritonInstallation,
     build_command,
     find_installation,
@@ -71,7 +70,7 @@ def test_what_is_no_program_or_has_no_python_backend_is_refused(binary: Path, tm
 
 
 def test_the_header_that_opens_closed_apis_cannot_be_sent() -> None:
-    command = build_command(_INSTALLATION, Path("/repository"), Ports(8001, 8000))
+    command = build_command(_INSTALLATION, Path("/repository"), (8001, 8000))
     closed = [argument for argument in command if "restricted" in argument]
     names = [argument.rpartition(":")[2].partition("=")[0] for argument in closed]
     assert len(names) == 2
@@ -79,7 +78,7 @@ def test_the_header_that_opens_closed_apis_cannot_be_sent() -> None:
 
 
 def test_its_http_is_closed_unless_a_port_is_named() -> None:
-    closed, opened = (build_command(_INSTALLATION, Path("/r"), Ports(8001, port)) for port in (None, 8000))
+    closed, opened = (build_command(_INSTALLATION, Path("/r"), (8001, port)) for port in (None, 8000))
     assert "--allow-http=false" in closed
     assert {"--http-port=8000", "--http-address=127.0.0.1"} <= set(opened)
 
