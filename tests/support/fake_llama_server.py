@@ -54,8 +54,6 @@ class FakeLlamaServer:
     remembered: dict[int, list[int]] = field(default_factory=dict)  # the last row of each slot
     num_closed: int = 0  # streams that the client has closed
     silent_s: float = 0.0  # before it answers anything
-    num_silent: int = 0  # requests that wait for that
-    pings: bool = False  # for ever, instead of an answer
     stops_after: int | None = None  # tokens, for a limit of its own
     falls_silent_after: int | None = None  # tokens, after which it answers nothing any more
     spoils: dict[str, Any] = field(default_factory=dict)  # of its events
@@ -65,7 +63,7 @@ class FakeLlamaServer:
 
     def reset(self) -> None:
         """Does nothing wrong any more, and was asked nothing."""
-        self.__init__(self.encoder, self.num_tokens, self.url, num_silent=self.num_silent)  # type: ignore[misc]
+        self.__init__(self.encoder, self.num_tokens, self.url)  # type: ignore[misc]
 
     def change(self, **faults: Any) -> None:
         """Does something wrong: its fields are changed."""
@@ -109,9 +107,6 @@ class FakeLlamaServer:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         try:
             await response.prepare(request)
-            while self.pings:
-                await response.write(b": ping\n\n")
-                await asyncio.sleep(0.02)
             is_list = isinstance(body["prompt"][0], list)
             for index, row in enumerate(body["prompt"] if is_list else [body["prompt"]]):
                 await self._write(response, request, body, index, list(row))
@@ -182,11 +177,7 @@ def run_fake_server(fake: Fake, path: str, tls: ssl.SSLContext | None = None) ->
 
     @web.middleware
     async def wait(request: web.Request, handler: Handler) -> web.StreamResponse:
-        fake.num_silent += 1
-        try:
-            await asyncio.sleep(fake.silent_s)
-        finally:
-            fake.num_silent -= 1
+        await asyncio.sleep(fake.silent_s)
         return await handler(request)
 
     app, loop = web.Application(middlewares=[wait]), asyncio.new_event_loop()

@@ -96,9 +96,16 @@ async def test_a_request_that_ended_without_text_because_of_the_load_slows_down_
         await late
 
 
-async def test_an_address_without_a_server_raises_unreachable() -> None:
-    with pytest.raises(ServerUnreachableError, match=r"^no server answers at 127\.0\.0\.1:\d+: \S"):
-        await _complete(pick_free_endpoint().grpc_url)
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("", r"^no server answers at 127\.0\.0\.1:\d+: \S"),
+        ("unix:/no/grpc", "^no server answers at unix:/no/grpc: No such"),
+    ],
+)
+async def test_an_address_without_a_server_raises_unreachable(url: str, words: str) -> None:
+    with pytest.raises(ServerUnreachableError, match=words):
+        await _complete(url or pick_free_endpoint().grpc_url)
 
 
 async def test_a_call_that_was_open_when_its_server_ended_is_unreachable() -> None:
@@ -209,11 +216,6 @@ async def test_a_server_that_would_answer_has_no_problem_and_another_says_why_no
         assert await client.find_problem() == "the model completion has made no progress for 11 s"
         await server.stop()
         assert "no server answers" in await client.find_problem()
-
-
-async def test_a_socket_whose_folder_is_not_there_raises_unreachable() -> None:
-    with pytest.raises(ServerUnreachableError, match="no server answers at unix:/no/grpc: No such file"):
-        Client("unix:/no/grpc")
 
 
 async def test_a_new_client_does_not_get_the_failure_of_one_before(tmp_path: Path) -> None:

@@ -150,18 +150,6 @@ def test_only_a_question_loads_the_model_and_gets_one_answer() -> None:
     model.finalize()
 
 
-def test_too_many_requests_are_refused_and_the_end_of_the_model_ends_the_others() -> None:
-    model = load_adapter(
-        "characters", lambda _, watch: build_scripted_service(ScriptedCharacterModel(watch=watch)).answer
-    )
-    endless, replies = CharacterRequest(b"a", b"endless"), [RecordedReply() for _ in range(70)]
-    for reply in replies:
-        model.take(lambda: characters.request_to_arrays(endless), reply)
-    model.finalize()
-    assert str(replies[0].error) == "the server is shutting down"
-    assert isinstance(replies[-1].error, OverloadedError)
-
-
 def test_torch_is_not_imported_before_the_first_request() -> None:
     script = """
 import sys

@@ -141,28 +141,52 @@ def test_the_page_names_every_field_of_a_request_and_of_its_statistics() -> None
     assert {field.name for field in fields} <= named
 
 
+_COMPLETION: list[tuple[dict[str, list[bytes]], str]] = [
+    ({}, "prefix is missing: the text before the cursor"),
+    ({"prefix": [b"a", b"b"]}, "prefix takes one value, not 2"),
+    ({"prefix": []}, "prefix takes one value, not 0"),
+    ({"prefix": [b"a\xff"]}, "prefix is not UTF-8: invalid start byte at byte 1"),
+    ({"prefix": [b"a"], "stop": [b"x", b"\xff"]}, "stop is not UTF-8: invalid start byte at byte 0"),
+    ({"prefix": [b"a"], "healing": [b"magic"]}, "healing must be one of exact, greedy, single, none, not 'magic'"),
+    ({"prefix": [b"a"], "priority": [b"now"]}, "priority must be one of interactive, prefetch, probe, not 'now'"),
+    (
+        {"prefix": [b"a"], "extent": [b"page"]},
+        "extent must be one of single_line, block, unlimited, auto, not 'page'",
+    ),
+    ({"prefix": [b"a"], "related": [b"a.py"]}, "related takes path and text of each item, not 1 strings"),
+    ({"prefix": [b"a"], "related": [b"a.py", b"\xff"]}, "related is not UTF-8: invalid start byte at byte 0"),
+    ({"prefix": [b"a"], "chunks": [b"words"]}, "chunks must be one of tokens, lines, not 'words'"),
+]
+_CHARACTERS: list[tuple[dict[str, list[bytes]], str]] = [
+    ({}, "text is missing: what is asked about"),
+    ({"text": [b"a", b"b"]}, "text takes one value, not 2"),
+    (
+        {"text": [b"a"], "ask": [b"magic"]},
+        "ask must be one of next_byte, surprisal, probability, sample, greedy, not 'magic'",
+    ),
+    (
+        {"text": [b"a"], "covering": [b"all"]},
+        "covering must be one of canonical, beam, enumerate, not 'all'",
+    ),
+    ({"text": [b"a"], "ask": [b"\xff"]}, "ask is not UTF-8: invalid start byte at byte 0"),
+    (
+        {"text": [b"a"], "prefix": [b"a"]},
+        "unknown field 'prefix'; known are text, context, ask, covering, width, threshold, num_members, "
+        "max_bytes, seed, deadline_ms, tenant",
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("arrays", "text"),
+    ("read", "arrays", "text"),
     [
-        ({}, "prefix is missing: the text before the cursor"),
-        ({"prefix": [b"a", b"b"]}, "prefix takes one value, not 2"),
-        ({"prefix": []}, "prefix takes one value, not 0"),
-        ({"prefix": [b"a\xff"]}, "prefix is not UTF-8: invalid start byte at byte 1"),
-        ({"prefix": [b"a"], "stop": [b"x", b"\xff"]}, "stop is not UTF-8: invalid start byte at byte 0"),
-        ({"prefix": [b"a"], "healing": [b"magic"]}, "healing must be one of exact, greedy, single, none, not 'magic'"),
-        ({"prefix": [b"a"], "priority": [b"now"]}, "priority must be one of interactive, prefetch, probe, not 'now'"),
-        (
-            {"prefix": [b"a"], "extent": [b"page"]},
-            "extent must be one of single_line, block, unlimited, auto, not 'page'",
-        ),
-        ({"prefix": [b"a"], "related": [b"a.py"]}, "related takes path and text of each item, not 1 strings"),
-        ({"prefix": [b"a"], "related": [b"a.py", b"\xff"]}, "related is not UTF-8: invalid start byte at byte 0"),
-        ({"prefix": [b"a"], "chunks": [b"words"]}, "chunks must be one of tokens, lines, not 'words'"),
+        *((request_from_arrays, *row) for row in _COMPLETION),
+        *((characters.request_from_arrays, *row) for row in _CHARACTERS),
     ],
 )
-def test_an_invalid_array_is_named_in_the_error(arrays: dict[str, list[bytes]], text: str) -> None:
+def test_an_invalid_array_is_named_in_the_error(read: Any, arrays: dict[str, list[bytes]], text: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        request_from_arrays({name: np.array(items, np.object_) for name, items in arrays.items()})
+        read({name: np.array(items, np.object_) for name, items in arrays.items()})
     assert str(caught.value) == text
 
 

@@ -1,6 +1,5 @@
 """The engine in front of a server of llama.cpp's kind: what it sends, and what becomes of failures and endings."""
 
-import asyncio
 import itertools
 import json
 import math
@@ -26,7 +25,6 @@ from inference.errors import (
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing, Priority
 from inference.remote.executor import load_remote_engine
-from inference.remote.http_client import HttpClient
 from tests.inference.remote.conftest import FOLDER, load_in_front
 from tests.support.fake_llama_server import FakeLlamaServer
 from tests.support.first_choices import find_first_tokens
@@ -34,8 +32,6 @@ from tests.support.servers import wait_until
 from tests.support.sinks import CollectingSink, complete, submit
 
 _PAUSE_S = 1.05  # in which a server may have been started again
-
-
 _NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
 
 
@@ -123,11 +119,7 @@ def test_what_ends_early_ends_its_work_on_the_server(
 
 
 _PAGE = "text/html", "<html>Sign in</html>"
-
-
 _EVENTS = "text/event-stream"
-
-
 _JSON = "application/json", '{"error": {"message": "no"}}'
 
 
@@ -358,13 +350,6 @@ def test_a_server_that_still_loads_is_said_to_be_busy_until_it_has(server: FakeL
 def test_a_limit_of_the_servers_own_is_told(engine: Engine, server: FakeLlamaServer) -> None:
     server.stops_after = 3
     assert complete(engine, CompletionRequest("x = ", max_tokens=200)).finish_reason is FinishReason.LENGTH
-
-
-async def test_a_server_that_only_pings_is_silent(server: FakeLlamaServer) -> None:
-    server.pings, client = True, HttpClient(server.url, silent_s=0.2)
-    with pytest.raises(InferenceServerUnreachableError, match="silent for too long"):
-        await asyncio.wait_for(anext(client.stream("completion", {"cache_prompt": True, "stream": True}, 1)), 10)
-    await client.close()
 
 
 def test_closing_fails_what_runs(server: FakeLlamaServer) -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from inference.remote.llama_server import Slot, Slots
+from inference.remote.llama_server import Slots
 
 _TURN_S = 4.0  # of a text that took a second to read
 
@@ -84,7 +84,3 @@ async def test_a_document_that_asks_no_more_is_not_waited_for(bench: _Bench) -> 
     gone.cancel()
     bench.now = 2.0
     assert await bench.use("d") == 0
-
-
-def test_a_slot_without_a_document_is_free() -> None:
-    assert Slot(0).is_free(0.0)
