@@ -127,14 +127,14 @@ class CompletionRequest:
                 ),
             },
         )
-        for name, text in [("prefix", self.prefix), ("suffix", self.suffix), *(("stop", text) for text in self.stop)]:
-            _check_text(name, text, MAX_TEXT_BYTES)
-        _check_text("related", "".join(each.text for each in self.related), MAX_TEXT_BYTES)
-        for name, text in [
-            *(("tenant", self.tenant), ("document", self.document), ("path", self.path)),
-            *(("a path in related", each.path) for each in self.related),
+        for name, text, max_bytes in [
+            *(("prefix", self.prefix, MAX_TEXT_BYTES), ("suffix", self.suffix, MAX_TEXT_BYTES)),
+            *(("stop", each, MAX_TEXT_BYTES) for each in self.stop),
+            ("related", "".join(each.text for each in self.related), MAX_TEXT_BYTES),
+            *((name, getattr(self, name), MAX_NAME_BYTES) for name in ("tenant", "document", "path")),
+            *(("a path in related", each.path, MAX_NAME_BYTES) for each in self.related),
         ]:
-            _check_text(name, text, MAX_NAME_BYTES)
+            _check_text(name, text, max_bytes)
 
     @property
     def is_prefetch(self) -> bool:

@@ -7,12 +7,16 @@ a text is shown that was not in the language server's memory.
 
 import asyncio
 import os
+import random
 import signal
+import socket
+import struct
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -22,9 +26,9 @@ import pytest
 
 from benchmarks.baselines.servers import LLAMA_SERVER, run_llama_server
 from benchmarks.measures.report import Row, find_percentile
+from inference.platforms import ADDRESS
 from midtoken.installed import find_default_model
-from tests.support.chaos_editor import ChaosEditor, Seen, start_editor
-from tests.support.chaos_proxy import ChaosProxy, Mode, run_proxy
+from tests.support.chaos_editor import ChaosEditor, Seen
 from tests.support.reliability import Reliability
 from tests.support.servers import (
     EMBEDDED,
@@ -44,6 +48,100 @@ PASS_S = 0.02  # long enough for a fault in the middle of an answer
 
 
 _HOST = "inference.hosting.host"  # in its command line
+_CHUNK_BYTES = 2**16
+_DELAY_S = 0.3
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
+
+
+class _Mode(Enum):
+    """What happens to the bytes."""
+
+    PASS = auto()
+    DELAY = auto()
+    BLACK_HOLE = auto()  # nothing passes, never; connections stay open
+    REFUSE = auto()  # nobody listens, and connections are closed
+    RESET = auto()  # connections are reset after the first bytes of an answer
+    MALFORMED = auto()  # the answers are random bytes
+    TRUNCATED = auto()  # half of the first bytes of an answer, and then the end
+
+
+class _Proxy:
+    """Between a client and a server on loopback: it delays, cuts and spoils what passes. Use `_run_proxy`."""
+
+    def __init__(self, upstream: str) -> None:
+        self.mode, self.port = _Mode.PASS, 0
+        self._upstream_port = int(upstream.rpartition(":")[2])
+        self._random = random.Random(0)
+        self._listener: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def listen(self) -> None:
+        """Opens its port; later the same one."""
+        self._listener = await asyncio.start_server(self._serve, ADDRESS, self.port)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        """Closes its port and all connections."""
+        if self._listener is not None:
+            self._listener.close()
+        for writer in self._writers:
+            writer.transport.abort()
+
+    @asynccontextmanager
+    async def failing(self, mode: _Mode) -> AsyncIterator[None]:
+        """In this mode inside the block."""
+        if mode is _Mode.REFUSE:
+            self.close()
+        self.mode = mode
+        try:
+            yield
+        finally:
+            self.mode = _Mode.PASS
+            if mode is _Mode.REFUSE:
+                await self.listen()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers = {writer}
+        try:
+            from_server, to_server = await asyncio.open_connection(ADDRESS, self._upstream_port)
+            writers.add(to_server)
+            self._writers |= writers
+            await asyncio.gather(self._pump(reader, to_server), self._pump(from_server, writer, is_answer=True))
+        except OSError:  # one side is gone
+            pass
+        finally:
+            self._writers -= writers
+            for each in writers:
+                each.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_answer: bool = False) -> None:
+        """Passes on until one side ends."""
+        while data := await reader.read(_CHUNK_BYTES):
+            if self.mode is _Mode.DELAY:
+                await asyncio.sleep(_DELAY_S)
+            if self.mode is _Mode.BLACK_HOLE:
+                continue
+            if is_answer and self.mode is _Mode.RESET:
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                raise ConnectionResetError
+            if is_answer and self.mode is _Mode.TRUNCATED:
+                writer.write(data[: len(data) // 2])
+                break
+            writer.write(self._random.randbytes(len(data)) if is_answer and self.mode is _Mode.MALFORMED else data)
+            await writer.drain()
+        if self.mode is not _Mode.BLACK_HOLE:
+            writer.close()
+
+
+@asynccontextmanager
+async def _run_proxy(upstream: str) -> AsyncIterator[_Proxy]:
+    """Runs it inside the block. `upstream`: ends with a port on loopback."""
+    proxy = _Proxy(upstream)
+    await proxy.listen()
+    try:
+        yield proxy
+    finally:
+        proxy.close()
 
 
 @dataclass(slots=True)
@@ -54,7 +152,7 @@ class World:
     served: Served
     folder: Path  # whose name is in the command line of each process
     editor: ChaosEditor
-    proxy: ChaosProxy | None
+    proxy: _Proxy | None
     num_hosts: int  # while nothing is wrong
 
     def find_hosts(self) -> list[int]:
@@ -92,15 +190,16 @@ async def open_world(folder: Path, kind: str, runtime: str) -> AsyncIterator[Wor
         proxy, arguments = None, [f"--model={served.model_dir}"]
         if kind == "remote":
             server = stack.enter_context(run_server(served, folder / "server", runtime=runtime))
-            proxy = await stack.enter_async_context(run_proxy(server.url))
+            proxy = await stack.enter_async_context(_run_proxy(server.url))
             arguments = [f"--server=127.0.0.1:{proxy.port}"]
         elif kind == "engine":
             url = stack.enter_context(run_llama_server(find_default_model(), folder))
-            proxy = await stack.enter_async_context(run_proxy(url))
+            proxy = await stack.enter_async_context(_run_proxy(url))
             arguments += [f"--engine=http://127.0.0.1:{proxy.port}"]
         command = [sys.executable, "-m", "midtoken", "lsp", f"--state-dir={state_dir}", *arguments]
         command += [] if kind == "remote" else [f"--model-repository={served.repository}"]
-        editor = await start_editor(command)
+        editor = await ChaosEditor.start(command)
+        editor.prepare()
         stack.push_async_callback(_end, editor, folder)
         await editor.learn()
         name = f"{kind}_{runtime.removeprefix('--runtime=')}"
@@ -133,7 +232,7 @@ async def _between(begin: Callable[[], None], end: Callable[[], None]) -> AsyncI
 def _list_faults(world: World) -> Mapping[str, Fault]:
     """What can be done to this world."""
     if world.proxy is not None:
-        return {mode.name.lower().replace("_", " "): partial(world.proxy.failing, mode) for mode in Mode}
+        return {mode.name.lower().replace("_", " "): partial(world.proxy.failing, mode) for mode in _Mode}
     change = partial(world.served.change, pass_s=PASS_S)
     scripts: dict[str, dict[str, Any]] = {
         "pass": {},  # nothing, to compare with

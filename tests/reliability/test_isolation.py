@@ -8,9 +8,7 @@ import asyncio
 import contextlib
 import io
 import re
-import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -63,12 +61,7 @@ def find_rest(text: bytes) -> bytes:
     return f"{words[-1] if words else 'nothing'} of {len(words)}\n".encode()[len(done) :]
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What a user is told by one answer."""
-
-    text: str
-    costs: tuple[int, ...]  # those that a request's place in the prefix cache changes
+_Told = tuple[str, tuple[int, ...]]  # by one answer: its text, and those costs that a place in the prefix cache changes
 
 
 async def _ask(ask: Callable[[CompletionRequest], Any], request: CompletionRequest) -> _Told:
@@ -81,7 +74,7 @@ async def _ask(ask: Callable[[CompletionRequest], Any], request: CompletionReque
                 text += str(chunk.finish_reason)
     except MidtokenError as error:
         text += str(error)
-    return _Told(text, costs)
+    return text, costs
 
 
 def _find_foreign(user: int, told: str) -> set[str]:
@@ -105,13 +98,13 @@ def compare_users(num_users: int, num: int) -> list[str]:
     problems = [
         f"user {user} is told of {foreign}: {told}"
         for user, answers in enumerate(together)
-        for told in answers
-        if (foreign := _find_foreign(user, told.text))
+        for told, _ in answers
+        if (foreign := _find_foreign(user, told))
     ]
     problems += [
-        f"among others, {_COSTS} are {one.costs}, alone {other.costs}"
-        for one, other in zip(together[0], alone[0], strict=True)
-        if one.costs != other.costs
+        f"among others, {_COSTS} are {costs}, alone {alone_costs}"
+        for (_, costs), (_, alone_costs) in zip(together[0], alone[0], strict=True)
+        if costs != alone_costs
     ]
     return problems + [f"the log has {word}" for word in _WORD.findall(written.getvalue())]
 
@@ -137,7 +130,7 @@ async def test_real_servers_keep_users_apart(runtime: str, reliability: Reliabil
         async with Client(server.url) as client:
             parts = [_ask_client(client, user, num // num_users) for user in range(num_users)]
             problems = [each for part in await asyncio.gather(*parts) for each in part]
-        told = server.log + await asyncio.to_thread(_read_metrics, f"{server.http_url}/metrics")
+        told = server.log + await asyncio.to_thread(server.read_metrics)
     problems += [f"the log or a metric has {word}" for word in {*_WORD.findall(told)}]
     name = f"isolation_{server.runtime_name}"
     reliability.record(name, {f"{name}_requests": num, f"{name}_foreign": len(problems)}, problems)
@@ -145,10 +138,4 @@ async def test_real_servers_keep_users_apart(runtime: str, reliability: Reliabil
 
 async def _ask_client(client: Client, user: int, num: int) -> list[str]:
     told = [await _ask(client.stream, request) for request in _draw_requests(user, num)]
-    return [f"user {user} is told of {each}" for each in told if _find_foreign(user, each.text)]
-
-
-def _read_metrics(url: str) -> str:
-    with urllib.request.urlopen(url) as response:
-        text: str = response.read().decode()
-    return text
+    return [f"user {user} is told of {text}" for text, _ in told if _find_foreign(user, text)]

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -29,7 +28,6 @@ class Seen:
 
     echo_ms: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    num_texts: int = 0
 
 
 class ChaosEditor(LspClient):
@@ -104,7 +102,6 @@ class ChaosEditor(LspClient):
 
     def _check(self, text: str, found: str) -> None:
         """A text that was cut at a deadline may be shorter."""
-        self.seen.num_texts += bool(found)
         if self._expected and not self._expected.get(text, "").startswith(found):
             self.seen.wrong.append(f"after {text[-9:]!r} came {found!r} and not {self._expected.get(text)!r}")
 
@@ -116,10 +113,3 @@ def read_text(result: Any) -> str:
 
 def _find_end(text: str) -> tuple[int, int]:
     return text.count("\n"), len(text) - text.rfind("\n") - 1
-
-
-async def start_editor(command: Sequence[str]) -> ChaosEditor:
-    """Starts a language server and an editor of it."""
-    editor = await ChaosEditor.start(command)
-    editor.prepare()
-    return editor

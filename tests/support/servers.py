@@ -190,11 +190,12 @@ class RunningServer:
 
     def read_metric(self, name: str, label: str = "") -> float:
         """Returns a metric, summed over its labels, or over those series that have one."""
+        lines = [line for line in self.read_metrics().splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+        return sum(float(line.split()[-1]) for line in lines if label in line)
+
+    def read_metrics(self) -> str:
         with urllib.request.urlopen(f"{self.http_url}/metrics") as response:
-            lines = response.read().decode().splitlines()
-        return sum(
-            float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")) and label in line
-        )
+            return str(response.read().decode())
 
 
 def make_scripted(folder: Path) -> Served:
