@@ -1,14 +1,17 @@
-"""The adapters of the model repository, loaded as the embedded server loads them, and the answers that they send."""
+"""The adapters of the model repository, and the answers that they send."""
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from inference.client.channel import CHARACTERS, COMPLETION
 from inference.config import EngineConfig
 from inference.errors import MidtokenError
+from inference.hosting.models import CharacterModel, CompletionModel
 from inference.protocol.arrays import Array
 from midtoken.installed import find_model_repository
+
+_MODELS: Mapping[str, Any] = {COMPLETION: CompletionModel, CHARACTERS: CharacterModel}
 
 
 def read_configuration(name: str) -> str:
@@ -18,13 +21,7 @@ def read_configuration(name: str) -> str:
 
 def load_adapter(name: str, load: Callable[..., Any], model_dir: Path = Path("m")) -> Any:
     """Returns a loaded adapter, which gets its engine or its service from `load`."""
-    path = find_model_repository() / name / "1" / "model.py"
-    spec = importlib.util.spec_from_file_location(f"{name}_model", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    model = module.TritonPythonModel(load)
+    model = _MODELS[name](load)
     model.load(EngineConfig(model_dir))
     return model
 
