@@ -92,15 +92,15 @@ async def _serve(options: argparse.Namespace) -> None:
 
     async with AsyncExitStack() as stack:
         listener = stack.enter_context(listen(_PORT if options.port is None else options.port))
-        address = ServerAddress.from_options(options)
+        address, model_dir = ServerAddress.from_options(options), None
         if address is None:
             await fetch_model(options.model, _show_download)
             found = await asyncio.to_thread(ServerArguments.from_options, options)
-            address = await _start_host(stack, found, options.grpc_port)
+            address, model_dir = await _start_host(stack, found, options.grpc_port), found.config.model_dir
         connection = Connection(address)
         stack.push_async_callback(connection.close)
         name = Path(options.model or "default").name
-        app = App(connection, name, is_remote=may_be_remote(options), confidence=options.confidence)
+        app = App(connection, name, model_dir, is_remote=may_be_remote(options), confidence=options.confidence)
         await stack.enter_async_context(app.serve(listener))
         _say(_describe(listener.getsockname()[1], address))
         try:

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from socket import socket
 from typing import Any, Protocol  # JSON has no types
 
@@ -70,14 +71,23 @@ class Backend(CompletionBackend, Protocol):
 class App:
     """Answers HTTP requests on a port of loopback."""
 
-    def __init__(self, backend: Backend, model: str, *, is_remote: bool = False, confidence: float = 0.0) -> None:
-        """`model`: its name for clients. `is_remote`: text may go to another machine.
+    def __init__(
+        self,
+        backend: Backend,
+        model: str,
+        model_dir: Path | None = None,
+        *,
+        is_remote: bool = False,
+        confidence: float = 0.0,
+    ) -> None:
+        """`model`: its name for clients. `model_dir`: with its tokenizer; None: only its server has it.
 
-        `confidence`: of a request that names none.
+        `is_remote`: text may go to another machine. `confidence`: of a request that names none.
         """
         self.is_ending = False  # then it is not ready, and goes on for a while
         self._backend, self._model, self._confidence = backend, model, confidence
         self._guard = Guard(is_remote=is_remote)
+        self._tokens = model_dir and protocols.TokenIds(model_dir)
         self._reading = asyncio.Lock()
         self._served = ""  # the addresses, for a client that asks for another one
 
@@ -105,6 +115,8 @@ class App:
             **dict.fromkeys(COMPLETIONS, self.complete),
             "/api/show": partial(self.describe, lambda served: protocols.show_ollama_model(served.context_tokens or 0)),
         }
+        if self._tokens is not None:
+            posts = {**posts, "/tokenize": partial(_convert, self._tokens.tokenize)}
         models, ollama_models = protocols.list_openai_models(self._model), protocols.list_ollama_models(self._model)
         fixed = {
             "/": protocols.OLLAMA_RUNS,
@@ -269,6 +281,10 @@ class App:
 
 async def _answer(answer: object, _request: web.Request) -> web.Response:
     return web.Response(text=answer) if isinstance(answer, str) else web.json_response(answer)
+
+
+async def _convert(convert: Callable[[Fields], object], request: web.Request) -> web.Response:
+    return web.json_response(await asyncio.to_thread(convert, Fields(_parse_json(await request.read()))))
 
 
 async def _yield_one(answer: Awaitable[Any]) -> AsyncGenerator[Any, None]:

@@ -13,7 +13,9 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any  # JSON has no types
 
 from inference.errors import InvalidRequestError, quote
@@ -310,6 +312,38 @@ def write_props(model: str, num_context_tokens: int) -> object:
         "build_info": f"midtoken {version('midtoken')}",
         "is_sleeping": False,
     }
+
+
+class TokenIds:
+    """Answers `/tokenize` here, so that the text goes nowhere. `model_dir`: the folder with the tokenizer."""
+
+    def __init__(self, model_dir: Path) -> None:
+        self._model_dir = model_dir
+
+    def tokenize(self, fields: Fields) -> object:
+        """Returns the ids of a text, in which U+FFFD replaces what no tokens spell. Raises InvalidRequestError.
+
+        With `with_pieces`, each has the text that it spells; the bytes, if these are a part of a character.
+        """
+        fields.refuse({"parse_special": (True,)})
+        tokenizer, encoder, token_bytes = self._loaded
+        text, adds_start = encoder.replace_unspelled(fields.take("content", "")), fields.take("add_special", False)
+        ids = tokenizer.encode(text, add_special_tokens=adds_start).ids
+        if not fields.take("with_pieces", False):
+            return {"tokens": ids}
+        pieces = [token_bytes[each] or tokenizer.id_to_token(each).encode() for each in ids]
+        texts = [piece.decode(errors="replace") for piece in pieces]
+        shown = [text if text.encode() == piece else [*piece] for text, piece in zip(texts, pieces, strict=True)]
+        return {"tokens": [{"id": each, "piece": piece} for each, piece in zip(ids, shown, strict=True)]}
+
+    @cached_property
+    def _loaded(self) -> Any:
+        from inference.healing.loaded_tokenizer import build_text_encoder  # here, because few clients ask
+        from inference.healing.tokenizer_file import read_tokenizer_file
+        from inference.healing.vocabulary_file import read_vocabulary
+
+        file = read_tokenizer_file(self._model_dir)
+        return file.tokenizer, build_text_encoder(file), read_vocabulary(self._model_dir, file.spec).token_bytes
 
 
 OLLAMA_RUNS = "Ollama is running"  # at `/`; clients look for it

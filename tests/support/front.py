@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from aiohttp import ClientSession, ClientTimeout
@@ -20,8 +21,10 @@ from inference.protocol.completion import (
 )
 from lsp_server.guard import Cleared
 from midtoken.http.app import App
+from midtoken.installed import find_default_model
 from tests.support.lsp_fakes import FedBackend, FedStream
 
+_MODEL_DIR = find_default_model()
 _PATIENCE = ClientTimeout(20)
 _Answer = TypeVar("_Answer")
 _STATS = CompletionStats(
@@ -88,12 +91,14 @@ def last_chunk(text: str, reason: FinishReason = FinishReason.END, candidate: in
 
 
 @asynccontextmanager
-async def run_front(*, is_remote: bool = True, confidence: float = 0.0) -> AsyncIterator[FrontClient]:
+async def run_front(
+    model_dir: Path | None = _MODEL_DIR, *, is_remote: bool = True, confidence: float = 0.0
+) -> AsyncIterator[FrontClient]:
     model = FedModel()
     model.prefetches = model.streams
     with listen(0) as listener:
         async with (
-            App(model, "default", is_remote=is_remote, confidence=confidence).serve(listener),
+            App(model, "default", model_dir, is_remote=is_remote, confidence=confidence).serve(listener),
             ClientSession(timeout=_PATIENCE) as session,
         ):
             yield FrontClient(f"http://{ADDRESS}:{listener.getsockname()[1]}", session, model)

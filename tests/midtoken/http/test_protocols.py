@@ -1,7 +1,8 @@
 """Ollama's and llama-server's clients: what they ask reaches the model, and its answer them."""
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +13,8 @@ from inference.protocol.completion import (
     FinishReason,
     Priority,
 )
-from tests.support.front import FrontClient, last_chunk
+from tests.support.front import FrontClient, last_chunk, run_front
+from tests.support.tokenizer_folders import add, spec_of, write_folder
 
 _GENERATE, _COMPLETION, _OPENAI = "/api/generate", "/completion", "/v1/completions"
 _QWEN = "<|fim_prefix|>a<|fim_suffix|>b<|fim_middle|>"
@@ -110,6 +112,8 @@ async def test_several_prompts_of_llama_server_are_a_list_with_the_costs_of_each
         (_GENERATE, {"suffix": "x" * (2**21 + 1)}, "suffix has"),
         (_COMPLETION, {"n_probs": 3}, "n_probs is not supported"),
         (_COMPLETION, {"prompt": [1, 2]}, "prompt must be a string"),
+        ("/tokenize", {"content": 1}, "content must be a string"),
+        ("/tokenize", {"content": "a", "parse_special": False}, "parse_special is not supported"),
     ],
 )
 async def test_what_a_protocol_has_and_we_do_not_is_refused_by_name(
@@ -162,7 +166,29 @@ async def test_what_is_said_of_the_server_has_the_form_of_each_protocol(front: F
     assert [int(part) for part in answers["/api/version"]["version"].split(".")] >= [0, 6, 4]
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "llama2"])
+async def test_tokens_are_those_of_the_model_and_their_pieces_the_text(kind: str, tmp_path: Path) -> None:
+    spec = spec_of(kind, added=add("<|end|>", special=True), **({"lacks": "ĄñĊ"} if kind == "gpt2" else {}))
+    async with run_front(write_folder(tmp_path, spec)) as front:
+
+        async def ask(text: str, **fields: bool) -> list[Any]:
+            status, answer = await front.post("/tokenize", {"content": text, **fields})
+            assert status == 200
+            return cast("list[Any]", json.loads(answer)["tokens"])
+
+        shown = await ask("a é𐞀<|end|>", with_pieces=True)
+        assert [each["id"] for each in shown] == await ask("a é𐞀<|end|>")
+        pieces = [each["piece"] for each in shown]
+        data = b"".join(bytes(each) if isinstance(each, list) else each.encode() for each in pieces)
+        assert (data.decode().lstrip(), pieces[-1]) == ("a é𐞀<|end|>", "<|end|>")
+        assert any(isinstance(each, list) for each in pieces)  # a part of a character
+        assert await ask("\x04\ud83d") == await ask("\ufffd\ufffd" if kind == "gpt2" else "\x04\ufffd")
+        assert front.model.streams == []
+
+
 async def test_another_address_is_told_what_is_served(front: FrontClient) -> None:
+    async with run_front(None) as other:  # whose model is elsewhere
+        assert (await other.post("/tokenize", {"content": "a"}))[0] == 404
     status, text = await front.post("/api/chat", {})
     assert status == 404
     assert "POST /v1/completions, /infill, /completion" in json.loads(text)["error"]
