@@ -207,7 +207,9 @@ def split_prompt(prompt: str) -> SplitPrompt:
     the model would take them for text, too. Raises InvalidRequestError if a marker stands in the text, too,
     if one is missing, and for markers and formats that are not known.
     """
-    _refuse_foreign(prompt)
+    for name, markers in fim_markers.FOREIGN.items():
+        if all(marker in prompt for marker in markers):
+            raise InvalidRequestError(f"prompt has {markers[0]} in the format of {name}; {_TOGETHER}")
     incomplete = ""
     for markers in fim_markers.WRITTEN:
         others, *pieces = re.split(f"({'|'.join(map(re.escape, markers))})", prompt)
@@ -218,7 +220,9 @@ def split_prompt(prompt: str) -> SplitPrompt:
             before, after, *typed = (sections[marker] for marker in markers)
             if markers == fim_markers.CODELLAMA_WRITTEN:
                 before, after = _strip_codellama(before, after)
-            before, files = _join(before, *typed), _split_files(others)
+            files, added = _split_files(others), "".join(typed)
+            if added.strip() or before.endswith("\n") or not before:  # otherwise the template has written its blanks
+                before += added
             _refuse_unknown(before, after, files[0].text)
             related = tuple([each for each in files if each.text.strip()])
             return SplitPrompt(before, after, related, files[-1].path)
@@ -235,12 +239,6 @@ def split_prompt(prompt: str) -> SplitPrompt:
     if not (files[-1].text or prompt.endswith("\n")):
         raise InvalidRequestError(f"prompt ends in the path behind a file marker; {_TOGETHER}")
     return SplitPrompt(files[-1].text, "", tuple(files[:-1]), files[-1].path)
-
-
-def _refuse_foreign(prompt: str) -> None:
-    for name, markers in fim_markers.FOREIGN.items():
-        if all(marker in prompt for marker in markers):
-            raise InvalidRequestError(f"prompt has {markers[0]} in the format of {name}; {_TOGETHER}")
 
 
 def _refuse_unknown(*texts: str) -> None:
@@ -276,12 +274,6 @@ def _strip_codellama(before: str, after: str) -> tuple[str, str]:
     if is_twinny or re.match(r" [\r\n]| \Z", after):
         after = after.removeprefix(" ")
     return before.removeprefix(" ")[:-1], after.removesuffix(" ")
-
-
-def _join(before: str, typed: str = "") -> str:
-    """Without blanks behind the last marker that nobody has typed: the cursor is where the text before it ends."""
-    is_typed = typed.strip() or before.endswith("\n") or not before
-    return before + typed if is_typed else before
 
 
 def _split_files(text: str) -> list[RelatedFile]:

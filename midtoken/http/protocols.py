@@ -11,7 +11,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any  # JSON has no types
 
 from inference.errors import InvalidRequestError, quote
-from inference.likely_text import LikelyText, LikelyToken
+from inference.likely_text import LikelyText
 from inference.protocol.completion import (
     MAX_NAME_BYTES,
     CompletionChunk,
@@ -43,34 +43,8 @@ _DONE = "[DONE]"
 _NAMES: Mapping[str, str] = {"num_candidates": "n", "tenant": "user", "document": "the session", "prefix": "prompt"}
 
 
-@dataclass(slots=True)
-class Texts:
-    """What has arrived: each text, why it ended, and what each prompt has cost. The texts of a prompt are adjacent."""
-
-    texts: defaultdict[int, LikelyText] = field(default_factory=lambda: defaultdict(LikelyText))
-    reasons: dict[int, FinishReason] = field(default_factory=dict)
-    stats: list[CompletionStats] = field(default_factory=list)  # none of a prompt whose texts were ended here
-
-    def add(self, chunk: CompletionChunk) -> None:
-        """Adds a chunk."""
-        self.texts[chunk.candidate].add(chunk)
-        if chunk.finish_reason is not None:
-            self.reasons[chunk.candidate] = chunk.finish_reason
-        if chunk.stats is not None:
-            self.stats.append(chunk.stats)
-
-    def sum_stats(self) -> CompletionStats:
-        """Returns the cost of all prompts."""
-        names = [each.name for each in dataclasses.fields(CompletionStats)]
-        return CompletionStats(**{name: sum(getattr(each, name) for each in self.stats) for name in names})
-
-    def name_end(self, candidate: int) -> str:
-        """Returns `length` for a text that was cut off, otherwise `stop`."""
-        return "length" if self.reasons.get(candidate) is FinishReason.LENGTH else "stop"
-
-
 class Form(ABC):
-    """Writes one answer of a protocol."""
+    """Writes one answer of a protocol, of the chunks that have arrived. The texts of a prompt are adjacent."""
 
     framing = EVENTS
     hides_refusals = False  # whether clients show a message for each status but 200
@@ -80,30 +54,46 @@ class Form(ABC):
         """`model`: its name."""
         self._parsed, self._model = parsed, model
         self._id, self._created = f"cmpl-{uuid.uuid4().hex}", int(time.time())
-        self.texts = Texts()
+        self._texts = defaultdict[int, LikelyText](LikelyText)
+        self._reasons = dict[int, FinishReason]()  # why texts ended
+        self._stats = list[CompletionStats]()  # of each prompt; none of one whose texts were ended here
 
     async def read(self, chunks: AsyncGenerator[CompletionChunk, None]) -> str:
         """Returns the answer that is not streamed."""
         async for chunk in chunks:
-            self.texts.add(chunk)
+            self._add(chunk)
         return self._to_json(self.write_whole())
 
     async def stream(self, chunks: AsyncGenerator[CompletionChunk, None]) -> AsyncGenerator[str, None]:
         """Yields the events of a stream."""
         async for chunk in chunks:
-            self.texts.add(chunk)
+            self._add(chunk)
             yield self._to_json(self.write_event(chunk))
         for event in self.write_end():
             yield self._to_json(event)
 
-    def _to_json(self, answer: object) -> str:
-        """Writes an answer, or an event; with the reason, if the text is empty for one."""
-        return _DONE if answer is _DONE else to_json(self._explain(answer))
+    def _add(self, chunk: CompletionChunk) -> None:
+        self._texts[chunk.candidate].add(chunk)
+        if chunk.finish_reason is not None:
+            self._reasons[chunk.candidate] = chunk.finish_reason
+        if chunk.stats is not None:
+            self._stats.append(chunk.stats)
 
-    def _explain(self, answer: Any) -> object:
+    def _to_json(self, answer: Any) -> str:
+        """Writes an answer, or an event; with the reason, if the text is empty for one."""
+        why = {"reason": self._parsed.reason} if self._parsed.reason else {}
         if isinstance(answer, list):
-            return [self._explain(each) for each in answer]
-        return {**answer, "reason": self._parsed.reason} if self._parsed.reason else answer
+            return to_json([each | why for each in answer])
+        return _DONE if answer is _DONE else to_json(answer | why)
+
+    def _sum_stats(self) -> CompletionStats:
+        """Returns the cost of all prompts."""
+        names = [each.name for each in dataclasses.fields(CompletionStats)]
+        return CompletionStats(**{name: sum(getattr(each, name) for each in self._stats) for name in names})
+
+    def _name_end(self, candidate: int) -> str:
+        """Returns `length` for a text that was cut off, otherwise `stop`."""
+        return "length" if self._reasons.get(candidate) is FinishReason.LENGTH else "stop"
 
     @abstractmethod
     def write_whole(self) -> object:
@@ -111,7 +101,7 @@ class Form(ABC):
 
     @abstractmethod
     def write_event(self, chunk: CompletionChunk) -> object:
-        """Returns the event of a stream for a chunk, which `texts` has too."""
+        """Returns the event of a stream for a chunk, which has been added."""
 
     @abstractmethod
     def write_end(self) -> Iterator[object]:
@@ -145,13 +135,13 @@ class OpenAiForm(Form):
 
     def write_whole(self) -> object:
         """See `Form`."""
-        choices = [self._write_choice(each, self.texts.name_end(each)) for each in sorted(self.texts.texts)]
+        choices = [self._write_choice(each, self._name_end(each)) for each in sorted(self._texts)]
         return self._write(choices) | {"usage": self._write_usage()}
 
     def write_event(self, chunk: CompletionChunk) -> object:
         """See `Form`."""
-        start = len(self.texts.texts[chunk.candidate].text) - len(chunk.text)
-        ended = None if chunk.finish_reason is None else self.texts.name_end(chunk.candidate)
+        start = len(self._texts[chunk.candidate].text) - len(chunk.text)
+        ended = None if chunk.finish_reason is None else self._name_end(chunk.candidate)
         return self._write([self._write_choice(chunk.candidate, ended, start)])
 
     def write_end(self) -> Iterator[object]:
@@ -165,27 +155,25 @@ class OpenAiForm(Form):
         return {**head, "object": "text_completion", "choices": choices}
 
     def _write_choice(self, candidate: int, ended: str | None, start: int = 0) -> object:
-        likely, num_top = self.texts.texts[candidate], self._parsed.num_top_tokens
-        logprobs = None if num_top is None else _write_logprobs([*likely.read_tokens(start)], num_top)
-        return {"index": candidate, "text": likely.text[start:], "logprobs": logprobs, "finish_reason": ended}
+        likely, num_top = self._texts[candidate], self._parsed.num_top_tokens
+        tokens = [*likely.read_tokens(start)]
+        logprobs = {
+            "tokens": [each.text for each in tokens],
+            "token_logprobs": [each.log_prob for each in tokens],
+            "text_offset": [each.start for each in tokens],
+            "top_logprobs": [{each.text: each.log_prob} for each in tokens] if num_top else None,
+        }
+        shown = None if num_top is None else logprobs
+        return {"index": candidate, "text": likely.text[start:], "logprobs": shown, "finish_reason": ended}
 
     def _write_usage(self) -> object:
-        stats = self.texts.sum_stats()
+        stats = self._sum_stats()
         return {
             "prompt_tokens": stats.num_context_tokens,
             "completion_tokens": stats.num_tokens,
             "total_tokens": stats.num_context_tokens + stats.num_tokens,
             "prompt_tokens_details": {"cached_tokens": stats.num_context_tokens - stats.num_read_tokens},
         }
-
-
-def _write_logprobs(tokens: list[LikelyToken], num_top: int) -> object:
-    return {
-        "tokens": [each.text for each in tokens],
-        "token_logprobs": [each.log_prob for each in tokens],
-        "text_offset": [each.start for each in tokens],
-        "top_logprobs": [{each.text: each.log_prob} for each in tokens] if num_top else None,
-    }
 
 
 def list_openai_models(model: str) -> dict[str, Any]:
@@ -239,7 +227,7 @@ class LlamaServerForm(Form):
 
     def write_whole(self) -> object:
         """See `Form`."""
-        results = [self._write_result(number, each.text) for number, each in sorted(self.texts.texts.items())]
+        results = [self._write_result(number, each.text) for number, each in sorted(self._texts.items())]
         is_one = len(self._parsed.completions) == self._parsed.first.num_candidates == 1
         return results[0] if is_one else results
 
@@ -249,10 +237,10 @@ class LlamaServerForm(Form):
 
     def write_end(self) -> Iterator[object]:
         """See `Form`."""
-        return (self._write_result(each, "") for each in sorted(self.texts.texts))
+        return (self._write_result(each, "") for each in sorted(self._texts))
 
     def _write_result(self, candidate: int, content: str) -> dict[str, Any]:
-        request, reason = self._parsed.first, self.texts.reasons.get(candidate)
+        request, reason = self._parsed.first, self._reasons.get(candidate)
         result: dict[str, Any] = {
             "index": candidate,
             "content": content,
@@ -260,11 +248,11 @@ class LlamaServerForm(Form):
             "stop": True,
             "model": self._model,
             "stop_type": "limit" if reason is None else _STOP_TYPES.get(reason, "limit"),
-            "has_new_line": "\n" in self.texts.texts[candidate].text,
+            "has_new_line": "\n" in self._texts[candidate].text,
             "truncated": self._parsed.was_cut,
             "generation_settings": {"n_predict": request.max_tokens, "temperature": request.temperature},
         }
-        for stats in self.texts.stats[candidate // request.num_candidates :][:1]:
+        for stats in self._stats[candidate // request.num_candidates :][:1]:
             result |= _write_costs(stats) | {"truncated": self._parsed.was_cut or stats.was_cut}
         if not self._parsed.fields:
             return result
@@ -375,7 +363,7 @@ class OllamaForm(Form):
 
     def write_whole(self) -> object:
         """See `Form`."""
-        return self._write_last(self.texts.texts[0].text)
+        return self._write_last(self._texts[0].text)
 
     def write_event(self, chunk: CompletionChunk) -> object:
         """See `Form`."""
@@ -387,11 +375,11 @@ class OllamaForm(Form):
 
     def _write_last(self, text: str) -> object:
         """The times are those until the first text and from it to the end, in nanoseconds."""
-        stats = self.texts.sum_stats()
-        is_load = self.texts.reasons.get(0) is FinishReason.PREFILLED
+        stats = self._sum_stats()
+        is_load = self._reasons.get(0) is FinishReason.PREFILLED
         return {
             **self._write(text, done=True),
-            "done_reason": "load" if is_load else self.texts.name_end(0),
+            "done_reason": "load" if is_load else self._name_end(0),
             "total_duration": int(1e6 * stats.total_ms),
             "load_duration": 0,
             "prompt_eval_count": stats.num_context_tokens,
