@@ -190,7 +190,13 @@ class Model:
 
     def surprisal(self, text: str | bytes) -> tuple[float, ...]:
         """Finds the surprisal of each byte of a text in UTF-8, given those before it, in bits."""
-        return tuple(bits for piece in split_pieces(_encode(text)) for bits in self._find_surprisals(piece))
+        bits: list[float] = []
+        for piece in split_pieces(_encode(text)):
+            found = self._ask(piece, Surprisals).surprisals
+            if len(found) != len(piece.text):  # something was redacted in a piece, but not in the whole text
+                raise ServerError("the text was changed before it was sent, so its bytes have no surprisals")
+            bits += found
+        return tuple(bits)
 
     def close(self) -> None:
         """Frees the model."""
@@ -201,12 +207,6 @@ class Model:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _find_surprisals(self, piece: CharacterRequest) -> tuple[float, ...]:
-        found = self._ask(piece, Surprisals).surprisals
-        if len(found) != len(piece.text):  # something was redacted in a piece, but not in the whole text
-            raise ServerError("the text was changed before it was sent, so its bytes have no surprisals")
-        return found
 
     def _ask(self, request: CharacterRequest, kind: type[_Kind]) -> _Kind:
         answer = self._backend.ask(request)
@@ -266,9 +266,11 @@ def load(
     Raises ModelError if the model cannot be used, and LaunchError if a package is missing or a download fails.
     """
     require_packages("local", "a model cannot be loaded without")
-    folder = find_default_model() if model is None else _find_folder(model)
+    name = str(model.absolute()) if isinstance(model, Path) else model
+    with ThreadPoolExecutor(1) as thread:  # the caller's may have an event loop that runs
+        thread.submit(asyncio.run, fetch_model(name, partial(_log.info, "%s (%d %%)"))).result()
     config = EngineConfig(
-        folder,
+        find_default_model() if name is None else ensure_model_folder(name),
         device=device,
         dtype=dtype,
         num_threads=num_threads,
@@ -276,14 +278,6 @@ def load(
         graph_dir=graph_dir or find_cache_dir(),
     )
     return Model(_Loaded(config))
-
-
-def _find_folder(model: str | Path) -> Path:
-    name = str(model.absolute()) if isinstance(model, Path) else model
-    show = partial(_log.info, "%s (%d %%)")
-    with ThreadPoolExecutor(1) as thread:  # the caller's may have an event loop that runs
-        thread.submit(asyncio.run, fetch_model(name, show)).result()
-    return ensure_model_folder(name)
 
 
 class _Loaded:

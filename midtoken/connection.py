@@ -39,6 +39,7 @@ _OPTIONS = {each.name: each.metadata["option"] for each in _FIELDS if "option" i
 _NUM_CONTEXTS = 5  # of full length at once: alternatives are four
 _WAITING = "waiting for the completion server (its first start takes some seconds) …"
 _IDLE_S = 900.0  # the host runs this long without clients, in case an editor is opened again
+_Request = TypeVar("_Request", CompletionRequest, CharacterRequest)
 _Answer = TypeVar("_Answer")
 
 
@@ -64,8 +65,9 @@ class ServerAddress:
             return None
         for name in ("model", "engine", "engine_key", *_OPTIONS):
             if getattr(options, name) is not None:
+                option = _OPTIONS[name].name if name in _OPTIONS else name.replace("_", "-")
                 raise UsageError(
-                    f"{_name_option(name)} has no effect with --server, because a running server has its model "
+                    f"--{option} has no effect with --server, because a running server has its model "
                     f"already: omit it, or start that server with it"
                 )
         if options.server.startswith(SOCKET_SCHEME):
@@ -73,24 +75,16 @@ class ServerAddress:
         url = options.server.removeprefix(_TLS_SCHEME)
         key = read_key(options.server_key, "--server-key", environment.get("MIDTOKEN_SERVER_KEY", ""))
         if url != options.server:
-            return cls(url, _read_authority(options.tls_ca), key)
+            try:
+                return cls(url, b"" if options.tls_ca is None else options.tls_ca.read_bytes(), key)
+            except OSError as error:
+                raise UsageError(f"cannot read {options.tls_ca} of --tls-ca: {error.strerror}") from None
         host = url.rpartition(":")[0].strip("[]")
         if not is_loopback(host):
             raise UsageError(
                 f"{host} is not this machine, and text would go there unencrypted: write {_TLS_SCHEME}{url}"
             )
         return cls(url, None, key)
-
-
-def _name_option(name: str) -> str:
-    return f"--{_OPTIONS[name].name if name in _OPTIONS else name.replace('_', '-')}"
-
-
-def _read_authority(path: Path | None) -> bytes:
-    try:
-        return b"" if path is None else path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path} of --tls-ca: {error.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,27 +263,23 @@ class _Served:
         self._connection: Connection | None = None
 
     def complete(self, request: CompletionRequest) -> Completion:
-        cleared = self._guard.clear(request, ()) if self._text is None else self._text.clear(request)
-
-        async def ask(connection: Connection) -> Completion:
-            if self._text is not None:
-                self._text.note_languages(connection.description.languages)
-            return await read_completion(connection.stream(cleared))
-
-        return self._run(ask)
+        return self._answer(request, lambda connection, cleared: read_completion(connection.stream(cleared)))
 
     def ask(self, request: CharacterRequest) -> CharacterAnswer:
-        cleared = self._guard.clear(request, ()) if self._text is None else self._text.clear(request)
-        return self._run(lambda connection: connection.ask(cleared))
+        return self._answer(request, Connection.ask)
 
     def close(self) -> None:
         self._runner.run(self._stack.aclose())
         self._runner.close()
 
-    def _run(self, ask: Callable[[Connection], Awaitable[_Answer]]) -> _Answer:
-        async def run() -> _Answer:
+    def _answer(self, request: _Request, ask: Callable[[Connection, Cleared[_Request]], Awaitable[_Answer]]) -> _Answer:
+        cleared = self._guard.clear(request, ()) if self._text is None else self._text.clear(request)
+
+        async def answer() -> _Answer:
             if self._connection is None:
                 self._connection = await self._stack.enter_async_context(open_connection(self._options))
-            return await ask(self._connection)
+                if self._text is not None and isinstance(request, CompletionRequest):
+                    self._text.note_languages(self._connection.description.languages)
+            return await ask(self._connection, cleared)
 
-        return self._runner.run(run())
+        return self._runner.run(answer())

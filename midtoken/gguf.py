@@ -61,23 +61,19 @@ def read_metadata(path: Path) -> Metadata:
     try:
         num_bytes = min(path.stat().st_size, _MAX_BYTES)
         with path.open("rb") as file, mmap.mmap(file.fileno(), num_bytes, access=mmap.ACCESS_READ) as data:
-            return _read(path, data)
+            if data[:4] != _MAGIC:
+                raise ModelError(f"{path} is not a GGUF file; a model is a folder, a GGUF file, or a name")
+            reader = _Reader(data)
+            [version] = reader.read("I")
+            if version not in _VERSIONS:
+                raise ModelError(f"{path} has version {version} of the GGUF format; versions 2 and 3 can be run")
+            _, num_values = reader.read("Q", 2)  # the first is that of the tensors, which llama.cpp reads
+            reader.count(num_values)
+            return {reader.read_text(): reader.read_value(*reader.read("I")) for _ in range(num_values)}
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
     except (struct.error, ValueError, RecursionError):  # of UTF-8 too, and of a file without a byte
         raise ModelError(f"{path} has no whole metadata: it is cut off or damaged; download it again") from None
-
-
-def _read(path: Path, data: mmap.mmap) -> Metadata:
-    if data[:4] != _MAGIC:
-        raise ModelError(f"{path} is not a GGUF file; a model is a folder, a GGUF file, or a name")
-    reader = _Reader(data)
-    [version] = reader.read("I")
-    if version not in _VERSIONS:
-        raise ModelError(f"{path} has version {version} of the GGUF format; versions 2 and 3 can be run")
-    _, num_values = reader.read("Q", 2)  # the first is that of the tensors, which llama.cpp reads
-    reader.count(num_values)
-    return {reader.read_text(): reader.read_value(*reader.read("I")) for _ in range(num_values)}
 
 
 class _Reader:
@@ -150,7 +146,20 @@ def _make(folder: Path, path: Path, files: list[Path]) -> None:
     num_parts = metadata[0].get("split.count", 1)
     if num_parts not in range(len(files) + 1):  # which may be of any type
         raise ModelError(f"{path} is one of {num_parts} parts of a model, but its name does not say which one")
-    contents, fresh = _write_contents(path, metadata[0]), folder.with_name("new")
+    try:
+        contents = write_folder_files(metadata[0])
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+    except KeyError as error:
+        raise ModelError(
+            f"{path}: its metadata has no {error.args[0]}, so it is incomplete; use another file of this model"
+        ) from None
+    except (AttributeError, IndexError, OSError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{path}: its tokenizer metadata cannot be read ({type(error).__name__}), so it is damaged; use "
+            "another file of this model"
+        ) from None
+    fresh = folder.with_name("new")
     links = {GGUF_NAME if each == path else each.name: each for each in files}
     gone = {link.parent for link in folder.parent.parent.glob("*/*/*") if link.is_symlink() and not link.exists()}
     try:
@@ -164,23 +173,6 @@ def _make(folder: Path, path: Path, files: list[Path]) -> None:
         fresh.replace(folder)
     except OSError as error:
         raise LaunchError(f"cannot write {error.filename}: {error.strerror}") from None
-
-
-def _write_contents(path: Path, metadata: Metadata) -> dict[str, Any]:
-    """Returns the contents of the files to write, by name. Raises ModelError, with the path, if it cannot be run."""
-    try:
-        return write_folder_files(metadata)
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
-    except KeyError as error:
-        raise ModelError(
-            f"{path}: its metadata has no {error.args[0]}, so it is incomplete; use another file of this model"
-        ) from None
-    except (AttributeError, IndexError, OSError, TypeError, ValueError) as error:
-        raise ModelError(
-            f"{path}: its tokenizer metadata cannot be read ({type(error).__name__}), so it is damaged; use "
-            "another file of this model"
-        ) from None
 
 
 def _digest(identity: object) -> str:

@@ -46,20 +46,14 @@ def find_default_model() -> Path:
 
 def find_playground_page() -> Path:
     """Returns the folder of the playground's page. Raises LaunchError if it was not built."""
-    return check_page(Path(str(files("midtoken") / "playground_page")).resolve())
+    problem = "has no page: this midtoken was built without it. In a source tree, `make playground` builds it"
+    return _find_folder("playground_page", "index.html", problem)
 
 
-def check_page(folder: Path) -> Path:
-    """Returns the folder if it has a page. Raises LaunchError."""
-    if not (folder / "index.html").is_file():
-        raise LaunchError(
-            f"{folder} has no page: this midtoken was built without it. In a source tree, `make playground` builds it"
-        )
-    return folder
-
-
-def _find_folder(name: str) -> Path:
+def _find_folder(
+    name: str, file: str = "", problem: str = "is not a folder; reinstall midtoken from a clone with symbolic links"
+) -> Path:
     path = Path(str(files("midtoken") / name)).resolve()
-    if not path.is_dir():
-        raise LaunchError(f"{path} is not a folder; reinstall midtoken from a clone with symbolic links")
+    if not (path / file).exists():
+        raise LaunchError(f"{path} {problem}")
     return path

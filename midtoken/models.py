@@ -99,20 +99,16 @@ def find_cache_dir() -> Path | None:
 def ensure_model_folder(text: str) -> Path:
     """Returns the folder of a model that is on this machine; it may be made now. Raises ModelError or LaunchError."""
     try:
-        return make_folder(_find_place(text)).resolve()
+        if text.startswith(OLLAMA):
+            return make_folder(find_ollama_file(text.removeprefix(OLLAMA), os.environ)).resolve()
+        model = HubModel.parse(text)
+        path = Path(text).expanduser().absolute() if model is None else model.find_path()
+        if path is None:
+            raise ModelError(f"{model} is not on this machine yet: run midtoken models get {model}")
+        return make_folder(path).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # what cannot be a path, or names no user
         reason = error.strerror if isinstance(error, OSError) else error
         raise ModelError(f"the model {quote(text)} cannot be read: {reason}") from None
-
-
-def _find_place(text: str) -> Path:
-    if text.startswith(OLLAMA):
-        return find_ollama_file(text.removeprefix(OLLAMA), os.environ)
-    model = HubModel.parse(text)
-    path = Path(text).expanduser().absolute() if model is None else model.find_path()
-    if path is None:
-        raise ModelError(f"{model} is not on this machine yet: run midtoken models get {model}")
-    return path
 
 
 async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool = False) -> None:
@@ -136,24 +132,19 @@ async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool =
         cwd=IMPORT_ROOT,  # `python -m` imports from there first
         start_new_session=True,  # Ctrl-C in the terminal must not reach it; it is killed here
     )
+    assert process.stdout is not None, "it is a pipe"
+    failure = "failed: the process that downloads it has ended"
     try:
-        await _follow(process, model, on_download)
+        async for line in process.stdout:
+            percentage, _, shown = line.decode().rstrip().partition(" ")
+            if percentage.isdecimal():
+                on_download(shown, int(percentage))
+            else:
+                failure = f"{percentage} {shown}"
+        status = await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
-
-
-async def _follow(process: asyncio.subprocess.Process, model: HubModel, on_download: OnDownload) -> None:
-    assert process.stdout is not None, "it is a pipe"
-    failure = "failed: the process that downloads it has ended"
-    async for line in process.stdout:
-        text = line.decode().rstrip()
-        if text.startswith(FAILED):
-            failure = text
-        else:
-            percentage, _, shown = text.partition(" ")
-            on_download(shown, int(percentage))
-    status = await process.wait()
     if status != 0:
         hint = f"; for the folder of that name, write ./{model}" if Path(str(model)).exists() else ""
         error = ModelError if status == IN_VAIN else LaunchError

@@ -244,7 +244,9 @@ def draw_healing(prefix: str, answer: Completion) -> dict[str, Any]:
     """
     explanation, text = answer.explanation, prefix.encode()
     healed = text[len(text) - answer.last.healed_bytes :]
-    edges = _find_edges(healed, explanation.nodes)
+    # Where characters or tokens of the tree begin or end in the healed bytes.
+    chars = {at for at, byte in enumerate(healed) if byte & 0xC0 != 0x80}
+    edges = sorted(chars | {0, len(healed)} | {node.num_covered_bytes for node in explanation.nodes})
     shown = [mark_blanks(healed[start:end].decode(errors="surrogateescape")) for start, end in pairwise(edges)]
     line = prefix[prefix.rfind("\n") + 1 :].lstrip()
     return {
@@ -274,12 +276,6 @@ def draw_strategy(healing: Healing, answer: Completion) -> dict[str, Any]:
         "num_forwards": answer.stats.num_forwards,
         "took_ms": answer.stats.total_ms - answer.stats.queue_ms,
     }
-
-
-def _find_edges(healed: bytes, nodes: Sequence[ExplainedNode]) -> list[int]:
-    """Returns where characters or tokens of the tree begin or end in the healed bytes, in order."""
-    chars = {at for at, byte in enumerate(healed) if byte & 0xC0 != 0x80}
-    return sorted(chars | {0, len(healed)} | {node.num_covered_bytes for node in nodes})
 
 
 def _draw_paths(explanation: Explanation, healed: bytes, edges: Sequence[int]) -> Iterator[dict[str, Any]]:

@@ -3,8 +3,8 @@
 import argparse
 import asyncio
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -40,22 +40,20 @@ def run(options: argparse.Namespace) -> int:
     """Prints the explanation."""
     text = ClearedText(options)
     cursor = text.read_cursor(options.cursor, options.stdin)
-    found = asyncio.run(_ask_all(options, text, cursor))
-    Console(highlight=False).print(render(options.cursor, cursor, found))
+    exact, unexplained, others = asyncio.run(_ask_all(options, text, cursor))
+    Console(highlight=False).print(render(options.cursor, cursor, exact, others, unexplained))
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The answers, or why there are none: an engine elsewhere may be asked for less than one with weights."""
-
-    exact: Completion
-    unexplained: str  # why there is no tree
-    others: Mapping[Healing, Completion | InvalidRequestError]
+_Others = dict[Healing, Completion | InvalidRequestError]
 
 
-async def _ask_all(options: argparse.Namespace, text: ClearedText, cursor: Context) -> Found:
-    """Raises MidtokenError if there is not even the completion that an editor gets."""
+async def _ask_all(options: argparse.Namespace, text: ClearedText, cursor: Context) -> tuple[Completion, str, _Others]:
+    """Returns the exact answer, why it has no tree, and the answer of each other strategy, or why it has none.
+
+    An engine elsewhere may be asked for less than one with weights. Raises MidtokenError if there is not even the
+    completion that an editor gets.
+    """
     async with open_connection(options) as connection:
         text.note_languages(connection.description.languages)
         request = CompletionRequest(cursor.prefix, suffix=cursor.suffix, extent=Extent.SINGLE_LINE)
@@ -73,38 +71,37 @@ async def _ask_all(options: argparse.Namespace, text: ClearedText, cursor: Conte
         if isinstance(explained, InvalidRequestError):
             raise explained
         others = {each: await ask(healing=each) for each in [*Healing][1:]}
-    return Found(explained, unexplained, others)
+    return explained, unexplained, others
 
 
-def render(title: str, cursor: Context, found: Found) -> Group:
+def render(title: str, cursor: Context, exact: Completion, others: _Others, unexplained: str = "") -> Group:
     """Returns the page: the cursor's line, the tokens, the tree with probabilities, all strategies.
 
-    Raises ServerError.
+    `unexplained`: why there are no tokens and no tree. Raises ServerError.
     """
-    exact = found.exact
     return Group(
         Rule(Text(title), align="left", style="dim"),
         _render_line(cursor, exact.text),
         Text(),
-        *(() if found.unexplained else _render_explanation(exact.explanation)),
+        *(() if unexplained else _render_explanation(exact.explanation)),
         _label("likely", _render_likely(exact.likely)),
         Text("\nWhat each strategy completes here", style="dim"),
-        _label(f"  {Healing.EXACT}", Text(_quote(exact.text) if exact.text else "nothing", "green")),
-        *(_label(f"  {healing}", _render_other(answer)) for healing, answer in found.others.items()),
-        *([Text(f"\nNo tokens and no tree: {found.unexplained}", style="dim")] if found.unexplained else ()),
+        _label(f"  {Healing.EXACT}", _render_answer(exact, "green")),
+        *(_label(f"  {healing}", _render_answer(answer)) for healing, answer in others.items()),
+        *([Text(f"\nNo tokens and no tree: {unexplained}", style="dim")] if unexplained else ()),
     )
 
 
-def _render_other(answer: Completion | InvalidRequestError) -> Text:
+def _render_answer(answer: Completion | InvalidRequestError, style: str = "") -> Text:
     if isinstance(answer, InvalidRequestError):
         return Text(f"not here: {answer}", style="dim")
-    return Text(_quote(answer.text) if answer.text else "nothing")
+    return Text(_quote(answer.text) if answer.text else "nothing", style)
 
 
 def _render_explanation(explanation: Explanation) -> Iterator[RenderableType]:
     """Yields the tokens before the cursor, and what healing makes of those that it removes."""
-    yield _label("kept", _tokens(explanation.kept_tail, "no tokens"))
-    yield _label("removed", _tokens(explanation.unhealed_tokens, "no tokens"))
+    yield _label("kept", _tokens(explanation.kept_tail))
+    yield _label("removed", _tokens(explanation.unhealed_tokens))
     if not explanation.healed_bytes:
         yield _label("healed", Text("nothing: the text ends where a token ends"))
         return
@@ -112,7 +109,7 @@ def _render_explanation(explanation: Explanation) -> Iterator[RenderableType]:
     yield _label("healed", Text(title))
     yield _render_tree(explanation)
     yield Text()
-    yield _label("chosen", _tokens(explanation.chosen_tokens, "no tokens"))
+    yield _label("chosen", _tokens(explanation.chosen_tokens))
 
 
 def _render_line(cursor: Context, completion: str) -> Text:
@@ -124,9 +121,9 @@ def _label(name: str, value: Text) -> Text:
     return Text.assemble((f"{name:<12} ", "dim"), value)
 
 
-def _tokens(tokens: tuple[str, ...], if_none: str) -> Text:
+def _tokens(tokens: tuple[str, ...]) -> Text:
     """Returns the tokens with a line between them, in alternating colours, with blanks and line ends marked."""
-    text = Text("" if tokens else if_none)
+    text = Text("" if tokens else "no tokens")
     for index, token in enumerate(tokens):
         text.append("|" if index else "", style="dim").append(mark_blanks(token), style=_TOKEN_STYLES[index % 2])
     return text

@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import os
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from inference.client.local_host import HostPlace
@@ -19,6 +20,16 @@ from midtoken.server_arguments import UsageError, add_connection_arguments, may_
 
 _EMBEDDED, _TRITON = "embedded", "triton"
 _PORT, _TRITON_GRPC_PORT = 8012, 8001
+_say = partial(print, flush=True)
+_SERVING = f"""
+Serving completions; Ctrl-C ends it.
+  HTTP     http://{ADDRESS}:{{port}}
+  gRPC     {{address.url}}
+Try:
+  curl -s http://{ADDRESS}:{{port}}/v2/models/completion/generate_stream \\
+    -H 'Content-Type: application/json' \\
+    -d '{{{{"prefix": "class Node:\\n    pass\\n\\nreturn Nod"}}}}'
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +113,7 @@ async def _serve(options: argparse.Namespace) -> None:
         name = Path(options.model or "default").name
         app = App(connection, name, model_dir, is_remote=may_be_remote(options), confidence=options.confidence)
         await stack.enter_async_context(app.serve(listener))
-        _say(_describe(listener.getsockname()[1], address))
+        _say(_SERVING.format(port=listener.getsockname()[1], address=address))
         try:
             await asyncio.Event().wait()
         finally:
@@ -124,18 +135,6 @@ async def _start_host(stack: AsyncExitStack, found: ServerArguments, grpc_port: 
     return ServerAddress(place.url)
 
 
-def _describe(port: int, address: ServerAddress) -> str:
-    return f"""
-Serving completions; Ctrl-C ends it.
-  HTTP     http://{ADDRESS}:{port}
-  gRPC     {address.url}
-Try:
-  curl -s http://{ADDRESS}:{port}/v2/models/completion/generate_stream \\
-    -H 'Content-Type: application/json' \\
-    -d '{{"prefix": "class Node:\\n    pass\\n\\nreturn Nod"}}'
-"""
-
-
 def _read_share(text: str) -> float:
     try:
         share = float(text)
@@ -148,7 +147,3 @@ def _read_share(text: str) -> float:
 
 def _show_download(text: str, percentage: int) -> None:
     _say(f"{text} ({percentage} %)")
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)

@@ -24,7 +24,7 @@ from inference.protocol.completion import (
 from lsp_server.context import Context
 from midtoken.api import Completion
 from midtoken.cli import main
-from midtoken.commands.explain import Found, render
+from midtoken.commands.explain import render
 from tests.support.fake_triton import ModelCall, run_fake_triton, say
 
 _EXPLANATION = Explanation(
@@ -51,9 +51,8 @@ def _render(*chunks: CompletionChunk, is_plain: bool = False, **changes: Any) ->
         Healing.GREEDY: refusal,
         Healing.NONE: Completion.from_chunks([CompletionChunk(":")]),
     }
-    found = Found(completion, "", others)
     console = Console(width=120, record=not is_plain, file=io.StringIO())
-    console.print(render("app.py:2", Context("class Node\n  return Nod", ")\nrest"), found))
+    console.print(render("app.py:2", Context("class Node\n  return Nod", ")\nrest"), completion, others))
     page = cast("io.StringIO", console.file).getvalue() if is_plain else console.export_text()
     return "\n".join(line.rstrip() for line in page.split("\n"))
 
