@@ -47,15 +47,6 @@ def list_part_names(name: str) -> list[str]:
     return [name] if found is None else [f"{found[1]}-{n:05}-of-{found[2]}.gguf" for n in range(1, int(found[2]) + 1)]
 
 
-def find_parts(path: Path) -> list[Path]:
-    """Returns the file, or if it is a part of a model all parts, in order. Raises ModelError if one is missing."""
-    parts = [path.with_name(name) for name in list_part_names(path.name)]
-    missing = [part.name for part in parts if not part.is_file()]
-    if missing:
-        raise ModelError(f"{path} is a part of a model, and beside it {', '.join(missing[:_MAX_NAMED])} is missing")
-    return parts
-
-
 def read_metadata(path: Path) -> Metadata:
     """Returns the metadata of a file, of which the rest need not be there. Raises ModelError."""
     try:
@@ -126,7 +117,9 @@ def make_folder(path: Path) -> Path:
     """
     if not path.is_file():
         return path
-    files = find_parts(path)
+    files = [path.with_name(name) for name in list_part_names(path.name)]
+    if missing := [part.name for part in files if not part.is_file()]:
+        raise ModelError(f"{path} is a part of a model, and beside it {', '.join(missing[:_MAX_NAMED])} is missing")
     path = files[0]
     stamps = [(each.name, each.stat().st_size, each.stat().st_mtime_ns) for each in files]
     home = find_user_folder("cache") / "models" / _digest(path)

@@ -47,16 +47,7 @@ class _Side:
     times_ms: list[float] = field(default_factory=list)
     solved: list[bool] = field(default_factory=list)
 
-    def ask(self, model: Model, before: str, after: str, rest: str) -> str:
-        """Returns the ghost text at a cursor. `rest`: of the identifier that the cursor is in."""
-        found = model.complete(before, after, self.healing, extent="single_line", min_probability=CONFIDENCE)
-        ghost = found.cut(CONFIDENCE)
-        self.times_ms.append(found.stats.total_ms)
-        self.solved += [re.split(r"\W", ghost, maxsplit=1)[0] == rest] if rest else []
-        return ghost
-
-    def describe(self) -> str:
-        """Returns a row with its score."""
+    def __str__(self) -> str:
         median_ms = statistics.median(self.times_ms)
         return f"{self.name:9} {sum(self.solved)} of {len(self.solved)} right, median {median_ms:.1f} ms"
 
@@ -83,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         with Live(console=console, auto_refresh=False) as live:
             for line in _LINES[: options.lines]:
                 _type(line, sides, model, live)
-            live.update("\n".join(side.describe() for side in sides))
+            live.update("\n".join(map(str, sides)))
     console.print(f"\n{_HINT}", style="dim")
     return 0
 
@@ -94,7 +85,10 @@ def _type(line: str, sides: Sequence[_Side], model: Model, live: Live) -> None:
     for column in range(len(line) - len(line.lstrip()) + 1, len(line) + 1):
         typed, rest, rows = line[:column], find_rest(line, column), Group()
         for side in sides:
-            ghost = side.ask(model, above + typed, below, rest)
+            found = model.complete(above + typed, below, side.healing, extent="single_line", min_probability=CONFIDENCE)
+            ghost = found.cut(CONFIDENCE)
+            side.times_ms.append(found.stats.total_ms)
+            side.solved += [re.split(r"\W", ghost, maxsplit=1)[0] == rest] if rest else []
             rows.renderables.append(
                 draw_row(side.name, side.times_ms[-1], typed, ghost, side.style, live.console.width)
             )

@@ -66,22 +66,15 @@ def run(options: argparse.Namespace) -> int:
 
 async def _report(options: argparse.Namespace) -> int:
     console, marks = Console(highlight=False), set()
-    async for check in _check_all(options):
+    async for check in check_all(options):
         marks.add(check.mark)
         console.print(Text.assemble(check.mark.value, " ", check.what), soft_wrap=not console.is_terminal)
     return 1 if Mark.WRONG in marks else 0
 
 
-async def _check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
+async def check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
+    """Finds or starts the server, describes it and its model, and asks for a completion. Checks the named file."""
     yield Check(f"midtoken {version('midtoken')}, Python {platform.python_version()}, {sys.executable}")
-    async for check in check_server(options):
-        yield check
-    if options.file is not None:
-        yield check_document(options.file, os.environ, find_languages(options))
-
-
-async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
-    """Finds or starts the server, describes it and its model, and asks for a completion."""
     is_shared = options.server is None
     try:
         async with open_connection(options) as connection:
@@ -98,6 +91,8 @@ async def check_server(options: argparse.Namespace) -> AsyncIterator[Check]:
         is_gone = isinstance(error, ServerUnreachableError)
         hint = ". Start it there with midtoken serve, or omit --server" if is_gone else ""
         yield Check(f"{error}{hint}", Mark.WRONG)
+    if options.file is not None:
+        yield check_document(options.file, os.environ, find_languages(options))
 
 
 def describe_model(options: argparse.Namespace) -> Check:

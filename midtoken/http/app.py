@@ -15,18 +15,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from socket import socket
-from typing import Any, Protocol  # JSON has no types
+from typing import Any  # JSON has no types
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from inference.errors import InferenceServerUnreachableError, InvalidRequestError, MidtokenError, ServerError
 from inference.platforms import find_stranger
-from inference.protocol.characters import CharacterAnswer, CharacterRequest
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Description, FinishReason
-from lsp_server.backend import CompletionBackend
 from lsp_server.errors import NotSentError, to_midtoken_error
 from lsp_server.guard import Cleared, Guard
+from midtoken.connection import Connection
 from midtoken.http import generate, protocols
 from midtoken.http.chunks import send_blanks, shape_chunks
 from midtoken.http.parsed_request import Fields, ParsedRequest, cut_near
@@ -56,24 +55,12 @@ class SupersededError(MidtokenError):
     status = 499  # not 409, after which the openai package asks again
 
 
-class Backend(CompletionBackend, Protocol):
-    """Answers requests: `midtoken.connection.Connection`."""
-
-    async def ask(self, request: Cleared[CharacterRequest]) -> CharacterAnswer: ...
-
-    async def read_description(self) -> Description: ...
-
-    async def read_metrics(self) -> str: ...
-
-    async def find_problem(self) -> str: ...
-
-
 class App:
     """Answers HTTP requests on a port of loopback."""
 
     def __init__(
         self,
-        backend: Backend,
+        backend: Connection,
         model: str,
         model_dir: Path | None = None,
         *,

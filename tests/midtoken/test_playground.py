@@ -5,7 +5,6 @@ import json
 import math
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +54,10 @@ class _Browser:
         return await self.session.ws_connect(f"{self.url}{name}", headers={"Origin": self.origin})
 
 
-@asynccontextmanager
-async def _run(tmp_path: Path) -> AsyncIterator[_Browser]:
+@pytest.fixture
+async def browser(tmp_path: Path) -> AsyncIterator[_Browser]:
     folder = tmp_path / "page"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir()
     (folder / "index.html").write_text(_PAGE)
     (folder / "playground.js").write_text("'use strict'")
     (tmp_path / "secret.txt").write_text("secret")
@@ -78,12 +77,6 @@ async def _run(tmp_path: Path) -> AsyncIterator[_Browser]:
             yield browser
         finally:
             await runner.cleanup()
-
-
-@pytest.fixture
-async def browser(tmp_path: Path) -> AsyncIterator[_Browser]:
-    async with _run(tmp_path) as browser:
-        yield browser
 
 
 async def test_the_page_is_served_and_may_load_only_its_files_and_stand_in_no_frame(browser: _Browser) -> None:
@@ -125,8 +118,7 @@ async def test_a_websocket_of_another_site_is_refused(browser: _Browser, name: s
 
 @pytest.mark.parametrize("path", ["../secret.txt", "%2e%2e/secret.txt", "..%2fsecret.txt"])
 async def test_only_files_of_the_page_are_served(browser: _Browser, path: str) -> None:
-    reader = browser.session.get(f"{browser.url}{path}")
-    async with reader as response:
+    async with browser.session.get(f"{browser.url}{path}") as response:
         assert response.status in (403, 404)
         assert "secret" not in (await response.text()).replace(browser.path.strip("/"), "")
 

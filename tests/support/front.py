@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from aiohttp import ClientSession, ClientTimeout
 
@@ -20,6 +20,7 @@ from inference.protocol.completion import (
     FinishReason,
 )
 from lsp_server.guard import Cleared
+from midtoken.connection import Connection
 from midtoken.http.app import App
 from midtoken.installed import find_default_model
 from tests.support.lsp_fakes import FedBackend, FedStream
@@ -96,9 +97,7 @@ async def run_front(
 ) -> AsyncIterator[FrontClient]:
     model = FedModel()
     model.prefetches = model.streams
+    app = App(cast("Connection", model), "default", model_dir, is_remote=is_remote, confidence=confidence)
     with listen(0) as listener:
-        async with (
-            App(model, "default", model_dir, is_remote=is_remote, confidence=confidence).serve(listener),
-            ClientSession(timeout=_PATIENCE) as session,
-        ):
+        async with app.serve(listener), ClientSession(timeout=_PATIENCE) as session:
             yield FrontClient(f"http://{ADDRESS}:{listener.getsockname()[1]}", session, model)

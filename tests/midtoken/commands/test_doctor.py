@@ -8,8 +8,9 @@ from lsp_server.documents import MAX_CHARS
 from midtoken.commands.doctor import (
     Check,
     Mark,
+    add_arguments,
+    check_all,
     check_document,
-    check_server,
     describe_model,
 )
 from midtoken.server_arguments import add_connection_arguments
@@ -19,7 +20,8 @@ from tests.support.tokenizer_folders import spec_of
 
 
 async def _check(*arguments: str) -> list[Check]:
-    return [check async for check in check_server(parse_options(add_connection_arguments, *arguments))]
+    """Returns the checks after that of the environment."""
+    return [check async for check in check_all(parse_options(add_arguments, *arguments))][1:]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,11 @@
-import asyncio
+"""Triton's generate extension: what is asked reaches the model, and its answer the client."""
+
 import json
 import math
 import re
-from asyncio import timeout
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 
 from inference.errors import (
     InferenceServerUnreachableError,
@@ -17,63 +14,42 @@ from inference.errors import (
     OverloadedError,
     ServerError,
 )
-from inference.platforms import listen
-from inference.protocol.arrays import Array, chunk_to_arrays, request_from_arrays
 from inference.protocol.characters import Generated, NextByte, Surprisals, TextProbability
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
-from midtoken.connection import Connection, ServerAddress
-from midtoken.http.app import App
 from midtoken.http.generate import write_answer
 from tests.support.adapters import read_configuration
-from tests.support.fake_triton import FakeTriton, run_fake_triton, say
+from tests.support.front import FrontClient, last_chunk
 
-_STREAM, _WHOLE = "completion/generate_stream", "completion/generate"
+_MODEL = "/v2/models/completion"
+_STREAM, _WHOLE = f"{_MODEL}/generate_stream", f"{_MODEL}/versions/1/generate"
 _BODY = {"prefix": "a"}
 
 
-@asynccontextmanager
-async def _run(*responses: Mapping[str, Array] | str, waits: bool = False) -> AsyncIterator[tuple["_Ask", FakeTriton]]:
-    """Yields what asks for a completion over HTTP, and the server that gives these responses."""
-    async with run_fake_triton(say(*responses, waits=waits)) as fake, ClientSession() as session:
-        connection, listener = Connection(ServerAddress(fake.url)), listen(0)
-        async with App(connection, "default").serve(listener):
-            yield _Ask(session, f"http://127.0.0.1:{listener.getsockname()[1]}/v2/models/"), fake
-        await connection.close()
+def _parse(text: str) -> list[Any]:
+    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line]
 
 
-class _Ask:
-    def __init__(self, session: ClientSession, url: str) -> None:
-        self._session, self._url = session, url
-
-    async def __call__(self, path: str, body: Any) -> tuple[int, list[Any]]:
-        """The status of the answer, and the objects in it."""
-        headers = {"Content-Type": "application/json"}
-        async with self._session.post(self._url + path, data=json.dumps(body), headers=headers) as answer:
-            lines = (await answer.text()).splitlines()
-        return answer.status, [json.loads(line.removeprefix("data: ")) for line in lines if line]
-
-
-async def test_a_request_and_its_responses_are_json() -> None:
-    first = CompletionChunk("é", text_ends=(1,), log_probs=(-0.5,))
-    last = CompletionChunk("", stats=CompletionStats())
-    async with _run(*map(chunk_to_arrays, (first, last))) as (ask, fake):
-        body = {"prefix": "ä", "stop": ["a", "b"], "max_tokens": 3, "temperature": 1, "explain": True}
-        status, events = await ask(_STREAM, body)
-    assert events[0] == {
+async def test_a_request_and_its_responses_are_json(front: FrontClient) -> None:
+    body = {"prefix": "ä", "stop": ["a", "b"], "max_tokens": 3, "temperature": 1, "explain": True}
+    asking, stream = await front.begin(front.post(_STREAM, body))
+    stream.send(CompletionChunk("é", text_ends=(1,), log_probs=(-0.5,)))
+    stream.send(CompletionChunk("", stats=CompletionStats()))
+    status, text = await asking
+    first, last = _parse(text)
+    assert first == {
         **{"model_name": "completion", "model_version": "1", "text": "é", "candidate": 0, "healed_bytes": 0},
         **{"finish_reason": "", "text_ends": [1], "log_probs": [-0.5]},
     }
-    assert json.loads(events[1]["stats"])["num_tokens"] == 0
-    assert (status, len(events)) == (200, 2)
-    request = CompletionRequest("ä", stop=("a", "b"), max_tokens=3, temperature=1.0, explain=True)
-    assert [request_from_arrays(call.arrays) for call in fake.calls] == [request]
+    assert (status, json.loads(last["stats"])["num_tokens"]) == (200, 0)
+    assert stream.request == CompletionRequest("ä", stop=("a", "b"), max_tokens=3, temperature=1.0, explain=True)
 
 
-async def test_generate_returns_one_response() -> None:
-    chunk = chunk_to_arrays(CompletionChunk("a", stats=CompletionStats()))
-    for responses, status in (([chunk], 200), ([chunk_to_arrays(CompletionChunk("a")), chunk], 400)):
-        async with _run(*responses) as (ask, _):
-            assert (await ask("completion/versions/1/generate", _BODY))[0] == status
+async def test_generate_returns_one_response(front: FrontClient) -> None:
+    for chunks, status in (([], 200), ([CompletionChunk("a")], 400)):
+        asking, stream = await front.begin(front.post(_WHOLE, _BODY))
+        for chunk in (*chunks, last_chunk("b")):
+            stream.send(chunk)
+        assert (await asking)[0] == status
 
 
 _ANSWERS = {
@@ -101,14 +77,17 @@ def test_what_may_have_several_items_is_a_list(model: str) -> None:
         (ServerError("no"), 500),
     ],
 )
-async def test_an_error_has_a_status_or_is_the_last_event(error: MidtokenError, status: int) -> None:
-    text = error.stream_text
-    for before in ([], [chunk_to_arrays(CompletionChunk("a"))]):
-        async with _run(*before, text) as (ask, _):
-            answered, events = await ask(_STREAM, _BODY)
-            assert answered == (200 if before else status)
-            assert events[-1] == {"error": text}
-            assert len(events) == len(before) + 1
+async def test_an_error_has_a_status_or_is_the_last_event(
+    front: FrontClient, error: MidtokenError, status: int
+) -> None:
+    for before in ([], [CompletionChunk("a")]):
+        asking, stream = await front.begin(front.post(_STREAM, _BODY))
+        for chunk in before:
+            stream.send(chunk)
+        stream.fail(error)
+        answered, text = await asking
+        assert answered == (200 if before else status)
+        assert _parse(text)[len(before) :] == [{"error": error.stream_text}]
 
 
 _WRONG: dict[str, tuple[Any, ...]] = {
@@ -125,20 +104,8 @@ _WRONG: dict[str, tuple[Any, ...]] = {
     ids=lambda body: repr(body)[:60],
 )
 @pytest.mark.parametrize("path", [_STREAM, _WHOLE])
-async def test_a_field_of_another_type_is_refused_by_name(body: Any, path: str) -> None:
-    async with _run("never") as (ask, fake):
-        status, [refusal] = await ask(path, body)
+async def test_a_field_of_another_type_is_refused_by_name(front: FrontClient, body: Any, path: str) -> None:
+    status, text = await front.post(path, body)
     names = [name for name in body if name != "prefix" or body[name] != "a"] if isinstance(body, dict) else ["the body"]
-    assert status == 400
-    assert all(name in refusal["error"] for name in names)
-    assert fake.calls == []
-
-
-async def test_a_connection_that_ends_cancels_before_anything_is_sent() -> None:
-    async with _run(waits=True) as (ask, fake):
-        asked = asyncio.create_task(ask(_STREAM, _BODY))
-        while not fake.calls:
-            await asyncio.sleep(0.01)
-        asked.cancel()
-        async with timeout(20):
-            await fake.cancelled.wait()
+    assert (status, front.model.streams) == (400, [])
+    assert all(name in json.loads(text)["error"] for name in names)

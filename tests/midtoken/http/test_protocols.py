@@ -17,6 +17,7 @@ from tests.support.front import FrontClient, last_chunk, run_front
 from tests.support.tokenizer_folders import add, spec_of, write_folder
 
 _GENERATE, _COMPLETION, _OPENAI = "/api/generate", "/completion", "/v1/completions"
+_OLLAMAS = ("/api/tags", "/api/ps", "/api/version")
 _QWEN = "<|fim_prefix|>a<|fim_suffix|>b<|fim_middle|>"
 
 
@@ -125,18 +126,22 @@ async def test_what_a_protocol_has_and_we_do_not_is_refused_by_name(
     assert (error if path == _GENERATE else error["message"]).startswith(reason)
 
 
-async def test_what_a_client_asks_about_the_model(front: FrontClient) -> None:
-    answers = {}
-    for path in ("/api/tags", "/api/version", "/props", "/slots"):
+async def test_what_a_client_asks_of_the_server_and_its_model(front: FrontClient) -> None:
+    answers = {"show": json.loads((await front.post("/api/show", {"model": "default"}))[1])}
+    for path in ("/", "/models", "/v1/models", "/v1/models/default", "/props", "/slots", *_OLLAMAS):
         async with front.session.get(f"{front.url}{path}") as response:
-            answers[path] = await response.json()
-    shown = json.loads((await front.post("/api/show", {"model": "default"}))[1])
+            answers[path] = await (response.text() if path == "/" else response.json())
+    assert answers["/"] == "Ollama is running"
+    assert answers["/models"] == answers["/v1/models"]
+    assert [each["id"] for each in answers["/models"]["data"]] == ["default"]
+    assert answers["/v1/models/default"] == answers["/models"]["data"][0]
     assert answers["/api/tags"]["models"][0]["name"] == "default"
-    assert answers["/api/version"].keys() == {"version"}
+    assert answers["/api/ps"]["models"][0]["expires_at"] > "2100"
+    assert [int(part) for part in answers["/api/version"]["version"].split(".")] >= [0, 6, 4]
     assert answers["/props"]["default_generation_settings"] == answers["/slots"][0]
-    assert answers["/slots"][0]["n_ctx"] == 512
-    assert ".Suffix" in shown["template"]  # so Continue sends a suffix
-    assert (shown["capabilities"], shown["model_info"]["midtoken.context_length"]) == (["completion", "insert"], 512)
+    assert answers["/slots"][0]["n_ctx"] == answers["show"]["model_info"]["midtoken.context_length"] == 512
+    assert ".Suffix" in answers["show"]["template"]  # so Continue sends a suffix
+    assert answers["show"]["capabilities"] == ["completion", "insert"]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -144,7 +149,7 @@ async def test_what_a_client_asks_about_the_model(front: FrontClient) -> None:
     "path",
     [
         *("/", "/health", "/props", "/slots", "/models", "/v1/models", "/v1/models/default"),
-        *("/v1/models/a/b", "/api/tags", "/api/ps", "/api/version"),
+        *("/v1/models/a/b", *_OLLAMAS),
     ],
 )
 async def test_a_client_that_asks_whether_a_server_is_there_is_answered(
@@ -152,18 +157,6 @@ async def test_a_client_that_asks_whether_a_server_is_there_is_answered(
 ) -> None:
     async with front.session.request(method, f"{front.url}{path}") as response:
         assert (response.status, bool(await response.read())) == (200, method == "GET")
-
-
-async def test_what_is_said_of_the_server_has_the_form_of_each_protocol(front: FrontClient) -> None:
-    answers = dict[str, Any]()
-    for path in ("/", "/models", "/v1/models", "/v1/models/default", "/api/ps", "/api/version"):
-        async with front.session.get(f"{front.url}{path}") as response:
-            answers[path] = await (response.text() if path == "/" else response.json())
-    assert answers["/"] == "Ollama is running"
-    assert answers["/models"] == answers["/v1/models"]
-    assert answers["/v1/models/default"] == answers["/models"]["data"][0]
-    assert answers["/api/ps"]["models"][0]["expires_at"] > "2100"
-    assert [int(part) for part in answers["/api/version"]["version"].split(".")] >= [0, 6, 4]
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama2"])
