@@ -72,21 +72,6 @@ class ParsedRequest:
         return self.completions[0]
 
 
-@dataclass(frozen=True, slots=True)
-class SplitPrompt:
-    """The parts of a prompt."""
-
-    before: str
-    after: str = ""
-    related: tuple[RelatedFile, ...] = ()
-    path: str = ""
-
-    def clean(self) -> dict[str, Any]:
-        """Returns the fields of a `CompletionRequest`, with the line ends that the model knows."""
-        related = tuple(RelatedFile(clean(each.path), clean(each.text)) for each in self.related)
-        return {"prefix": clean(self.before), "suffix": clean(self.after), "related": related, "path": clean(self.path)}
-
-
 class Fields:
     """The fields of a request. One that is null is absent. Methods raise InvalidRequestError."""
 
@@ -139,7 +124,7 @@ class Fields:
 
 
 def build_request(
-    fields: Fields, prompts: Sequence[SplitPrompt], default_limit: int = MAX_TOKENS, num_candidates: int = 1
+    fields: Fields, prompts: Sequence[CompletionRequest], default_limit: int = MAX_TOKENS, num_candidates: int = 1
 ) -> ParsedRequest:
     """Returns the request for these prompts, with the fields that all protocols have. Raises InvalidRequestError.
 
@@ -153,21 +138,27 @@ def build_request(
     if not 0 <= confidence <= 1:
         raise InvalidRequestError(f"confidence must be a number from 0 to 1, not {confidence}")
     fields.refuse(_NOT_OFFERED if temperature == 0 else {**_NOT_OFFERED, **_NOT_SAMPLED})
-    wanted = CompletionRequest(
-        "",
-        max_tokens=max_tokens or 1,
-        stop=fields.take_texts("stop"),
-        extent=Extent.BLOCK if fields.take("n_indent", 0) > 0 else Extent.UNLIMITED,
-        temperature=temperature,
-        top_p=fields.take("top_p", 1.0),
-        seed=seed if seed >= 0 else None,
-        num_candidates=num_candidates,
-        tenant=fields.take("user", ""),
-        min_probability=confidence,
-        priority=Priority.INTERACTIVE if max_tokens else Priority.PREFETCH,
+    completions = tuple(
+        CompletionRequest(
+            clean(each.prefix),
+            clean(each.suffix),  # with the line ends that the model knows
+            max_tokens=max_tokens or 1,
+            stop=fields.take_texts("stop"),
+            extent=Extent.BLOCK if fields.take("n_indent", 0) > 0 else Extent.UNLIMITED,
+            temperature=temperature,
+            top_p=fields.take("top_p", 1.0),
+            seed=seed if seed >= 0 else None,
+            num_candidates=num_candidates,
+            tenant=fields.take("user", ""),
+            min_probability=confidence,
+            priority=Priority.INTERACTIVE if max_tokens else Priority.PREFETCH,
+            related=tuple(RelatedFile(clean(file.path), clean(file.text)) for file in each.related),
+            path=clean(each.path),
+        )
+        for each in prompts
     )
     return ParsedRequest(
-        tuple(replace(wanted, **prompt.clean()) for prompt in prompts),
+        completions,
         edited=f"slot {slot}" if slot >= 0 else "",
         streams=fields.take("stream", False),
         wants_usage=Fields(fields.take("stream_options", {})).take("include_usage", False),
@@ -200,7 +191,7 @@ _MARKER = re.compile(rf"^{_SHAPE}|{_SHAPE}(?=\s*\Z)", re.MULTILINE)
 _TOGETHER = "send prompt and suffix as separate fields"
 
 
-def split_prompt(prompt: str) -> SplitPrompt:
+def split_prompt(prompt: str) -> CompletionRequest:
     """Returns the parts of a prompt, if it has the markers of a model, in any order.
 
     A prompt without them is the text before the cursor. Markers that are not understood are refused by name, because
@@ -225,7 +216,7 @@ def split_prompt(prompt: str) -> SplitPrompt:
                 before += added
             _refuse_unknown(before, after, files[0].text)
             related = tuple([each for each in files if each.text.strip()])
-            return SplitPrompt(before, after, related, files[-1].path)
+            return CompletionRequest(before, after, related=related, path=files[-1].path)
         if sections and _is_edge(prompt, markers):
             missing = next((f"no {marker}" for marker in markers if marker not in sections), "within a line")
             incomplete = incomplete or f"prompt has {pieces[0]}, but {missing}; {_TOGETHER}"
@@ -234,11 +225,11 @@ def split_prompt(prompt: str) -> SplitPrompt:
     first, *files = _split_files(prompt)
     if first.text.strip() or not files:
         _refuse_unknown(prompt)
-        return SplitPrompt(prompt)
+        return CompletionRequest(prompt)
     _refuse_unknown(files[-1].text)  # at whose end the cursor is
     if not (files[-1].text or prompt.endswith("\n")):
         raise InvalidRequestError(f"prompt ends in the path behind a file marker; {_TOGETHER}")
-    return SplitPrompt(files[-1].text, "", tuple(files[:-1]), files[-1].path)
+    return CompletionRequest(files[-1].text, related=tuple(files[:-1]), path=files[-1].path)
 
 
 def _refuse_unknown(*texts: str) -> None:

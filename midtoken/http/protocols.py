@@ -23,6 +23,7 @@ from inference.likely_text import LikelyText
 from inference.protocol.completion import (
     MAX_NAME_BYTES,
     CompletionChunk,
+    CompletionRequest,
     CompletionStats,
     FinishReason,
     RelatedFile,
@@ -31,7 +32,6 @@ from midtoken.http.parsed_request import (
     MAX_TOKENS,
     Fields,
     ParsedRequest,
-    SplitPrompt,
     build_request,
     split_prompt,
 )
@@ -119,7 +119,7 @@ _NUM_TOKENS = 16  # OpenAI's default
 def read_openai(fields: Fields) -> ParsedRequest:
     """Reads a request of `/v1/completions`. Raises InvalidRequestError."""
     texts, suffix = fields.take_texts("prompt"), fields.take("suffix", "")
-    prompts = [SplitPrompt(each, suffix) if fields.has("suffix") else split_prompt(each) for each in texts]
+    prompts = [CompletionRequest(each, suffix) if fields.has("suffix") else split_prompt(each) for each in texts]
     parsed = build_request(fields, prompts, _NUM_TOKENS, fields.take("n", 1))
     if not fields.has("logprobs"):
         return parsed
@@ -202,7 +202,9 @@ def read_infill(fields: Fields) -> ParsedRequest:
             )
         files.append(RelatedFile(name, part.take("input_extra.text", "")))
     before = fields.take("input_prefix", "") + fields.take("prompt", "")
-    return _build(fields, [SplitPrompt(before, fields.take("input_suffix", ""), tuple(files))], _NUM_INFILL_TOKENS)
+    return _build(
+        fields, [CompletionRequest(before, fields.take("input_suffix", ""), related=tuple(files))], _NUM_INFILL_TOKENS
+    )
 
 
 def read_completion(fields: Fields) -> ParsedRequest:
@@ -210,7 +212,7 @@ def read_completion(fields: Fields) -> ParsedRequest:
     return _build(fields, [split_prompt(each) for each in fields.take_texts("prompt")], MAX_TOKENS)
 
 
-def _build(fields: Fields, prompts: Sequence[SplitPrompt], default: int) -> ParsedRequest:
+def _build(fields: Fields, prompts: Sequence[CompletionRequest], default: int) -> ParsedRequest:
     num_candidates = fields.take("n_cmpl", fields.take("n", 1))
     return replace(build_request(fields, prompts, default, num_candidates), may_be_one=num_candidates > 1)
 
@@ -352,7 +354,7 @@ def read_ollama(fields: Fields) -> ParsedRequest:
     fields.refuse(_NOT_OFFERED)
     text, suffix = fields.take("prompt", ""), fields.take("suffix", "")
     fields = fields.update({**fields.take("options", {}), "stream": fields.take("stream", True)})
-    prompt = SplitPrompt(text, suffix) if suffix else split_prompt(text)
+    prompt = CompletionRequest(text, suffix) if suffix else split_prompt(text)
     return build_request(fields if text or suffix else fields.update({"num_predict": 0}), [prompt])
 
 

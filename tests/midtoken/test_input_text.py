@@ -106,12 +106,3 @@ def test_a_language_that_the_model_does_not_know_is_noted_as_the_doctor_says_it(
     note = f"midtoken: the model knows only python, so an editor shows nothing in {tmp_path / name}\n"
     assert capsys.readouterr().err == note * is_noted
     assert (check_document(tmp_path / name, {}, known).mark is Mark.WRONG) == is_noted
-
-
-def test_a_file_that_is_no_text_is_refused_in_the_same_words_everywhere(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"a\xff")
-    text, words = ClearedText(parse_options(add_text_arguments)), f"{tmp_path}/a is not UTF-8 at byte 1"
-    for read, place in ((text.read_cursor, f"{tmp_path}/a:1"), (text.read_file, f"{tmp_path}/a")):
-        with pytest.raises(UsageError, match=f"^{words}$"):
-            read(place)
-    assert check_document(tmp_path / "a", {}, None).what == words

@@ -9,8 +9,8 @@ import pytest
 from inference.errors import (
     InvalidRequestError,
 )
-from inference.protocol.completion import RelatedFile
-from midtoken.http.parsed_request import SplitPrompt, split_prompt
+from inference.protocol.completion import CompletionRequest, RelatedFile
+from midtoken.http.parsed_request import split_prompt
 from tests.support.front import FrontClient, last_chunk
 
 _COMPLETION, _INFILL = "/v1/completions", "/infill"
@@ -138,7 +138,7 @@ _QWEN = "<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
     ],
 )
 def test_a_prompt_with_markers_is_taken_apart(prompt: str, before: str, after: str) -> None:
-    assert split_prompt(prompt) == SplitPrompt(before, after)
+    assert split_prompt(prompt) == CompletionRequest(before, after)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_prompt_with_markers_is_taken_apart(prompt: str, before: str, after: s
 )
 def test_files_before_the_markers_are_related_files(others: str, related: tuple[RelatedFile, ...], path: str) -> None:
     prompt = others + _QWEN.format(before="a", after="b")
-    assert split_prompt(prompt) == SplitPrompt("a", "b", related, path)
+    assert split_prompt(prompt) == CompletionRequest("a", "b", related=related, path=path)
 
 
 @pytest.mark.parametrize("end", ["a\nNod", "\n    ", ""])
@@ -168,7 +168,7 @@ def test_files_before_the_markers_are_related_files(others: str, related: tuple[
     ],
 )
 def test_of_files_alone_the_last_is_completed(files: str, related: tuple[RelatedFile, ...], end: str) -> None:
-    assert split_prompt(files + end) == SplitPrompt(end, "", related, "d.py")
+    assert split_prompt(files + end) == CompletionRequest(end, related=related, path="d.py")
 
 
 @pytest.mark.parametrize(
