@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from inference.protocol.completion import ExplainedNode
 from lsp_server.settings import Settings
 
-_SURE = 0.8  # of ten such texts, eight are right
 _MARKS = {" ": "·", "\n": "⏎", "\t": "⇥"}
 
 
@@ -31,12 +30,6 @@ def _show_char(char: str) -> str:
 
 
 CONFIDENCE = Settings().confidence
-
-
-def find_style(text_log_prob: float) -> str:
-    """Returns the style of rich in which text is shown that is so likely: it fades."""
-    probability = math.exp(text_log_prob)
-    return "bold" if probability >= _SURE else "" if probability >= CONFIDENCE else "dim"
 
 
 def compute_shares(nodes: Sequence[ExplainedNode]) -> tuple[float | None, ...]:

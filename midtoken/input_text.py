@@ -42,29 +42,6 @@ def find_language(path: Path, known: tuple[str, ...] | None = None) -> str:
     return next((each for each in known or () if ending in list_endings(each)), ending.removeprefix("."))
 
 
-def read_cursor(text: str, from_stdin: bool = False) -> tuple[Path, Context]:
-    """Returns the file that `FILE:LINE:COLUMN` names, and the text around the cursor. Lines and columns count from 1.
-
-    Columns are characters; column 1 is before the first one. Without a column, the cursor is at the end of the line.
-    `from_stdin`: standard input has the text of the file. Raises UsageError.
-    """
-    found = _PLACE.fullmatch(text)
-    if found is None:
-        raise UsageError(f"{text!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
-    path, line, content = Path(found[1]), int(found[2]), read_text("-" if from_stdin else found[1])
-    lines = content.split("\n" if "\n" in content else "\r")
-    if not 1 <= line <= len(lines):
-        raise UsageError(f"{path} has {len(lines)} lines; there is no line {line}")
-    length = len(lines[line - 1].rstrip("\r"))
-    column = int(found[3]) if found[3] else length + 1
-    if not 1 <= column <= length + 1:
-        raise UsageError(
-            f"line {line} of {path} has {length} characters; the column must be between 1 and {length + 1}"
-        )
-    at = sum(len(each) + 1 for each in lines[: line - 1]) + column - 1
-    return path, Context(clean(content[:at]), clean(content[at:]))
-
-
 _WAIT_S = 30.0  # for the rules; longer than Git is given
 _NEAR_CHARS = 2**18  # more than the window of most models, and in any script less than a request may have
 _Request = TypeVar("_Request", CompletionRequest, CharacterRequest)
@@ -133,10 +110,27 @@ class ClearedText:
                 print(f"midtoken: {note}", file=sys.stderr)
 
     def read_cursor(self, place: str, from_stdin: bool = False) -> Context:
-        """Returns the text around the cursor that `FILE:LINE:COLUMN` names. See `midtoken.input_text.read_cursor`."""
-        path, context = read_cursor(place, from_stdin)
+        """Returns the text around the cursor that `FILE:LINE:COLUMN` names. Lines and columns count from 1.
+
+        Columns are characters; column 1 is before the first one. Without a column, the cursor is at the end of the
+        line. `from_stdin`: standard input has the text of the file.
+        """
+        found = _PLACE.fullmatch(place)
+        if found is None:
+            raise UsageError(f"{place!r} is not FILE:LINE:COLUMN, as in app.py:12:9")
+        path, line, content = Path(found[1]), int(found[2]), read_text("-" if from_stdin else found[1])
+        lines = content.split("\n" if "\n" in content else "\r")
+        if not 1 <= line <= len(lines):
+            raise UsageError(f"{path} has {len(lines)} lines; there is no line {line}")
+        length = len(lines[line - 1].rstrip("\r"))
+        column = int(found[3]) if found[3] else length + 1
+        if not 1 <= column <= length + 1:
+            raise UsageError(
+                f"line {line} of {path} has {length} characters; the column must be between 1 and {length + 1}"
+            )
+        at = sum(len(each) + 1 for each in lines[: line - 1]) + column - 1
         self._paths[path.absolute().as_uri()] = path
-        context = self._redact(context)
+        context = self._redact(Context(clean(content[:at]), clean(content[at:])))
         return Context(context.prefix[-_NEAR_CHARS:], context.suffix[:_NEAR_CHARS])
 
     def clear(self, request: _Request) -> Cleared[_Request]:

@@ -22,12 +22,13 @@ from inference.protocol.completion import (
     Healing,
 )
 from lsp_server.context import Context
-from midtoken.answer import CONFIDENCE, compute_shares, find_style, mark_blanks
+from midtoken.answer import CONFIDENCE, compute_shares, mark_blanks
 from midtoken.api import Completion, read_completion
 from midtoken.connection import open_connection
 from midtoken.input_text import ClearedText, add_cursor_arguments
 
 _TOKEN_STYLES = ("black on bright_blue", "black on bright_cyan")
+_SURE = 0.8  # of ten such texts, eight are right
 _BAR_CELLS = 20  # of a share of 100 %
 
 
@@ -137,8 +138,10 @@ def _render_likely(likely: LikelyText) -> Text:
     """Returns each token with the probability of the text up to its end, and where the text of an editor ends."""
     text = Text()
     for token in likely.read_tokens():
-        text.append(_quote(token.text), style=f"green {find_style(token.text_log_prob)}")
-        text.append(f" {100 * math.exp(token.text_log_prob):.0f} %  ", style="dim")
+        probability = math.exp(token.text_log_prob)
+        style = "bold" if probability >= _SURE else "" if probability >= CONFIDENCE else "dim"
+        text.append(_quote(token.text), style=f"green {style}")
+        text.append(f" {100 * probability:.0f} %  ", style="dim")
     shown = likely.text[: likely.count_likely(0, CONFIDENCE)]
     note = f"an editor shows {_quote(shown) if shown else 'nothing'} with confidence {CONFIDENCE}"
     return text.append(note if text or not likely.text else "the server reports no probabilities", style="dim")

@@ -62,14 +62,14 @@ class Form(ABC):
         """Returns the answer that is not streamed."""
         async for chunk in chunks:
             self._add(chunk)
-        return self._to_json(self.write_whole())
+        return self._to_json(self._write_whole())
 
     async def stream(self, chunks: AsyncGenerator[CompletionChunk, None]) -> AsyncGenerator[str, None]:
         """Yields the events of a stream."""
         async for chunk in chunks:
             self._add(chunk)
-            yield self._to_json(self.write_event(chunk))
-        for event in self.write_end():
+            yield self._to_json(self._write_event(chunk))
+        for event in self._write_end():
             yield self._to_json(event)
 
     def _add(self, chunk: CompletionChunk) -> None:
@@ -96,15 +96,15 @@ class Form(ABC):
         return "length" if self._reasons.get(candidate) is FinishReason.LENGTH else "stop"
 
     @abstractmethod
-    def write_whole(self) -> object:
+    def _write_whole(self) -> object:
         """Returns the answer that is not streamed."""
 
     @abstractmethod
-    def write_event(self, chunk: CompletionChunk) -> object:
+    def _write_event(self, chunk: CompletionChunk) -> object:
         """Returns the event of a stream for a chunk, which has been added."""
 
     @abstractmethod
-    def write_end(self) -> Iterator[object]:
+    def _write_end(self) -> Iterator[object]:
         """Yields the last events of a stream."""
 
 
@@ -133,19 +133,16 @@ def read_openai(fields: Fields) -> ParsedRequest:
 class OpenAiForm(Form):
     """Writes one answer of `/v1/completions`."""
 
-    def write_whole(self) -> object:
-        """See `Form`."""
+    def _write_whole(self) -> object:
         choices = [self._write_choice(each, self._name_end(each)) for each in sorted(self._texts)]
         return self._write(choices) | {"usage": self._write_usage()}
 
-    def write_event(self, chunk: CompletionChunk) -> object:
-        """See `Form`."""
+    def _write_event(self, chunk: CompletionChunk) -> object:
         start = len(self._texts[chunk.candidate].text) - len(chunk.text)
         ended = None if chunk.finish_reason is None else self._name_end(chunk.candidate)
         return self._write([self._write_choice(chunk.candidate, ended, start)])
 
-    def write_end(self) -> Iterator[object]:
-        """See `Form`."""
+    def _write_end(self) -> Iterator[object]:
         if self._parsed.wants_usage:
             yield self._write([]) | {"usage": self._write_usage()}
         yield _DONE
@@ -227,18 +224,15 @@ class LlamaServerForm(Form):
         **{"num_candidates": "n or n_cmpl", "related": "input_extra"},
     }
 
-    def write_whole(self) -> object:
-        """See `Form`."""
+    def _write_whole(self) -> object:
         results = [self._write_result(number, each.text) for number, each in sorted(self._texts.items())]
         is_one = len(self._parsed.completions) == self._parsed.first.num_candidates == 1
         return results[0] if is_one else results
 
-    def write_event(self, chunk: CompletionChunk) -> object:
-        """See `Form`."""
+    def _write_event(self, chunk: CompletionChunk) -> object:
         return {"index": chunk.candidate, "content": chunk.text, "tokens": [], "stop": False}
 
-    def write_end(self) -> Iterator[object]:
-        """See `Form`."""
+    def _write_end(self) -> Iterator[object]:
         return (self._write_result(each, "") for each in sorted(self._texts))
 
     def _write_result(self, candidate: int, content: str) -> dict[str, Any]:
@@ -363,16 +357,13 @@ class OllamaForm(Form):
 
     framing = LINES
 
-    def write_whole(self) -> object:
-        """See `Form`."""
+    def _write_whole(self) -> object:
         return self._write_last(self._texts[0].text)
 
-    def write_event(self, chunk: CompletionChunk) -> object:
-        """See `Form`."""
+    def _write_event(self, chunk: CompletionChunk) -> object:
         return self._write(chunk.text, done=False)
 
-    def write_end(self) -> Iterator[object]:
-        """See `Form`."""
+    def _write_end(self) -> Iterator[object]:
         yield self._write_last("")
 
     def _write_last(self, text: str) -> object:

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from inference.protocol.completion import CompletionRequest
+from lsp_server.context import Context
 from lsp_server.guard import PLACEHOLDER
 from midtoken.commands.doctor import Mark, check_document
-from midtoken.input_text import ClearedText, add_text_arguments, read_cursor, read_text
+from midtoken.input_text import ClearedText, add_text_arguments, read_text
 from midtoken.server_arguments import UsageError
 from tests.support.options import parse_options
 from tests.support.secret_forms import SECRETS
@@ -22,6 +23,10 @@ def test_a_file_or_standard_input_is_read_as_it_is(tmp_path: Path, monkeypatch: 
         read_text(str(tmp_path))
 
 
+def _read_cursor(place: str) -> Context:
+    return ClearedText(parse_options(add_text_arguments)).read_cursor(place)
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     path = tmp_path / "a:1:b.py"  # a name may have colons
@@ -34,8 +39,8 @@ def source(tmp_path: Path) -> Path:
     [("2:1", "first\n"), ("2:7", "first\nzwei é"), ("1", "first"), ("3:3", "first\nzwei é\n\tt")],
 )
 def test_lines_and_columns_count_characters_from_one(place: str, prefix: str, source: Path) -> None:
-    path, cursor = read_cursor(f"{source}:{place}")
-    assert (path, cursor.prefix) == (source, prefix)
+    cursor = _read_cursor(f"{source}:{place}")
+    assert cursor.prefix == prefix
     assert cursor.prefix + cursor.suffix == source.read_text()
 
 
@@ -49,7 +54,7 @@ def test_lines_and_columns_count_characters_from_one(place: str, prefix: str, so
 )
 def test_lines_of_a_file_are_those_of_an_editor(text: str, place: str, prefix: str, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(text.encode())
-    assert read_cursor(f"{tmp_path}/a.py:{place}")[1].prefix == prefix
+    assert _read_cursor(f"{tmp_path}/a.py:{place}").prefix == prefix
 
 
 @pytest.mark.parametrize(
@@ -68,7 +73,7 @@ def test_lines_of_a_file_are_those_of_an_editor(text: str, place: str, prefix: s
 def test_an_invalid_cursor_is_refused_with_the_reason(source: Path, cursor: str, message: str) -> None:
     source.with_name("latin.py").write_bytes(b"# caf\xe9")
     with pytest.raises(UsageError, match=message):
-        read_cursor(cursor.format(source=source, folder=source.parent))
+        _read_cursor(cursor.format(source=source, folder=source.parent))
 
 
 def test_that_a_secret_is_replaced_is_said_once_and_only_of_what_is_sent(
