@@ -3,8 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any  # grpc has no types
@@ -247,22 +246,16 @@ async def test_nothing_is_sent_to_a_server_without_a_certificate_that_is_its_own
     assert server.calls == []
 
 
-@asynccontextmanager
-async def _connect(url: str, key: str = "") -> AsyncIterator[Connection]:
-    connection = Connection(ServerAddress(url, key=key))
-    yield connection
-    await connection.close()
-
-
 async def test_a_document_has_a_name_for_gateways_that_tells_nothing_of_it() -> None:
     """A new connection does not change the name, so that the document's server remains the same one."""
     names = []
     async with run_fake_triton(_SAY_DONE) as server:
         for document in ("file:///a.py", "file:///a.py", "file:///b.py", ""):
-            async with _connect(server.url, key="secret") as connection:
-                request = CompletionRequest("a", document=document)
-                assert [chunk.text async for chunk in connection.stream(clear(request))] == ["done"]
-                await connection.read_description()
+            connection = Connection(ServerAddress(server.url, key="secret"))
+            request = CompletionRequest("a", document=document)
+            assert [chunk.text async for chunk in connection.stream(clear(request))] == ["done"]
+            await connection.read_description()
+            await connection.close()
             names.append([each.get("x-session-id") for each in server.metadata[-2:]])
         assert {each["authorization"] for each in server.metadata} == {"Bearer secret"}
     (first, _), (again, _), (other, _), (nothing, _) = names

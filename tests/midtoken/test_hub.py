@@ -24,25 +24,15 @@ from tests.support.servers import find_processes, wait_until
 from tests.support.tokenizer_folders import spec_of
 
 _NAME = "owner/Model-0.5B"
-
-
 _SPEC = spec_of("qwen")
-
-
 _CONFIG = (Path(__file__).parents[2] / "models/default/config.json").read_bytes()
-
-
 _LARGE = os.urandom(3_000_000)
-
-
 _SMALL = {
     "config.json": _CONFIG,
     "generation_config.json": b"{}",
     "tokenizer.json": json.dumps(_SPEC).encode(),
     "tokenizer_config.json": b'{"a": 1}',
 }
-
-
 _FILES = {**_SMALL, "model.safetensors": _LARGE}
 
 
