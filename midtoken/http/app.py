@@ -74,7 +74,7 @@ class App:
         self.is_ending = False  # then it is not ready, and goes on for a while
         self._backend, self._model, self._confidence = backend, model, confidence
         self._guard = Guard(is_remote=is_remote)
-        self._tokens = model_dir and protocols.TokenIds(model_dir)
+        self._tokens = None if model_dir is None else protocols.TokenIds(model_dir)
         self._reading = asyncio.Lock()
         self._served = ""  # the addresses, for a client that asks for another one
 

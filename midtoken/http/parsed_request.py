@@ -198,9 +198,9 @@ def split_prompt(prompt: str) -> CompletionRequest:
     the model would take them for text, too. Raises InvalidRequestError if a marker stands in the text, too,
     if one is missing, and for markers and formats that are not known.
     """
-    for name, markers in fim_markers.FOREIGN.items():
-        if all(marker in prompt for marker in markers):
-            raise InvalidRequestError(f"prompt has {markers[0]} in the format of {name}; {_TOGETHER}")
+    for name, foreign in fim_markers.FOREIGN.items():
+        if all(marker in prompt for marker in foreign):
+            raise InvalidRequestError(f"prompt has {foreign[0]} in the format of {name}; {_TOGETHER}")
     incomplete = ""
     for markers in fim_markers.WRITTEN:
         others, *pieces = re.split(f"({'|'.join(map(re.escape, markers))})", prompt)

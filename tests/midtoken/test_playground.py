@@ -268,7 +268,7 @@ _HALF_CHAR = ExplainedNode(0, "\\xc3", 1, math.log(0.1), "\\xa9\\xc3", math.log(
 def test_the_healed_bytes_are_shown_by_characters_where_no_token_divides_them(
     prefix: str, num_healed_bytes: int, nodes: list[ExplainedNode], cells: list[tuple[str, int]], next_tokens: list[str]
 ) -> None:
-    explanation = dataclasses.replace(EXPLANATION, nodes=nodes, chosen_tokens=())
+    explanation = dataclasses.replace(EXPLANATION, nodes=tuple(nodes), chosen_tokens=())
     last = dataclasses.replace(EXACT, healed_bytes=num_healed_bytes, explanation=explanation)
     picture = draw_healing(prefix, Completion(last))
     assert [(each["shown"], each["width"]) for each in picture["cells"]] == cells
