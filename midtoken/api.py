@@ -232,20 +232,15 @@ def split_pieces(text: bytes, num_bytes: int = _PIECE_BYTES) -> Iterator[Charact
     """
     start = 0
     while start < len(text):
-        end = start + _find_boundary(text[start : start + num_bytes])
+        piece, decoder = text[start : start + num_bytes], codecs.getincrementaldecoder("utf-8")("replace")
+        decoder.decode(piece)
+        end = start + (len(piece) - len(decoder.getstate()[0]) or len(piece))
         yield CharacterRequest(text[start:end], _take_end(text[:start], _CONTEXT_BYTES), Ask.SURPRISAL)
         start = end
 
 
 def _take_end(text: bytes, num_bytes: int) -> bytes:
     return text[-num_bytes:].lstrip(_CONTINUATION) if len(text) > num_bytes else text
-
-
-def _find_boundary(text: bytes) -> int:
-    """Returns where the last whole character ends; the end of the text if it has none."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(text)
-    return len(text) - len(decoder.getstate()[0]) or len(text)
 
 
 def load(

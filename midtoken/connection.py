@@ -113,7 +113,14 @@ class ServerArguments:
             check_model_folder(model_dir)
         else:
             find_tokenizer_file(model_dir)
-            named["engine_url"] = _find_engine(options.engine, options.model)
+            url = find_engine_url(options.engine)
+            parts = urlsplit(url)
+            if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+                raise UsageError(
+                    f"{parts.hostname} is not this machine, and text would go there unencrypted: use https"
+                )
+            is_named = "#" in url or options.model is None  # otherwise `--model` is meant, if the server has several
+            named["engine_url"] = url if is_named else f"{url}#{options.model}?"
             named["engine_key"] = read_key(
                 options.engine_key, "--engine-key", os.environ.get("MIDTOKEN_ENGINE_KEY", "")
             )
@@ -142,18 +149,6 @@ def read_key(path: Path | None, option: str, default: str) -> str:
         return key
     origin = "the environment's key" if path is None else path
     raise UsageError(f"{origin} for {option} must be one word of printable ASCII characters")
-
-
-def _find_engine(text: str, model: str | None) -> str:
-    """Returns the address; where it names no model, with that of `--model`, if the server has several.
-
-    Raises ModelError, or UsageError for an address to which text would go unencrypted.
-    """
-    url = find_engine_url(text)
-    parts = urlsplit(url)
-    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise UsageError(f"{parts.hostname} is not this machine, and text would go there unencrypted: use https")
-    return url if "#" in url or model is None else f"{url}#{model}?"
 
 
 def _find_runtime_dir() -> Path:

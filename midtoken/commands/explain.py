@@ -80,9 +80,11 @@ def render(title: str, cursor: Context, exact: Completion, others: _Others, unex
 
     `unexplained`: why there are no tokens and no tree. Raises ServerError.
     """
+    line = Text.assemble((cursor.line_before, "bold"), "▏", (exact.text, "green"))
+    line.append("▕" if exact.text and cursor.line_after else "").append(cursor.line_after, "dim")
     return Group(
         Rule(Text(title), align="left", style="dim"),
-        _render_line(cursor, exact.text),
+        line,
         Text(),
         *(() if unexplained else _render_explanation(exact.explanation)),
         _label("likely", _render_likely(exact.likely)),
@@ -111,11 +113,6 @@ def _render_explanation(explanation: Explanation) -> Iterator[RenderableType]:
     yield _render_tree(explanation)
     yield Text()
     yield _label("chosen", _tokens(explanation.chosen_tokens))
-
-
-def _render_line(cursor: Context, completion: str) -> Text:
-    line = Text.assemble((cursor.line_before, "bold"), "▏", (completion, "green"))
-    return line.append("▕" if completion and cursor.line_after else "").append(cursor.line_after, "dim")
 
 
 def _label(name: str, value: Text) -> Text:

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--confidence",
-        type=_read_share,
+        type=float,
         default=0.0,
         metavar="X",
         help="end texts over HTTP where they get less likely than this, from 0 to 1 (default: 0, send all of them)",
@@ -77,6 +77,8 @@ def run(options: argparse.Namespace) -> int:
     require_packages("local", "a completion server cannot run here without")
     if options.triton_binary is not None and options.runtime != _TRITON:
         raise UsageError("--triton-binary needs --runtime triton")
+    if not 0 <= options.confidence <= 1:
+        raise UsageError(f"--confidence must be a number from 0 to 1, not {options.confidence}")
     if options.runtime == _TRITON:
         _run_triton(options)
     run_until_signal(_serve(options))
@@ -133,16 +135,6 @@ async def _start_host(stack: AsyncExitStack, found: ServerArguments, grpc_port: 
     stack.push_async_callback(host.stop)
     stack.callback(place.socket.unlink, missing_ok=True)
     return ServerAddress(place.url)
-
-
-def _read_share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, not {text!r}")
-    return share
 
 
 def _show_download(text: str, percentage: int) -> None:

@@ -13,7 +13,15 @@ from aiohttp import ClientSession, ClientWebSocketResponse, WSServerHandshakeErr
 
 from inference.errors import OverloadedError
 from inference.likely_text import LikelyText
-from inference.protocol.completion import CompletionChunk, CompletionStats, ExplainedNode, Healing, Priority
+from inference.protocol.completion import (
+    CompletionChunk,
+    CompletionStats,
+    ExplainedNode,
+    Explanation,
+    FinishReason,
+    Healing,
+    Priority,
+)
 from lsp_server.exclusion import Policy
 from lsp_server.guard import Guard
 from lsp_server.server import MidtokenServer
@@ -22,7 +30,26 @@ from midtoken.api import Completion
 from midtoken.playground import PageAnswers, draw_healing, draw_strategy, make_path, start_app
 from tests.support.lsp_editor import wait_for
 from tests.support.lsp_fakes import FedBackend, FedStream
-from tests.support.playground_fakes import EXACT, EXPLANATION
+
+# `return Nod` of the README, with rounder numbers.
+_EXPLANATION = Explanation(
+    kept_tail=("():\n", "   ", " return"),
+    healed_bytes=" Nod",
+    nodes=(
+        ExplainedNode(None, "", 0, math.log(0.6), " Node", math.log(0.6)),
+        ExplainedNode(0, " N", 2, math.log(0.3), "odes", math.log(0.3)),
+        ExplainedNode(1, "od", 4, math.log(0.1), "al", math.log(0.1)),
+    ),
+    chosen_tokens=(" Node",),
+    unhealed_tokens=(" N", "od"),
+)
+_EXACT = CompletionChunk(
+    "e",
+    healed_bytes=4,
+    finish_reason=FinishReason.EXTENT,
+    stats=CompletionStats(queue_ms=1.0, total_ms=12.0, num_forwards=2, num_context_tokens=24, num_read_tokens=3),
+    explanation=_EXPLANATION,
+)
 
 
 def test_each_playground_has_a_token_of_its_own() -> None:
@@ -126,7 +153,7 @@ async def test_a_question_is_answered_over_the_websocket_and_its_answer_ends_wit
     await page.send_str(json.dumps({"number": 1, "prefix": "return Nod", "suffix": ""}))
     while not browser.server.streams:
         await _yield_to_the_server(browser)
-    browser.server.streams[0].send(EXACT)
+    browser.server.streams[0].send(_EXACT)
     assert json.loads(await page.receive_str())["kind"] == "healing"
     while len(browser.server.streams) == 1:
         await _yield_to_the_server(browser)
@@ -178,7 +205,7 @@ async def test_a_question_is_answered_by_the_tree_and_by_all_strategies_none_of_
     page: _Page,
 ) -> None:
     await page.ask()
-    for index, chunk in enumerate((EXACT, _OTHER, _OTHER, _OTHER)):
+    for index, chunk in enumerate((_EXACT, _OTHER, _OTHER, _OTHER)):
         await wait_for(lambda wanted=index: len(page.server.streams) > wanted)  # type: ignore[misc]
         page.server.streams[index].send(chunk)
     await page.wait_for_messages("healing", *["strategy"] * 4)
@@ -206,7 +233,7 @@ async def test_in_a_secret_nothing_is_asked(page: _Page) -> None:
 async def test_a_new_question_cancels_what_is_asked_for_the_old_one(page: _Page) -> None:
     old, new = await page.ask(), await page.ask(2, "return Node", "")
     assert old.is_cancelled
-    new.send(EXACT)
+    new.send(_EXACT)
     await page.wait_for_messages("healing", "strategy")
     assert [each["number"] for each in page.messages] == [2, 2]
 
@@ -230,7 +257,7 @@ async def test_an_error_is_told_in_its_own_words_or_without_its_text_and_nothing
 
 
 def test_the_text_is_cut_at_the_heal_point_and_each_crossing_is_a_path_with_its_share_and_best_token() -> None:
-    picture = draw_healing(_PREFIX, Completion.from_chunks([EXACT]))
+    picture = draw_healing(_PREFIX, Completion.from_chunks([_EXACT]))
     assert picture["kept_tokens"] == ["():⏎", "···", "·return"]
     assert picture["healed_tokens"] == ["·N", "od"]
     assert picture["num_healed_bytes"] == 4
@@ -268,8 +295,8 @@ _HALF_CHAR = ExplainedNode(0, "\\xc3", 1, math.log(0.1), "\\xa9\\xc3", math.log(
 def test_the_healed_bytes_are_shown_by_characters_where_no_token_divides_them(
     prefix: str, num_healed_bytes: int, nodes: list[ExplainedNode], cells: list[tuple[str, int]], next_tokens: list[str]
 ) -> None:
-    explanation = dataclasses.replace(EXPLANATION, nodes=tuple(nodes), chosen_tokens=())
-    last = dataclasses.replace(EXACT, healed_bytes=num_healed_bytes, explanation=explanation)
+    explanation = dataclasses.replace(_EXPLANATION, nodes=tuple(nodes), chosen_tokens=())
+    last = dataclasses.replace(_EXACT, healed_bytes=num_healed_bytes, explanation=explanation)
     picture = draw_healing(prefix, Completion(last))
     assert [(each["shown"], each["width"]) for each in picture["cells"]] == cells
     assert [path["next_token"] for path in picture["paths"]] == next_tokens
@@ -279,7 +306,7 @@ def test_a_confidence_shows_the_pieces_of_a_completion_that_are_as_likely() -> N
     likely = LikelyText()
     log_probs = tuple(map(math.log, (0.9, 0.5, 0.3, 0.1)))
     likely.add(CompletionChunk("e = first_name", 0, (3, 5, 9, 14), log_probs))
-    pieces = draw_strategy(Healing.EXACT, Completion(EXACT, likely))["pieces"]
+    pieces = draw_strategy(Healing.EXACT, Completion(_EXACT, likely))["pieces"]
     assert [each["shown"] for each in pieces] == ["e·=", "·", "first_name"]
     for confidence in (0.05, 0.2, 0.4, 0.7, 0.95):
         shown = "".join(each["shown"] for each in pieces if each["probability"] >= confidence)

@@ -32,12 +32,14 @@ def test_a_state_folder_that_cannot_be_created_is_a_one_line_error(
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
+        (("--confidence=1.1",), "--confidence must be a number from 0 to 1, not 1.1"),
+        (("--confidence=nan",), "--confidence must be a number from 0 to 1, not nan"),
         (("--triton-binary=/bin/true",), "--triton-binary needs --runtime triton"),
         (("--runtime=triton", "--server=127.0.0.1:1"), "--runtime triton starts one: omit one of them"),
         (("--runtime=triton", "--triton-binary=/no/such"), "/no/such is not an executable file"),
     ],
 )
-def test_what_contradicts_the_runtime_is_refused(
+def test_what_contradicts_the_runtime_or_is_out_of_range_is_refused(
     given: tuple[str, ...], reason: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*arguments, *given]) == 1
