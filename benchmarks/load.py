@@ -26,7 +26,7 @@ import asyncio
 import os
 from collections.abc import Iterator, Sequence
 
-from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
+from lsprotocol.types import Position, Range, TextDocumentContentChangePartial, TextDocumentItem
 
 from benchmarks.corpora.typist import draw_typing
 from benchmarks.measures.host import run_host
@@ -69,7 +69,7 @@ def record_typing(editor: int, num_keys: int = _NUM_KEYS) -> Iterator[TimedReque
     session, settings = draw_typing(num_keys, 1 + editor, _MIN_FILE_TOKENS), Settings()
     texts = [*session.documents]
     items = [TextDocumentItem(str(index), "python", 0, text) for index, text in enumerate(texts)]
-    documents = [Document(item, PositionEncodingKind.Utf32) for item in items]
+    documents = [Document(item) for item in items]
     for moment in session.iter_edits():
         key, document, before = moment.key, documents[moment.key.document], texts[moment.key.document]
         span = Range(Position(*find_place(before, key.start)), Position(*find_place(before, key.end)))

@@ -2,36 +2,48 @@
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lsprotocol.types import Position, Range
 
 from inference.errors import MidtokenError
+from inference.protocol.completion import Chunks, CompletionRequest, Description, Priority
 from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
 from lsp_server.context import move_window
 from lsp_server.documents import Change, Document, num_units
-from lsp_server.errors import EditorError, OutOfSyncError, to_midtoken_error
-from lsp_server.guard import Guard
-from lsp_server.indentation import find_project_unit
+from lsp_server.errors import EditorError, NotSentError, OutOfSyncError, to_midtoken_error
+from lsp_server.guard import Cleared, Guard
+from lsp_server.indentation import write_blanks
 from lsp_server.items import Insertion, Suggestion, fit_all
-from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_disturbance, to_no_suggestion
-from lsp_server.open_documents import OpenDocument, OpenDocuments
-from lsp_server.session import EditorRequest, Purpose, build_editor_request, read_texts
-from lsp_server.settings import ReadSettings
+from lsp_server.no_suggestion import (
+    SUPERSEDED,
+    NoSuggestion,
+    Reason,
+    find_disturbance,
+    find_document_reason,
+    to_no_suggestion,
+)
+from lsp_server.open_files import find_path, find_project_unit, list_pieces
+from lsp_server.session import EditorRequest, Purpose, Session, build_editor_request, read_texts
+from lsp_server.settings import ReadSettings, Settings
 from lsp_server.status import Status
 
 _PAUSE_S = 0.15  # keys that follow each other are mostly closer
 _CURSOR_REST_S = 0.05  # the cursor is moved on much sooner while a key is held
 _MAX_ITEMS = 3
+_MAX_OTHERS = 20  # other documents of which a piece may be sent, those that were opened or edited last
+_MIN_CONTEXT_TOKENS = 2048  # in a smaller window, other files take more room than they are worth
+_OWN_WAIT_S, _OTHERS_WAIT_S = 0.5, 0.025  # that a key waits for the rules of its document, and of others
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """What the next key will probably find: a document in which `text` has replaced `span`, and the cursor after it."""
 
-    document: OpenDocument
+    session: Session
     span: Range
     text: str = ""
 
@@ -39,8 +51,9 @@ class Expectation:
 class Assistant:
     """Has the open documents, the connection to the completion server and the prefetch.
 
-    While the user does nothing, one place at a time is prefetched: the one that was expected last, after a short time
-    without any event. The server then caches the text around it.
+    It applies the settings, the rules on what may be sent and the model's languages to the documents and their
+    requests. While the user does nothing, one place at a time is prefetched: the one that was expected last, after a
+    short time without any event. The server then caches the text around it.
     """
 
     def __init__(
@@ -55,61 +68,91 @@ class Assistant:
         self.status = status
         self.guard = guard
         self.starter = BackendStarter(partial(self._connect, connect), status)
-        self.documents = OpenDocuments(list_folders, guard, status, self.starter, languages)
+        self.sessions: dict[str, Session] = {}  # by URI; the one that was opened or edited last is last
+        self._list_folders = list_folders
+        self._default_languages = languages
+        self._tenant = uuid.uuid4().hex  # the server shares nothing that it has cached with other editors
+        self._chosen = ReadSettings(Settings(), ())
+        self._are_settings_known = False
+        self._served: Description | None = None  # by the connected server
         self._expected: Expectation | None = None
         self._prefetch: asyncio.Task[None] | None = None
 
+    @property
+    def _settings(self) -> Settings:
+        """Those that were chosen, with a context that the connected server can take."""
+        chosen = self._chosen.settings
+        limits = (chosen.context, None if self._served is None else self._served.context_tokens)
+        return replace(chosen, context=min((each for each in limits if each is not None), default=None))
+
     def configure(self, read: ReadSettings, are_known: bool) -> None:
         """Sets the settings. `are_known`: the editor has answered the request for them. Until then nothing is sent."""
-        self.documents.configure(read, are_known)
+        old, new = self._chosen.settings, read.settings
+        self._chosen, self._are_settings_known = read, are_known
+        if (new.model, new.context) != (old.model, old.context):
+            self._served = None
+            self.starter.restart()
+        for problem in read.problems:
+            self.status.show_error(problem)
+        self.configure_guard()
+        for session in self.sessions.values():
+            self._check_soon(session)
 
-    def open(self, text: Document) -> None:
-        """Adds a document, and starts to connect to the completion server."""
-        self.close(text.uri)
-        document = self.documents.open(text)
+    def configure_guard(self) -> None:
+        """Has the settings and the workspace's folders hold for what is sent."""
+        if self._are_settings_known:
+            self.guard.configure(self._settings, list(self._list_folders()), self._chosen.refusal)
+
+    def open(self, document: Document) -> None:
+        """Adds a document. If the rules allow suggestions in it, the completion server is started."""
+        self.close(document.uri)
+        session = self.sessions[document.uri] = Session(document, self._build, self.starter, self.status)
+        self._check_soon(session)
         start = Position(0, 0)
-        self._expect(Expectation(document, Range(start, start)))
+        self._expect(Expectation(session, Range(start, start)))
 
     def edit(self, uri: str, version: int, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification. The user is told of edits that cannot be applied."""
         try:
-            document = self._find(uri)
-            document.edit(version, changes)
-            self.documents.note_edit(document)
-            end = document.text.find_edit_end()
-            self._expect(None if end is None else Expectation(document, Range(end, end)))
+            session = self._find(uri)
+            session.edit(version, changes)
+            self.sessions[uri] = self.sessions.pop(uri)
+            self._check(session)
+            end = session.document.find_edit_end()
+            self._expect(None if end is None else Expectation(session, Range(end, end)))
         except EditorError as error:
             self.status.failed(error)
 
     def note_cursor(self, uri: str, selection: Range) -> None:
         """Notes that the user moved the cursor. The next key would replace the selection."""
         with contextlib.suppress(EditorError):
-            document = self._find(uri)
+            session = self._find(uri)
             # After an edit that ended here, the key's own request follows.
-            if document.text.last_edit is None or not document.text.was_edited_at(selection.end):
-                self._expect(Expectation(document, selection), _CURSOR_REST_S)
+            if session.document.last_edit is None or not session.document.was_edited_at(selection.end):
+                self._expect(Expectation(session, selection), _CURSOR_REST_S)
 
     def mark_out_of_sync(self, uri: str | None) -> None:
         """Marks the text of a document as unknown after an edit that cannot be read; of all documents without a URI."""
-        for document in [each for each in self.documents.by_uri.values() if uri in (None, each.text.uri)]:
-            document.session.note_edit()
+        for session in [each for each in self.sessions.values() if uri in (None, each.document.uri)]:
+            session.note_edit()
             try:
-                document.text.mark_out_of_sync("the editor sent an edit that cannot be read")
+                session.document.mark_out_of_sync("the editor sent an edit that cannot be read")
             except OutOfSyncError as error:
                 self.status.failed(error)
-            self.documents.check(document)
+            self._check(session)
 
     def close(self, uri: str) -> None:
         """Removes a document and cancels its generation. Does nothing if the document is not open."""
-        document = self.documents.by_uri.get(uri)
-        if document is not None:
-            if self._expected is not None and self._expected.document is document:
+        session = self.sessions.pop(uri, None)
+        if session is not None:
+            if self._expected is not None and self._expected.session is session:
                 self._expect(None)
-            self.documents.close(document)
+            session.close()
+            self._tell(session, None)  # it may be opened again in another language
 
     async def close_all(self) -> None:
         """Cancels all generations and closes the connection to the completion server."""
-        for uri in list(self.documents.by_uri):
+        for uri in list(self.sessions):
             self.close(uri)
         self.guard.exclusions.close()
         await self.starter.close()
@@ -129,46 +172,48 @@ class Assistant:
             self.status.not_suggested(found, is_invoked)
         return found
 
-    def _find(self, uri: str) -> OpenDocument:
+    def _find(self, uri: str) -> Session:
         try:
-            return self.documents.by_uri[uri]
+            return self.sessions[uri]
         except KeyError:
             raise EditorError("the editor refers to a document that is not open") from None
 
-    async def _suggest(self, document: OpenDocument, position: Position, is_invoked: bool) -> Suggestion | NoSuggestion:
+    async def _suggest(self, session: Session, position: Position, is_invoked: bool) -> Suggestion | NoSuggestion:
         self._expect(None)
-        session = document.session
         number = session.supersede()
-        found = await self.documents.check_by_new_rules(document)
+        await self._read_rules([session], _OWN_WAIT_S)
+        found = self._check(session)
         if found is not None and found.reason is Reason.UNKNOWN_RULES:
-            await session.wait_for(number, self.documents.read_rules([document]))
-            found = self.documents.check(document)
+            self._tell(session, found)
+            self._check_soon(session)
+            await session.wait_for(number, self._read_rules([session]))
+            found = self._check(session)
         if not session.is_newest(number):
             return SUPERSEDED
         if found is not None:
             return found
-        request = build_editor_request(document.text, position, self.documents.settings, is_invoked)
+        request = build_editor_request(session.document, position, self._settings, is_invoked)
         if not is_invoked:
-            found = find_disturbance(document.text, document.was_pasted, request.place, request.context)
+            found = find_disturbance(session.document, session.was_pasted, request.place, request.context)
         if found is not None:
             return found
         best = await session.complete(request)
         others = await session.sample_alternatives(request) if is_invoked and isinstance(best, str) else []
         if isinstance(best, NoSuggestion) or isinstance(others, NoSuggestion):
             return best if isinstance(best, NoSuggestion) else SUPERSEDED
-        return self._offer(document, request, [best, *others])
+        return self._offer(session, request, [best, *others])
 
-    def _offer(self, document: OpenDocument, request: EditorRequest, texts: list[str]) -> Suggestion | NoSuggestion:
+    def _offer(self, session: Session, request: EditorRequest, texts: list[str]) -> Suggestion | NoSuggestion:
         """Returns what is left of the texts to insert. The first one is the best."""
-        opened = [each.text for each in self.documents.by_uri.values()]
-        insertions = fit_all(texts, request.context, partial(find_project_unit, document.text, opened))[:_MAX_ITEMS]
+        opened = [each.document for each in self.sessions.values()]
+        insertions = fit_all(texts, request.context, partial(find_project_unit, session.document, opened))[:_MAX_ITEMS]
         best = insertions[0] if insertions else Insertion("")
         start = request.place.position
-        end = Position(start.line, start.character + num_units(best.replaced_after, request.place.encoding))
-        self._expect(Expectation(document, Range(start, end), best.text))
+        end = Position(start.line, start.character + num_units(best.replaced_after))
+        self._expect(Expectation(session, Range(start, end), best.text))
         if not insertions:
             return NoSuggestion(Reason.FILTERED if texts[0].strip() else Reason.NOTHING)
-        document.offered = frozenset(request.context.line_before + each.text for each in insertions)
+        session.offered = frozenset(request.context.line_before + each.text for each in insertions)
         return Suggestion(request.place, request.context, insertions)
 
     def _expect(self, expected: Expectation | None, after_s: float = _PAUSE_S) -> None:
@@ -181,23 +226,127 @@ class Assistant:
     async def _prefetch_soon(self, expected: Expectation, after_s: float) -> None:
         """Sends what the next key will send. The same rules apply as for a key."""
         await asyncio.sleep(after_s)
-        if not self.documents.settings.prefetch:
+        session, settings = expected.session, self._settings
+        if not settings.prefetch:
             return
         with contextlib.suppress(MidtokenError):  # the next key reports it
-            await self.documents.read_rules([expected.document])
-            request = self._build_expected(expected)
-            cleared = await self.documents.build(expected.document, request, Purpose.PREFETCH)
+            await self._read_rules([session])
+            move_window(session.document, expected.span.start, settings, is_waited_for=False)
+            edited, position = session.document.with_edit(expected.span, expected.text)
+            request = build_editor_request(edited, position, settings)
+            cleared = await self._build(session, request, Purpose.PREFETCH)
             if not isinstance(cleared, NoSuggestion) and (backend := await self.starter.get()) is not None:
                 await read_texts(backend, cleared)
 
-    def _build_expected(self, expected: Expectation) -> EditorRequest:
-        document, settings = expected.document.text, self.documents.settings
-        move_window(document, expected.span.start, settings, is_waited_for=False)
-        edited, position = document.with_edit(expected.span, expected.text)
-        return build_editor_request(edited, position, settings)
-
     async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
-        backend = await connect(self.documents.chosen.settings, on_download)
-        self.documents.note_connected(backend.description)
+        backend = await connect(self._chosen.settings, on_download)
+        self._served = backend.description
+        for session in self.sessions.values():
+            self._check(session)
         self._expect(self._expected)
         return backend
+
+    async def _read_rules(self, sessions: Iterable[Session], wait_s: float | None = None) -> None:
+        """Waits until the rules say whether text of some documents may be sent; those older than a second anew."""
+        languages = {each.document.file_uri: each.document.language_id for each in sessions}
+        await self.guard.exclusions.ask(languages, wait_s)
+
+    def _check(self, session: Session) -> NoSuggestion | None:
+        """Returns why a document gets no suggestions; None if it gets them. Tells the user if that has changed."""
+        found = self._find_reason(session)
+        if found is None or found.reason not in (Reason.UNKNOWN_RULES, Reason.SUPERSEDED):
+            self._tell(session, found)
+        return found
+
+    def _check_soon(self, session: Session) -> None:
+        """Checks a document in the background, as soon as the rules for it are known."""
+        if session.check is None or session.check.done():
+            session.check = asyncio.create_task(self._check_when_known(session))
+
+    async def _check_when_known(self, session: Session) -> None:
+        await self._read_rules([session])
+        if self._check(session) is None:
+            self.starter.start()
+
+    def _tell(self, session: Session, found: NoSuggestion | None) -> None:
+        """Tells the user whether a document gets suggestions, if that has changed."""
+        if found != session.off:
+            session.off = found
+            self.status.checked(session.document.uri, found)
+
+    def _find_reason(self, session: Session) -> NoSuggestion | None:
+        document = session.document
+        if self.sessions.get(document.uri) is not session:
+            return SUPERSEDED
+        default = self._default_languages if self._chosen.settings.model is None else None
+        languages = default if self._served is None else self._served.languages or default
+        exclusion = self.guard.exclusions.find_exclusion(document.file_uri)
+        return find_document_reason(document, self._settings, languages, exclusion)
+
+    async def _find_others(self, session: Session) -> list[Session]:
+        """Returns the other documents of which pieces may be sent with a text of this one, the newest first."""
+        reads_files = self._served is not None and self._served.reads_files
+        if not reads_files or (self._settings.context or 0) < _MIN_CONTEXT_TOKENS:
+            return []
+        own = session.document
+        others = [
+            each
+            for each in reversed(self.sessions.values())
+            if each.document.language == own.language and each.document.file_uri != own.file_uri
+        ][:_MAX_OTHERS]
+        await self._read_rules(others, _OTHERS_WAIT_S)
+        return [each for each in others if self._find_reason(each) is None]
+
+    async def _build(
+        self, session: Session, request: EditorRequest, purpose: Purpose
+    ) -> Cleared[CompletionRequest] | NoSuggestion:
+        """Returns what to send for a request in a document, or why nothing may be sent.
+
+        Clearing the request is the last step: nothing is added after it.
+        """
+        document, settings, folders = session.document, request.settings, [*self._list_folders()]
+        others = [each.document for each in await self._find_others(session)]
+        found = self._check(session)
+        if found is not None:
+            return found
+        try:
+            own_text = write_blanks(self.guard.redact_context(request.context), document.language)
+            complete = CompletionRequest(
+                prefix=own_text.prefix,
+                suffix=own_text.suffix,
+                max_tokens=settings.max_tokens,
+                healing=settings.healing,
+                extent=settings.extent,
+                deadline_ms=settings.deadline_ms,
+                chunks=Chunks.LINES,
+                tenant=self._tenant,
+                document=document.random_id,
+                related=list_pieces(others, folders, settings.related_bytes, self.guard),
+                path=find_path(document.file_uri, folders),
+            )
+            uris = [each.file_uri for each in (document, *others)]
+            return self.guard.clear(adapt(complete, purpose, request.confidence), uris)
+        except NotSentError as error:
+            return to_no_suggestion(error)
+
+
+_NUM_DRAWN = 4  # of which some are equal
+_TEMPERATURE = 0.8  # so that they differ, and still make sense
+_SEED = 7  # the same cursor has the same alternatives
+_DEADLINE_MS = 1500  # a user who cycles through suggestions does not wait longer
+
+
+def adapt(request: CompletionRequest, purpose: Purpose, confidence: float) -> CompletionRequest:
+    """Returns a request with the fields for its purpose. One for alternatives names no document: it supersedes none."""
+    if purpose is Purpose.PREFETCH:
+        return replace(request, priority=Priority.PREFETCH)
+    if purpose is Purpose.BEST:
+        return replace(request, min_probability=confidence)
+    return replace(
+        request,
+        num_candidates=_NUM_DRAWN,
+        temperature=_TEMPERATURE,
+        seed=_SEED,
+        deadline_ms=min(request.deadline_ms or _DEADLINE_MS, _DEADLINE_MS),
+        document="",
+    )

@@ -16,7 +16,6 @@ from lsprotocol.types import (
     NotebookCell,
     NotebookCellKind,
     Position,
-    PositionEncodingKind,
     Range,
     TextDocumentContentChangePartial,
     TextDocumentContentChangeWholeDocument,
@@ -66,7 +65,6 @@ class Place:
     """A place in the text of a document, and how its editor writes what is inserted there."""
 
     position: Position
-    encoding: PositionEncodingKind = PositionEncodingKind.Utf16
     line_end: str = "\n"
 
 
@@ -107,7 +105,6 @@ class Document:
     def __init__(
         self,
         item: TextDocumentItem,
-        encoding: PositionEncodingKind,
         notebook: Notebook | None = None,
         line_ends: LineEnds = LineEnds.LSP,
     ) -> None:
@@ -126,7 +123,6 @@ class Document:
         self.anchor_line = 0
         # The last one of a notification; None before the first edit, and after one of the whole text.
         self.last_edit: Edit | None = None
-        self._encoding = encoding
         self._line_ends = self._client_line_ends = line_ends
         self._lines: list[str] = [""]
         self._num_lone_cr = 0  # lines that end with it
@@ -167,7 +163,7 @@ class Document:
     def find_edit_end(self) -> Position | None:
         """Returns where the last edit ended; None if that is not known."""
         edit = self.last_edit
-        return None if edit is None else Position(edit.line, num_units(edit.before, self._encoding))
+        return None if edit is None else Position(edit.line, num_units(edit.before))
 
     def mark_out_of_sync(self, problem: str) -> None:
         """Makes the text unknown until a change contains all of it. Raises OutOfSyncError, if it was known."""
@@ -188,7 +184,7 @@ class Document:
         if position.line >= len(self._lines):
             return len(self._lines) - 1, self._lines[-1], ""
         keeps_cr = self._line_ends is LineEnds.LF
-        before, after = split_line(self._lines[position.line], position.character, self._encoding, keeps_cr)
+        before, after = split_line(self._lines[position.line], position.character, keeps_cr)
         return position.line, before, after
 
     @property
@@ -210,10 +206,10 @@ class Document:
         number, before, after = self.split_at(position)
         if _may_join(before, after):
             before = before[:-1]
-        found = Position(number, num_units(before, self._encoding))
+        found = Position(number, num_units(before))
         with_end = max(0, min(number, len(self._lines) - 2))  # the last line has no line end
         line_end = self._lines[with_end][len(self._lines[with_end].rstrip("\r\n")) :]
-        return Place(found, self._encoding, line_end or "\n")
+        return Place(found, line_end or "\n")
 
     def was_edited_at(self, position: Position) -> bool:
         """True if the last edit ended at `position`, or if it is not known where it ended. Raises like `lines`."""
@@ -290,31 +286,23 @@ def _may_join(left: str, right: str) -> bool:
     return "\ud800" <= left[-1:] <= "\udbff" and "\udc00" <= right[:1] <= "\udfff"
 
 
-def num_units(text: str, encoding: PositionEncodingKind) -> int:
-    """Returns the length of `text` in the encoding's units: bytes, UTF-16 code units or code points."""
-    if text.isascii() or encoding is PositionEncodingKind.Utf32:
-        return len(text)
-    if encoding is PositionEncodingKind.Utf8:
-        return len(text.encode("utf-8", "surrogatepass"))
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+def num_units(text: str) -> int:
+    """Returns the length of `text` in UTF-16 code units, in which each editor can count."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def split_line(line: str, character: int, encoding: PositionEncodingKind, keeps_cr: bool = False) -> tuple[str, str]:
+def split_line(line: str, character: int, keeps_cr: bool = False) -> tuple[str, str]:
     r"""Splits `line` at the editor's offset `character`. `keeps_cr`: a \r before its \n may be text.
 
     An offset after the end of the line means the end, before the line end characters (LSP, Position). An offset inside
-    the UTF-8 bytes of a code point means the start of the code point. An offset inside a surrogate pair splits the
-    pair, because UTF-16 editors do send edits of one half; `join_surrogates` joins the halves again.
+    a surrogate pair splits the pair, because editors do send edits of one half; `join_surrogates` joins the halves.
     """
     text = line.removesuffix("\n") if keeps_cr else line.rstrip("\r\n")
-    if keeps_cr and character > num_units(text, encoding):
+    if keeps_cr and character > num_units(text):
         text = line.rstrip("\r\n")
     head = text[:character]  # a code point has at least one unit, so the split is in `head`
-    if line.isascii() or encoding is PositionEncodingKind.Utf32:
+    if line.isascii():
         return head, line[len(head) :]
-    if encoding is PositionEncodingKind.Utf8:
-        index = _count_code_points(head, character)
-        return line[:index], line[index:]
     before = head.encode("utf-16-le", "surrogatepass")[: 2 * character].decode("utf-16-le", "surrogatepass")
     if line.startswith(before):
         return before, line[len(before) :]
@@ -325,11 +313,3 @@ def split_line(line: str, character: int, encoding: PositionEncodingKind, keeps_
 def join_surrogates(text: str) -> str:
     """Returns `text` with each surrogate pair joined to one code point. Lone surrogates stay."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-
-
-def _count_code_points(text: str, num_bytes: int) -> int:
-    """Returns how many whole code points are in the first `num_bytes` bytes of the text as UTF-8."""
-    encoded = text.encode("utf-8", "surrogatepass")
-    while num_bytes < len(encoded) and encoded[num_bytes] & 0xC0 == 0x80:
-        num_bytes -= 1
-    return len(encoded[:num_bytes].decode("utf-8", "surrogatepass"))

@@ -66,12 +66,11 @@ class Guard:
         self._redacts = self._is_remote and settings.redact_secrets
         self.exclusions.configure(settings.exclude, folder_uris, refusal)
 
-    def redact(self, text: str) -> str:
-        """Returns a whole text as a request may have it. `clear` looks for secrets again, last."""
-        return redact(text) if self._redacts else text
-
     def redact_parts(self, parts: Sequence[str]) -> list[str]:
-        """Returns the parts of one text as requests may have them. A secret may begin in one and end in another."""
+        """Returns the parts of one text as requests may have them. A secret may begin in one and end in another.
+
+        `clear` looks for secrets again, last.
+        """
         return redact_parts(parts) if self._redacts else [*parts]
 
     def redact_context(self, context: Context) -> Context:

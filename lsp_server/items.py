@@ -147,10 +147,10 @@ def extend_selected(
     The item must replace the same range with a longer text (LSP 3.18, SelectedCompletionInfo).
     """
     place, line_before = suggestion.place, suggestion.context.line_before
-    start = num_units(line_before, place.encoding) - (place.position.character - selected.range.start.character)
-    if not 0 <= start <= num_units(line_before, place.encoding):
+    start = num_units(line_before) - (place.position.character - selected.range.start.character)
+    if not 0 <= start <= num_units(line_before):
         return None
-    item = _inline_item(split_line(line_before, start, place.encoding)[1], insertion, place)
+    item = _inline_item(split_line(line_before, start)[1], insertion, place)
     return item if item.range == selected.range and str(item.insert_text).startswith(selected.text) else None
 
 
@@ -193,8 +193,8 @@ def _write(text: str, place: Place) -> str:
 
 def _range(typed: str, insertion: Insertion, place: Place) -> Range:
     line, character = place.position.line, place.position.character
-    start = character - num_units(typed, place.encoding)
-    end = character + num_units(insertion.replaced_after, place.encoding)
+    start = character - num_units(typed)
+    end = character + num_units(insertion.replaced_after)
     return Range(Position(line, start), Position(line, end))
 
 

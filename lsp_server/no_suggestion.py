@@ -1,6 +1,6 @@
 """Why a request has no suggestion: the reason, and which documents and places have none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from inference.errors import MidtokenError, OverloadedError, ServerUnreachableError
@@ -15,6 +15,7 @@ from lsp_server.errors import (
     TooLargeError,
     UnexpectedError,
 )
+from lsp_server.exclusion import UNKNOWN
 from lsp_server.languages import find_language
 from lsp_server.settings import ANY_LANGUAGE, Settings
 
@@ -99,14 +100,15 @@ def find_document_reason(
 ) -> NoSuggestion | None:
     """Returns why a document gets no suggestions; None if it gets them.
 
-    `model_languages`: None if the model knows any. `exclusion`: why nothing of the document may be sent.
+    `model_languages`: None if the model knows any. `exclusion`: why nothing of the document may be sent, or UNKNOWN.
     """
     if not settings.enabled:
         return NoSuggestion(Reason.DISABLED, "the setting enabled is false")
     if document.problem is not None:
         return to_no_suggestion(document.problem)
     if exclusion is not None:
-        return to_no_suggestion(ExcludedError(exclusion, document.uri))
+        found = to_no_suggestion(ExcludedError(exclusion, document.uri))
+        return replace(found, reason=Reason.UNKNOWN_RULES) if exclusion == UNKNOWN else found
     languages = model_languages if settings.languages is None else settings.languages
     if languages is None or ANY_LANGUAGE in languages or document.language in map(find_language, languages):
         return None

@@ -1,19 +1,23 @@
-"""What a request tells of other open files: lines around the last edit in each of them, in which the next names are.
+"""What other files say: to the model, which names may come next, and to a new file, how code is indented.
 
-Only a model that was trained on several files in one text, and reads enough of it, gets them. Declarations of a whole
-project, from an index, were measured beside them and beside nothing (docs/measured.md).
+The model is told lines around the last edit in each other open file. Only one that was trained on several files in one
+text, and reads enough of it, gets them. Declarations of a whole project, from an index, were measured beside them and
+beside nothing (docs/measured.md).
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
-from pathlib import PurePath
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice, pairwise
+from pathlib import Path, PurePath
 
 from pygls.uris import to_fs_path
 
 from inference.protocol.completion import RelatedFile
-from lsp_server.context import clean
+from lsp_server.context import Context, clean
 from lsp_server.documents import Document
 from lsp_server.guard import Guard
+from lsp_server.indentation import find_unit
 
 _LINES = 32  # on each side of the last edit
 _MARGIN_LINES = 4  # beyond them, where the rest of a secret may be
@@ -54,3 +58,33 @@ def find_path(uri: str, folders: Sequence[str]) -> str:
     path = PurePath(to_fs_path(uri) or "")
     inside = (each for each in map(to_fs_path, folders) if each is not None and path.is_relative_to(each))
     return next((path.relative_to(each).as_posix() for each in inside), path.name)
+
+
+_WITH_TABS = ("go", "gomod", "make")
+_MAX_FILES, _MAX_CHARS = 8, 16_384  # of the same folder that are looked at
+
+
+def find_project_unit(document: Document, others: Iterable[Document]) -> str | None:
+    """Returns the unit of indentation that other open files, those of the folder or the language's custom say.
+
+    Nothing of these files leaves the process.
+    """
+    path = to_fs_path(document.file_uri) if document.file_uri.startswith("file:") else None
+    similar = [each for each in others if each.language == document.language and each is not document]
+    texts = ["".join(each.lines)[:_MAX_CHARS] for each in similar if each.problem is None]
+    found = _find_common(texts) or _find_common(_read_neighbours(Path(path)) if path else ())
+    return found or ("\t" if document.language in _WITH_TABS else None)
+
+
+def _find_common(texts: Iterable[str]) -> str | None:
+    units = Counter(unit for text in texts if (unit := find_unit(Context(text, ""))) is not None)
+    return max(units, key=lambda unit: units[unit]) if units else None
+
+
+def _read_neighbours(path: Path) -> Iterable[str]:
+    with contextlib.suppress(OSError):
+        similar = (each for each in path.parent.iterdir() if path.suffix and each.suffix == path.suffix)
+        for each in islice(similar, _MAX_FILES):
+            if each != path and each.is_file():
+                with each.open(errors="replace") as file:
+                    yield file.read(_MAX_CHARS)

@@ -67,6 +67,8 @@ class MidtokenProtocol(LanguageServerProtocol):
             elif method in _SYNCHRONIZATION:
                 self.mark_out_of_sync(_find_uri(message))
         else:
+            if isinstance(read, types.InitializeRequest) and read.params.capabilities.general is not None:
+                read.params.capabilities.general.position_encodings = None  # each client has UTF-16
             super().handle_message(read)
 
 

@@ -66,7 +66,6 @@ class MidtokenServer(LanguageServer):
             converter_factory=build_converter,
             notebook_document_sync=_NOTEBOOKS,
         )
-        self.encoding = types.PositionEncodingKind.Utf16
         self.line_ends = LineEnds.UNKNOWN
         self.configuration_wait_s = 5.0  # for an answer to workspace/configuration
         self._client = ""
@@ -88,7 +87,7 @@ class MidtokenServer(LanguageServer):
             types.NOTEBOOK_DOCUMENT_DID_CHANGE: self._change_notebook,
             types.NOTEBOOK_DOCUMENT_DID_CLOSE: self._close_notebook,
             types.WORKSPACE_DID_CHANGE_CONFIGURATION: self._change_configuration,
-            types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda _: self.assistant.documents.configure_guard(),
+            types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda _: self.assistant.configure_guard(),
             CURSOR_NOTIFICATION: self._note_cursor,
         }
         for method, handle in handlers.items():
@@ -97,7 +96,6 @@ class MidtokenServer(LanguageServer):
     def initialize(self, params: types.InitializeParams) -> None:
         """Sets what the editor is and can, and the first settings."""
         self._client = params.client_info.name if params.client_info else ""
-        self.encoding = types.PositionEncodingKind(self.workspace.position_encoding)
         self.line_ends = find_line_ends(self._client)
         self._settings_sources.initialization_options = params.initialization_options
         self._read_settings()
@@ -110,7 +108,7 @@ class MidtokenServer(LanguageServer):
 
     def open(self, item: types.TextDocumentItem, notebook: Notebook | None = None) -> None:
         """Adds a document that the editor opened. `notebook`: the one that has it as a cell."""
-        self.assistant.open(Document(item, self.encoding, notebook, self.line_ends))
+        self.assistant.open(Document(item, notebook, self.line_ends))
 
     def change(self, document: types.VersionedTextDocumentIdentifier, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification."""

@@ -1,9 +1,9 @@
-"""The requests of one document. A new request supersedes the older one, and generated text is reused."""
+"""An open document and its requests. A new request supersedes the older one, and generated text is reused."""
 
 import asyncio
 import enum
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +16,10 @@ from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from lsp_server.backend import BackendStarter, CompletionBackend
 from lsp_server.context import Context, cut_context, move_window
-from lsp_server.documents import Document, Place
+from lsp_server.documents import Change, Document, Place
 from lsp_server.errors import to_midtoken_error
 from lsp_server.guard import Cleared
-from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_reason
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_reason, is_paste
 from lsp_server.settings import Settings
 from lsp_server.status import Status
 
@@ -138,15 +138,15 @@ def _differ_by_closers(suffix: str, other: str) -> bool:
     return longer.endswith(shorter) and all(char in {*CLOSERS, *QUOTES} for char in longer.removesuffix(shorter))
 
 
-# Returns what to send for a request, or why nothing may be sent.
-Build = Callable[[EditorRequest, Purpose], Awaitable[Cleared[CompletionRequest] | NoSuggestion]]
+# Returns what to send for a request in a document, or why nothing may be sent.
+Build = Callable[["Session", EditorRequest, Purpose], Awaitable[Cleared[CompletionRequest] | NoSuggestion]]
 
 _MAX_REMEMBERED = 16  # generations, with the text around the cursor of each
 _SOON_S = 2.0  # for which an editor waits for an answer
 
 
 class Session:
-    """Answers one document's requests, one at a time.
+    """All that belongs to an open document; closing the document drops it. Answers its requests, one at a time.
 
     At most one request waits and at most one generation runs. A request is answered
 
@@ -166,7 +166,12 @@ class Session:
     for it then has no suggestion, and the next request starts a new generation.
     """
 
-    def __init__(self, build: Build, starter: BackendStarter, status: Status) -> None:
+    def __init__(self, document: Document, build: Build, starter: BackendStarter, status: Status) -> None:
+        self.document = document
+        self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
+        self.off: NoSuggestion | None = None  # why it gets no suggestions, as the user was told
+        self.check: asyncio.Task[None] | None = None  # waits for the rules, and then says whether it gets some
+        self.offered: frozenset[str] = frozenset()  # what was suggested last, from the start of the cursor's line on
         self._build = build
         self._starter = starter
         self._status = status
@@ -177,6 +182,13 @@ class Session:
         self._drawing: tuple[EditorRequest, asyncio.Task[list[str]]] | None = None  # more texts, drawn at random
         self._was_known = False  # whether the last answer was, so that the editor may show it already
         self._num_requests = 0  # so far; an edit counts, too
+
+    def edit(self, version: int, changes: Sequence[Change]) -> None:
+        """Applies the edits of one notification, and supersedes the waiting request. Raises EditorError."""
+        self.note_edit()
+        self.was_pasted = False
+        self.document.apply(version, changes)
+        self.was_pasted = is_paste(self.document.last_edit, self.offered)
 
     def note_edit(self) -> None:
         """Supersedes the waiting request, and draws no more texts for it."""
@@ -212,7 +224,7 @@ class Session:
         """
         number = self._num_requests
         if self._drawing is None:
-            backend, cleared = await self._starter.get(), await self._build(request, Purpose.ALTERNATIVES)
+            backend, cleared = await self._starter.get(), await self._build(self, request, Purpose.ALTERNATIVES)
             if not self.is_newest(number):
                 return SUPERSEDED
             if backend is None or isinstance(cleared, NoSuggestion):
@@ -254,9 +266,11 @@ class Session:
                 each.cancel()
 
     def close(self) -> None:
-        """Cancels the generation, and ends the waiting request without a suggestion."""
+        """Cancels all that runs for the document, and ends the waiting request without a suggestion."""
         self.note_edit()
         self._stop()
+        if self.check is not None:
+            self.check.cancel()
 
     def _find_text(self, request: EditorRequest) -> str | NoText:
         """Returns the text to insert from the current generation; if that does not agree, from a finished one."""
@@ -291,7 +305,7 @@ class Session:
             return SUPERSEDED
         if backend is None:
             return self._starter.reason
-        cleared = await self._build(request, Purpose.BEST)
+        cleared = await self._build(self, request, Purpose.BEST)
         if not self.is_newest(number):
             return SUPERSEDED
         if isinstance(cleared, NoSuggestion):

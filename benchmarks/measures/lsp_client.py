@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from lsp_server.documents import num_units
 from lsp_server.server import CURSOR_NOTIFICATION
 
 LANGUAGE_SERVER = (sys.executable, "-m", "midtoken", "lsp")
 RECORDED_LANGUAGE_SERVER = (sys.executable, "-m", "benchmarks.measures.recorded_lsp")
-_CAPABILITIES = {"textDocument": {"inlineCompletion": {}}, "general": {"positionEncodings": ["utf-32"]}}
+_CAPABILITIES = {"textDocument": {"inlineCompletion": {}}}
 _LINE_BYTES = 2**20
 
 
@@ -137,5 +138,5 @@ def _to_position(place: tuple[int, int]) -> dict[str, int]:
 
 
 def find_place(text: str, offset: int) -> tuple[int, int]:
-    """Returns the line of a character, and the characters before it there. Lines end with line feeds only."""
-    return text.count("\n", 0, offset), offset - text.rfind("\n", 0, offset) - 1
+    """Returns the line of a character, and the UTF-16 code units before it there. Lines end with line feeds only."""
+    return text.count("\n", 0, offset), num_units(text[text.rfind("\n", 0, offset) + 1 : offset])

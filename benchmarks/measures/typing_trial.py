@@ -98,7 +98,7 @@ class TypedFile:
         change = types.TextDocumentContentChangeWholeDocument(before + after)
         self.server.change(self._document, [change])
         line = before[before.rfind("\n") + 1 :]
-        place = types.Position(before.count("\n"), num_units(line, self.server.encoding))
+        place = types.Position(before.count("\n"), num_units(line))
         while True:
             found = await self.server.suggest(self._document.uri, place)
             if isinstance(found, Suggestion):

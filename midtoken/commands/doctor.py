@@ -14,7 +14,7 @@ from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
 
-from lsprotocol.types import PositionEncodingKind, TextDocumentItem
+from lsprotocol.types import TextDocumentItem
 from rich.console import Console
 from rich.text import Text
 
@@ -129,7 +129,7 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
     except UsageError as error:
         return Check(str(error), Mark.WRONG)
     item = TextDocumentItem(path.as_uri(), find_language(path, model_languages), 0, text)
-    document = Document(item, PositionEncodingKind.Utf8)
+    document = Document(item)
     exclusion = Policy(environment).find_exclusion(document.uri)
     found = find_document_reason(document, Settings(), model_languages, exclusion)
     if found is not None:

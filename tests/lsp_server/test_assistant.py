@@ -46,6 +46,6 @@ async def test_a_request_sees_the_text_before_edits_that_came_after_it(opened: I
 async def test_the_document_that_was_opened_or_edited_last_is_the_last(opened: InProcess) -> None:
     other = "file:///other.py"
     opened.server.open(TextDocumentItem(other, "python", 0, ""))
-    assert list(opened.server.assistant.documents.by_uri) == [URI, other]
+    assert list(opened.server.assistant.sessions) == [URI, other]
     opened.editor.edit(0, 0, "x")
-    await wait_for(lambda: list(opened.server.assistant.documents.by_uri) == [other, URI])
+    await wait_for(lambda: list(opened.server.assistant.sessions) == [other, URI])

@@ -4,7 +4,7 @@ import itertools
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
+from lsprotocol.types import Position, TextDocumentItem
 
 from lsp_server.context import Context
 from lsp_server.documents import Document, num_units, split_lines
@@ -15,7 +15,7 @@ _SMALL = Settings(context=32)
 
 
 def open_document(text: str) -> Document:
-    return Document(TextDocumentItem("file:///a.py", "python", 0, text), PositionEncodingKind.Utf16)
+    return Document(TextDocumentItem("file:///a.py", "python", 0, text))
 
 
 def clean(text: str) -> str:
@@ -46,7 +46,7 @@ def test_context_is_the_text_around_the_cursor_within_its_limits_and_half_full_i
     before, after = cursor
     document, lines = open_document(before + after), split_lines(before)
     document.anchor_line = min(anchor, len(document.lines) - 1)
-    position = Position(len(lines) - 1, num_units(lines[-1], PositionEncodingKind.Utf16))
+    position = Position(len(lines) - 1, num_units(lines[-1]))
     context = build_editor_request(document, position, _SMALL).context
     assert clean(before).endswith(context.head + context.prefix)
     assert clean(after).replace("\n", "").startswith((context.suffix + context.tail).replace("\n", ""))

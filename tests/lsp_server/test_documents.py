@@ -8,7 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from lsprotocol.types import (
     Position,
-    PositionEncodingKind,
     Range,
     TextDocumentContentChangePartial,
     TextDocumentContentChangeWholeDocument,
@@ -17,9 +16,6 @@ from lsprotocol.types import (
 
 from lsp_server.documents import Document, LineEnds, join_surrogates, num_units
 from lsp_server.errors import OutOfSyncError
-
-UTF8, UTF16, UTF32 = PositionEncodingKind.Utf8, PositionEncodingKind.Utf16, PositionEncodingKind.Utf32
-_CODECS = {UTF8: ("utf-8", 1), UTF16: ("utf-16-le", 2), UTF32: ("utf-32-le", 4)}
 
 # Line ends of LSP and those that only Python knows, wide and astral characters.
 _CHARACTERS = "ab\t\n\n\r\r\x0b\x0c\x1c\x85\u2028\u2029é漢😀\ufeff"
@@ -31,38 +27,33 @@ _LF = re.compile("\n")
 class Oracle:
     """The text. Each edit encodes all of it, and counts positions from the start."""
 
-    def __init__(self, text: str, encoding: PositionEncodingKind, line_end: re.Pattern[str] = _LINE_END) -> None:
-        self.text, self._encoding, self.line_end = text, encoding, line_end
-        self._codec, self._unit_bytes = _CODECS[encoding]
+    def __init__(self, text: str, line_end: re.Pattern[str] = _LINE_END) -> None:
+        self.text, self.line_end = text, line_end
 
     def replace(self, span: Range, text: str) -> None:
         if span.end.line > 0 and "\n" not in self.text and "\r" in self.text:
             self.line_end = _LINE_END  # an editor that counts only \n would have one line
-        encoded = self._encode(self.text)
-        changed = encoded[: self._find(span.start)] + self._encode(text) + encoded[self._find(span.end) :]
-        self.text = changed.decode(self._codec, "surrogatepass")
-
-    def _encode(self, text: str) -> bytes:
-        return text.encode(self._codec, "surrogatepass")
+        encoded = _encode(self.text)
+        changed = encoded[: self._find(span.start)] + _encode(text) + encoded[self._find(span.end) :]
+        self.text = changed.decode("utf-16-le", "surrogatepass")
 
     def _find(self, position: Position) -> int:
         """Returns how many bytes are before a position."""
         starts = [0, *(match.end() for match in self.line_end.finditer(self.text))]
         if position.line >= len(starts):
-            return len(self._encode(self.text))
+            return len(_encode(self.text))
         before, line = self.text[: starts[position.line]], self.line_end.split(self.text)[position.line]
-        if len(self._encode(line)) < position.character * self._unit_bytes:
+        if len(_encode(line)) < 2 * position.character:
             line = line.rstrip("\r")
-        encoded = self._encode(line)[: position.character * self._unit_bytes]
-        if self._encoding is UTF8:
-            encoded = encoded.decode("utf-8", "ignore").encode()  # without a part of a code point
-        return len(self._encode(before)) + len(encoded)
+        return len(_encode(before) + _encode(line)[: 2 * position.character])
 
 
-def open_document(
-    text: str, encoding: PositionEncodingKind = UTF16, version: int = 0, line_ends: LineEnds = LineEnds.LSP
-) -> Document:
-    return Document(TextDocumentItem("file:///a.py", "python", version, text), encoding, None, line_ends)
+def _encode(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass")
+
+
+def open_document(text: str, line_ends: LineEnds = LineEnds.LSP) -> Document:
+    return Document(TextDocumentItem("file:///a.py", "python", 0, text), None, line_ends)
 
 
 def edit(line: int, character: int, num_lines: int, end: int, text: str) -> TextDocumentContentChangePartial:
@@ -75,14 +66,9 @@ def edits(texts: st.SearchStrategy[str]) -> st.SearchStrategy[list[TextDocumentC
     return st.lists(st.builds(edit, *[st.integers(0, 6)] * 4, texts), max_size=8)
 
 
-def check(
-    text: str,
-    encoding: PositionEncodingKind,
-    changes: Sequence[TextDocumentContentChangePartial],
-    line_ends: LineEnds = LineEnds.LSP,
-) -> None:
-    document = open_document(text, encoding, line_ends=line_ends)
-    oracle = Oracle(text, encoding, _LF if line_ends is LineEnds.LF else _LINE_END)
+def check(text: str, changes: Sequence[TextDocumentContentChangePartial], line_ends: LineEnds = LineEnds.LSP) -> None:
+    document = open_document(text, line_ends)
+    oracle = Oracle(text, _LF if line_ends is LineEnds.LF else _LINE_END)
     for version, change in enumerate(changes, 1):
         document.apply(version, [change])
         oracle.replace(change.range, change.text)
@@ -90,36 +76,32 @@ def check(
         assert [oracle.line_end.sub("", line) for line in document.lines] == oracle.line_end.split(oracle.text)
 
 
-@given(
-    st.text(_CHARACTERS, max_size=30), st.sampled_from([UTF8, UTF16, UTF32]), edits(st.text(_CHARACTERS, max_size=6))
-)
-@example("a\rb\n", UTF16, [edit(1, 0, 0, 1, "")])  # the remains of two line ends are one line end
-@example("a\r", UTF16, [edit(1, 0, 0, 0, "\n")])
-@example("x\x0cy\u2028z\n1", UTF16, [edit(1, 0, 0, 1, "2")])
-def test_after_edits_the_text_equals_the_editors(
-    text: str, encoding: PositionEncodingKind, changes: list[TextDocumentContentChangePartial]
-) -> None:
-    check(text, encoding, changes)
+@given(st.text(_CHARACTERS, max_size=30), edits(st.text(_CHARACTERS, max_size=6)))
+@example("a\rb\n", [edit(1, 0, 0, 1, "")])  # the remains of two line ends are one line end
+@example("a\r", [edit(1, 0, 0, 0, "\n")])
+@example("x\x0cy\u2028z\n1", [edit(1, 0, 0, 1, "2")])
+def test_after_edits_the_text_equals_the_editors(text: str, changes: list[TextDocumentContentChangePartial]) -> None:
+    check(text, changes)
 
 
-@given(st.text("ab\r\r\né", max_size=20), st.sampled_from([UTF8, UTF16]), edits(st.text("ab\r\né", max_size=6)))
-@example('a = "l\rr"\ntot\n', UTF8, [edit(1, 3, 0, 0, "al")])
-@example("a\r\nb\n", UTF16, [edit(0, 2, 0, 0, "x")])
-@example("a\rb\r", UTF16, [edit(1, 1, 0, 0, "x")])  # a file whose lines end with \r
+@given(st.text("ab\r\r\né", max_size=20), edits(st.text("ab\r\né", max_size=6)))
+@example('a = "l\rr"\ntot\n', [edit(1, 3, 0, 0, "al")])
+@example("a\r\nb\n", [edit(0, 2, 0, 0, "x")])
+@example("a\rb\r", [edit(1, 1, 0, 0, "x")])  # a file whose lines end with \r
 def test_an_editor_that_ends_lines_with_lf_may_have_carriage_returns_in_them(
-    text: str, encoding: PositionEncodingKind, changes: list[TextDocumentContentChangePartial]
+    text: str, changes: list[TextDocumentContentChangePartial]
 ) -> None:
-    check(text, encoding, changes, LineEnds.LF)
+    check(text, changes, LineEnds.LF)
 
 
 @pytest.mark.parametrize(
     ("text", "is_known"), [("a\rb\rc", True), ("a\r\nb\nc", True), ("a\rb\nc", False), ("a\rb\r\n", False)]
 )
 def test_a_text_whose_lines_depend_on_an_unknown_editor_is_not_known(text: str, is_known: bool) -> None:
-    document = open_document("", line_ends=LineEnds.UNKNOWN)
+    document = open_document("", LineEnds.UNKNOWN)
     document.apply(1, [edit(0, 0, 0, 0, text)])
     assert (document.problem is None) == is_known
-    assert (open_document(text, line_ends=LineEnds.UNKNOWN).problem is None) == is_known
+    assert (open_document(text, LineEnds.UNKNOWN).problem is None) == is_known
     document.apply(2, [edit(0, 0, 9, 0, "")])
     assert (document.problem is None) == is_known, "only a new text is known again"
 
@@ -131,7 +113,7 @@ def test_a_text_whose_lines_depend_on_an_unknown_editor_is_not_known(text: str, 
 )
 @example("😀", [edit(0, 0, 0, 1, "\ud83d")])
 def test_edits_can_split_and_join_surrogate_pairs(text: str, changes: list[TextDocumentContentChangePartial]) -> None:
-    check(text, UTF16, changes)
+    check(text, changes)
 
 
 @given(st.text("a\n", max_size=12), st.integers(0, 12), edits(st.text("ab\n", max_size=6)))
@@ -157,22 +139,20 @@ def test_changes_of_one_notification_are_applied_in_order() -> None:
     assert "".join(document.lines) == "a\nbc"
 
 
-@given(st.text("a\n\ré😀", max_size=12), st.sampled_from([UTF8, UTF16, UTF32]), st.integers(0, 9), st.integers(0, 9))
-@example("a😀b", UTF16, 0, 2)
-@example("a", UTF16, 2**31 - 1, 2**31 - 1)
-def test_a_place_is_in_the_text_and_not_inside_a_code_point(
-    text: str, encoding: PositionEncodingKind, line: int, character: int
-) -> None:
-    document = open_document(text, encoding)
+@given(st.text("a\n\ré😀", max_size=12), st.integers(0, 9), st.integers(0, 9))
+@example("a😀b", 0, 2)
+@example("a", 2**31 - 1, 2**31 - 1)
+def test_a_place_is_in_the_text_and_not_inside_a_code_point(text: str, line: int, character: int) -> None:
+    document = open_document(text)
     asked = Position(line, character)
     found = document.find_place(asked).position
     assert found <= asked
     number, before, after = document.split_at(found)
-    assert (number, num_units(before, encoding)) == (found.line, found.character)
+    assert (number, num_units(before)) == (found.line, found.character)
     assert before + after == document.lines[number]  # no code point was split
     if line < len(document.lines):
         assert found.line == line
-        assert num_units(document.lines[line].rstrip("\r\n"), encoding) >= found.character
+        assert num_units(document.lines[line].rstrip("\r\n")) >= found.character
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from lsprotocol.types import Position, PositionEncodingKind, TextDocumentItem
+from lsprotocol.types import Position, TextDocumentItem
 
 from inference.protocol.characters import CharacterRequest
 from inference.protocol.completion import CompletionRequest, RelatedFile
@@ -139,7 +139,7 @@ def test_the_time_grows_as_the_length_whatever_the_text_says(piece: str) -> None
 
 
 def _redact(text: str, at: int, context_tokens: int = 1024) -> Context | None:
-    document = Document(TextDocumentItem("file:///a.py", "python", 0, text), PositionEncodingKind.Utf32)
+    document = Document(TextDocumentItem("file:///a.py", "python", 0, text))
     line_start = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
     number = len(text[:line_start].replace("\r\n", "\n").replace("\r", "\n").split("\n")) - 1
     position = Position(number, at - line_start)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from lsprotocol import types
-from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
+from lsprotocol.types import Position, Range, TextDocumentContentChangePartial, TextDocumentItem
 
 from inference.errors import ServerError
 from inference.protocol.completion import Description
@@ -122,7 +122,7 @@ _OFFERED = "def f(x):\n    return x\n    # and more than forty chars"
 def test_nothing_is_offered_inside_words_that_are_not_edited_and_after_pasting(
     text: str, edits: list[Any], expected: dict[tuple[int, int], Reason | None]
 ) -> None:
-    document = Document(TextDocumentItem("file:///a.py", "python", 0, text), PositionEncodingKind.Utf16)
+    document = Document(TextDocumentItem("file:///a.py", "python", 0, text))
     for line, character, *texts in edits:
         at = Range(Position(line, character), Position(line, character))
         document.apply(document.version + 1, [TextDocumentContentChangePartial(range=at, text=text) for text in texts])

@@ -79,7 +79,7 @@ async def test_a_closed_notebook_suggests_nothing_in_cells_that_the_editor_does_
     both.editor.client.notebook_document_did_close(types.DidCloseNotebookDocumentParams(identifier, []))
     result = await both.editor.ask(1, 3)
     assert result is None or list(result.items) == []
-    assert (both.server.assistant.documents.by_uri, both.backend.streams) == ({}, [])
+    assert (both.server.assistant.sessions, both.backend.streams) == ({}, [])
     assert notebook.cell("c") == both.editor.uri
 
 
@@ -155,4 +155,4 @@ async def test_a_closed_notebook_is_context_for_nothing(both: InProcess) -> None
     params = types.DidCloseNotebookDocumentParams(types.NotebookDocumentIdentifier(_NOTEBOOK), cells)
     both.editor.client.notebook_document_did_close(params)
     assert await both.editor.ask(1, 3) is None
-    assert both.server.assistant.documents.by_uri == {}
+    assert both.server.assistant.sessions == {}

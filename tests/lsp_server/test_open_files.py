@@ -1,5 +1,6 @@
-"""What requests tell of other open files."""
+"""What requests tell of other open files, and what those say of a new one."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from lsprotocol import types
 from inference.protocol.completion import Description, RelatedFile
 from lsp_server.documents import Document
 from lsp_server.guard import Guard
-from lsp_server.open_files import find_path, list_pieces
+from lsp_server.open_files import find_path, find_project_unit, list_pieces
+from tests.support.lsp_editor import URI
 from tests.support.lsp_in_process import InProcess
 from tests.support.secret_forms import SECRETS, count_secret_bytes
 
@@ -18,8 +20,7 @@ _READER = Description(repository_format="qwen", context_tokens=2048)
 
 
 def _open(text: str, name: str = "w%C3%B6rk/a/b.py") -> Document:
-    item = types.TextDocumentItem(f"file:///home/me/{name}", "python", 1, text)
-    return Document(item, types.PositionEncodingKind.Utf16)
+    return Document(types.TextDocumentItem(f"file:///home/me/{name}", "python", 1, text))
 
 
 def _edit(document: Document, line: int) -> None:
@@ -83,3 +84,43 @@ async def test_another_model_and_one_with_a_small_window_are_told_of_none(
     both.editor.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
     await both.ask_and_finish(1, 0, "")
     assert both.backend.streams[0].request.related == ()
+
+
+_WITH_TABS = "class A:\n\tdef f(self):\n\t\treturn 1\n"
+_WITH_TWO = _WITH_TABS.replace("\t", "  ")
+
+
+@pytest.mark.parametrize(
+    ("files", "language", "others", "unit"),
+    [
+        ({"b.py": _WITH_TWO}, "python-ts", [_WITH_TABS, _WITH_TABS], "\t"),
+        ({"b.py": _WITH_TABS, "c.js": _WITH_TWO}, "python", [], "\t"),
+        ({}, "go", [], "\t"),
+        ({}, "makefile", [], "\t"),
+        ({}, "python", [], None),
+    ],
+)
+def test_the_unit_of_a_new_file_is_that_of_its_project(
+    files: dict[str, str], language: str, others: list[str], unit: str | None, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    items = [types.TextDocumentItem(f"untitled:{number}", "python", 0, text) for number, text in enumerate(others)]
+    new = Document(types.TextDocumentItem((tmp_path / "a.py").as_uri(), language, 0, ""))
+    assert find_project_unit(new, map(Document, items)) == unit
+
+
+def test_only_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "b.py")
+    assert (
+        find_project_unit(Document(types.TextDocumentItem((tmp_path / "a.py").as_uri(), "python", 0, "")), []) is None
+    )
+
+
+async def test_a_block_in_a_new_file_has_the_indentation_of_the_open_ones(both: InProcess) -> None:
+    both.editor.uri = "file:///project/other.py"
+    await both.start_with(_WITH_TABS)
+    both.editor.uri = URI
+    both.editor.open("def f():")
+    (item,) = (await both.ask_and_finish(0, 8, "\n    if x:\n        return 1")).items
+    assert item.insert_text == "\n\tif x:\n\t\treturn 1"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lsprotocol.types import InlineCompletionList
 
-from lsp_server import open_documents
+from lsp_server import assistant
 from lsp_server.guard import PLACEHOLDER
 from tests.support.lsp_editor import URI, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
@@ -94,8 +94,8 @@ async def test_a_key_that_follows_the_suggestion_asks_about_no_other_file_and_re
     finally:
         sys.setprofile(None)
     assert ("session", "find_text") in called
-    assert ("open_documents", "build") not in called
-    assert not {"ignore_rules", "related"} & {module for module, _ in called}
+    assert ("assistant", "_build") not in called
+    assert not {"ignore_rules", "open_files"} & {module for module, _ in called}
     assert not {"find_exclusions", "find_secrets"} & {name for _, name in called}
 
 
@@ -104,7 +104,7 @@ async def test_nothing_is_sent_until_the_editor_has_answered_what_the_settings_a
 ) -> None:
     answer = asyncio.get_running_loop().create_future()
     both.editor.answer_configuration = lambda: answer
-    monkeypatch.setattr(open_documents, "_OWN_WAIT_S", 0.01)
+    monkeypatch.setattr(assistant, "_OWN_WAIT_S", 0.01)
     await both.start_with("x")
     asking = both.editor.ask(0, 1)
     await wait_for(lambda: both.editor.reports != [])

@@ -13,8 +13,8 @@ async def wait_for_text(both: InProcess, text: str) -> None:
 
 
 def _find_text(both: InProcess) -> str | None:
-    document = both.server.assistant.documents.by_uri.get(URI)
-    return None if document is None or document.text.problem else "".join(document.text.lines)
+    session = both.server.assistant.sessions.get(URI)
+    return None if session is None or session.document.problem else "".join(session.document.lines)
 
 
 async def test_edits_leave_no_copy_of_the_text_and_no_future_in_pygls(both: InProcess) -> None:

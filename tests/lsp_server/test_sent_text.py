@@ -52,7 +52,7 @@ async def _ask(both: InProcess, line: int, character: int) -> None:
 async def test_no_byte_of_an_excluded_file_is_sent_or_said(case: ExcludedFile, tmp_path: Path, both: InProcess) -> None:
     folder = tmp_path / "case"  # its name may be said
     document = case.build(folder)
-    await both.start(build_capabilities("utf-32"), {"exclude": [*case.setting]}, "editor", folder)
+    await both.start(build_capabilities(), {"exclude": [*case.setting]}, "editor", folder)
     await _type_into(both, document, document.read_text())
     assert _list_sent(both) == []
     await _type_into(both, folder / case.harmless, (folder / case.harmless).read_text())
@@ -81,7 +81,7 @@ async def test_the_thread_of_the_keys_looks_at_no_file_and_starts_no_process(
         record(os, name)
     record(builtins, "open")
     record(subprocess, "Popen")
-    await both.start(build_capabilities("utf-32"), None, "editor", tmp_path / "case")
+    await both.start(build_capabilities(), None, "editor", tmp_path / "case")
     looked.clear()  # what was for the start
     for path in (document, document.with_name("open.py")):
         await _type_into(both, path, "import os\nvalue = 1\n")
@@ -91,7 +91,7 @@ async def test_the_thread_of_the_keys_looks_at_no_file_and_starts_no_process(
 
 
 async def test_no_byte_of_a_secret_is_sent_or_said(tmp_path: Path, both: InProcess) -> None:
-    await both.start(build_capabilities("utf-32"), None, "editor", tmp_path)
+    await both.start(build_capabilities(), None, "editor", tmp_path)
     for number, secret in enumerate(each for each in SECRETS if len(each.secret) < 1000):
         num_before = len(both.backend.streams)
         await _type_into(both, tmp_path / f"open{number}.py", f"import os\n{secret.text}value = 1\n")

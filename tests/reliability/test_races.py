@@ -70,7 +70,7 @@ class _Play:
                 self._end(stream)
             await asyncio.sleep(0.5)
         self.found.problems += [f"{each}: {more:+} answers" for each, more in self.lsp.wrongly_answered.items()]
-        if "".join(self.lsp.server.assistant.documents.by_uri[self.uri].text.lines) != self.text:
+        if "".join(self.lsp.server.assistant.sessions[self.uri].document.lines) != self.text:
             self._note("the server has another text")
         self._send("textDocument/didClose", {"textDocument": {"uri": self.uri}})
         await asyncio.sleep(0.1)

@@ -9,16 +9,16 @@ import re
 from dataclasses import dataclass
 from random import Random
 
-from lsprotocol.types import Position, PositionEncodingKind, Range, TextDocumentContentChangePartial, TextDocumentItem
+from lsprotocol.types import Position, Range, TextDocumentContentChangePartial, TextDocumentItem
 
 from inference.protocol.completion import Chunks, CompletionRequest
+from lsp_server.assistant import adapt
 from lsp_server.backend import BackendStarter
 from lsp_server.documents import Document, num_units
 from lsp_server.guard import Cleared
 from lsp_server.items import Suggestion, fit_all, inline_item
 from lsp_server.no_suggestion import NoSuggestion
-from lsp_server.open_documents import OpenDocument, adapt
-from lsp_server.session import EditorRequest, Purpose, build_editor_request
+from lsp_server.session import EditorRequest, Purpose, Session, build_editor_request
 from lsp_server.settings import Settings
 from tests.support.dictated import DictatedService, run_dictated
 from tests.support.lsp_fakes import Said, clear
@@ -30,7 +30,6 @@ _NUM_AT_ONCE = 16
 _LETTERS = "abcdefghkmnopqrstuvwxyzäößéñ中文字符日本語한😀🦊\u0301"
 _STOPS = ("END", "ß#", "\n\n", "##")
 _NO_TEXT = (b"\xff", b"\xe4\xb8 ", b"\xf0\x9f\x98", b"\x00", b"\x1b[")
-_ENCODINGS = tuple(PositionEncodingKind)
 _HEADS = ("x = 1", "größe = 2", "emoji = '🦊'", "", "    y = 3")
 
 
@@ -83,37 +82,36 @@ class _Editor:
     def __init__(self, case: _Case, service: DictatedService, random: Random, found: Found) -> None:
         self._found = found
         self._case, self._line_end = case, random.choice(("\n", "\n", "\r\n"))
-        self._encoding = random.choice(_ENCODINGS)
         self._text, self._rest = case.prefix, case.expected
         item = TextDocumentItem("file:///a.py", "python", 0, self._write(case.prefix + case.suffix))
         status = Said()
         self._starter = BackendStarter(lambda _: _connect(service), status)
-        self._document = OpenDocument(Document(item, self._encoding), self._build, self._starter, status)
+        self._session = Session(Document(item), self._build, self._starter, status)
 
     async def run(self) -> None:
         """Asks, and compares, until all is typed."""
         await self._compare(may_be_shorter=True)
-        if (generation := self._document.session._generation) is not None and generation.task is not None:
+        if (generation := self._session._generation) is not None and generation.task is not None:
             await generation.task
         while self._rest.strip() and not self._found.problems:
             await self._compare()
             typed = self._rest[: len(self._rest) - len(self._rest[1:].lstrip())]
             at = self._find_position()
             change = TextDocumentContentChangePartial(range=Range(at, at), text=self._write(typed))
-            self._document.edit(1, [change])
+            self._session.edit(1, [change])
             self._text, self._rest = self._text + typed, self._rest[len(typed) :]
-        self._document.close()
+        self._session.close()
         await self._starter.close()
 
-    async def _build(self, _: OpenDocument, asked: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
+    async def _build(self, _: Session, asked: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
         text, stops = asked.context, self._case.stops
         request = CompletionRequest(text.prefix, text.suffix, _MAX_TOKENS, stop=stops, chunks=Chunks.LINES)
         return clear(adapt(request, purpose, asked.confidence))
 
     async def _compare(self, may_be_shorter: bool = False) -> None:
         position = self._find_position()
-        request = build_editor_request(self._document.text, position, Settings())
-        best = await self._document.session.complete(request)
+        request = build_editor_request(self._session.document, position, Settings())
+        best = await self._session.complete(request)
         insertions = () if isinstance(best, NoSuggestion) else fit_all([best], request.context)
         self._found.num += 1
         wanted, suffix = self._text + self._rest, self._case.suffix
@@ -123,7 +121,7 @@ class _Editor:
             assert item.range is not None
             assert item.range.end == position, "nothing follows in the line"
             lines = self._write(self._text).split("\n")
-            kept = _cut_units(lines[-1], item.range.start.character, self._encoding)
+            kept = _cut_units(lines[-1], item.range.start.character)
             got = "\n".join([*lines[:-1], kept]) + str(item.insert_text) + self._write(suffix)
         whole = self._write(wanted + suffix)
         is_first = may_be_shorter and whole.startswith(got.removesuffix(self._write(suffix)) + self._line_end)
@@ -132,14 +130,14 @@ class _Editor:
 
     def _find_position(self) -> Position:
         lines = self._text.split("\n")
-        return Position(len(lines) - 1, num_units(lines[-1], self._encoding))
+        return Position(len(lines) - 1, num_units(lines[-1]))
 
     def _write(self, text: str) -> str:
         return text.replace("\n", self._line_end)
 
 
-def _cut_units(line: str, num: int, encoding: PositionEncodingKind) -> str:
-    return next(line[:end] for end in range(len(line) + 1) if num_units(line[:end], encoding) == num)
+def _cut_units(line: str, num: int) -> str:
+    return next(line[:end] for end in range(len(line) + 1) if num_units(line[:end]) == num)
 
 
 async def _connect(service: DictatedService) -> DictatedService:

@@ -233,7 +233,6 @@ class StartEditor(Protocol):
 
 
 def build_capabilities(
-    encoding: str = "utf-16",
     draws_ghost_text: bool = True,
     answers_configuration: bool = True,
     shows_progress: bool = False,
@@ -241,7 +240,6 @@ def build_capabilities(
     """Returns an editor's client capabilities."""
     inline = types.InlineCompletionClientCapabilities() if draws_ghost_text else None
     return types.ClientCapabilities(
-        general=types.GeneralClientCapabilities(position_encodings=[types.PositionEncodingKind(encoding)]),
         text_document=types.TextDocumentClientCapabilities(inline_completion=inline),
         window=types.WindowClientCapabilities(work_done_progress=shows_progress),
         workspace=types.WorkspaceClientCapabilities(configuration=answers_configuration),

@@ -16,7 +16,7 @@ from pygls.io_ import run_async
 from pygls.lsp.client import LanguageClient
 from pygls.protocol import default_converter
 
-from lsp_server import open_documents
+from lsp_server import assistant
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.exclusion import Policy
 from lsp_server.protocol import MessageReader
@@ -102,7 +102,7 @@ async def run_in_process(languages: tuple[str, ...] | None = None, is_remote: bo
     `languages`: those that the model knows; None: any. `is_remote`: text may go to another machine.
     """
     # On a busy machine, to look at a file may take longer than a person waits.
-    with patch.multiple(open_documents, _OWN_WAIT_S=WITHIN_S, _OTHERS_WAIT_S=WITHIN_S / 20):
+    with patch.multiple(assistant, _OWN_WAIT_S=WITHIN_S, _OTHERS_WAIT_S=WITHIN_S / 20):
         both = InProcess(languages, is_remote)
         to_server, to_editor = MessageReader(), asyncio.StreamReader()
         server, editor = both.server.protocol, both.editor.client.protocol

@@ -4,21 +4,21 @@ import asyncio
 import math
 from itertools import accumulate
 
-from lsprotocol.types import Position
+from lsprotocol.types import Position, TextDocumentItem
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from lsp_server.assistant import adapt
 from lsp_server.backend import BackendStarter, OnDownload
 from lsp_server.context import Context
-from lsp_server.documents import Place
+from lsp_server.documents import Document, Place
 from lsp_server.guard import Cleared
 from lsp_server.no_suggestion import NoSuggestion, Reason
-from lsp_server.open_documents import adapt
 from lsp_server.session import EditorRequest, Purpose, Session
 from lsp_server.settings import Settings
 from tests.support.lsp_fakes import FedBackend, FedStream, Said, clear
 
 
-async def _build(request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
+async def _build(_: Session, request: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
     """Sends the text as it is."""
     return clear(adapt(CompletionRequest(request.context.prefix, request.context.suffix), purpose, request.confidence))
 
@@ -30,7 +30,8 @@ class Bench:
         self.status = Said()
         self.backends: list[FedBackend] = []
         self.starter = BackendStarter(self._connect, self.status, retry_s=0)
-        self.session, self.other_session = (Session(_build, self.starter, self.status) for _ in range(2))
+        documents = [Document(TextDocumentItem(f"file:///{name}.py", "python", 0, "")) for name in "ab"]
+        self.session, self.other_session = (Session(each, _build, self.starter, self.status) for each in documents)
 
     def ask(self, prefix: str, suffix: str = "", session: Session | None = None) -> "asyncio.Task[str | Reason]":
         return asyncio.create_task(complete(session or self.session, prefix, suffix))

@@ -72,7 +72,7 @@ function M.request(buf, kind, on_answer)
     return function() end
   end
   send_text(buf)
-  local params = vim.lsp.util.make_position_params(0, 'utf-8')
+  local params = vim.lsp.util.make_position_params(0, 'utf-16')
   params.context = { triggerKind = kind }
   local is_over = false
   local _, id = M.call(client, 'request', 'textDocument/inlineCompletion', params, function(err, result)
@@ -92,7 +92,7 @@ end
 function M.tell_cursor(buf)
   local client = M.find(buf)
   if client then
-    M.call(client, 'notify', '$/midtoken/cursor', vim.lsp.util.make_range_params(0, 'utf-8'))
+    M.call(client, 'notify', '$/midtoken/cursor', vim.lsp.util.make_range_params(0, 'utf-16'))
   end
 end
 
@@ -212,7 +212,6 @@ end
 ---@return vim.lsp.ClientConfig
 function M.config(root_dir)
   local capabilities = vim.lsp.protocol.make_client_capabilities()
-  capabilities.general.positionEncodings = { 'utf-8' } -- columns are bytes, as in Neovim
   capabilities.textDocument.inlineCompletion = { dynamicRegistration = false }
   return {
     name = 'midtoken',

@@ -79,15 +79,15 @@ end
 
 ---@return midtoken.Offer? # nil if the item is for another line
 local function to_offer(item, place)
-  local range = item.range or { start = { line = place.row, character = place.col } }
-  local from, to = range.start, range['end'] or range.start
-  if from.line ~= place.row or to.line ~= place.row then
+  local from, to = item.range.start, item.range['end']
+  local start_col = vim.fn.byteidxcomp(place.line, from.character, true)
+  local end_col = math.max(vim.fn.byteidxcomp(place.line, to.character, true), place.col)
+  if from.line ~= place.row or to.line ~= place.row or start_col < 0 then
     return nil
   end
-  local end_col = math.max(to.character, place.col)
   return {
     row = place.row,
-    before = place.line:sub(1, from.character),
+    before = place.line:sub(1, start_col),
     text = item.insertText,
     replaced = place.line:sub(place.col + 1, end_col),
     after = place.line:sub(end_col + 1),
