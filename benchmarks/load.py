@@ -73,7 +73,7 @@ def record_typing(editor: int, num_keys: int = _NUM_KEYS) -> Iterator[TimedReque
     for moment in session.iter_edits():
         key, document, before = moment.key, documents[moment.key.document], texts[moment.key.document]
         span = Range(Position(*find_place(before, key.start)), Position(*find_place(before, key.end)))
-        document.apply(document.version + 1, [TextDocumentContentChangePartial(range=span, text=key.text)])
+        document.apply([TextDocumentContentChangePartial(range=span, text=key.text)])
         texts[key.document] = moment.text
         context = build_editor_request(document, Position(*find_place(moment.text, key.cursor)), settings).context
         request = CompletionRequest(

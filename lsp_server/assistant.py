@@ -111,11 +111,11 @@ class Assistant:
         start = Position(0, 0)
         self._expect(Expectation(session, Range(start, start)))
 
-    def edit(self, uri: str, version: int, changes: Sequence[Change]) -> None:
+    def edit(self, uri: str, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification. The user is told of edits that cannot be applied."""
         try:
             session = self._find(uri)
-            session.edit(version, changes)
+            session.edit(changes)
             self.sessions[uri] = self.sessions.pop(uri)
             self._check(session)
             end = session.document.find_edit_end()

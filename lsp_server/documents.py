@@ -117,7 +117,6 @@ class Document:
         self.random_id = uuid.uuid4().hex  # names it to the server, where its path could be guessed from a hash
         self.language_id = item.language_id
         self.language = find_language(item.language_id)
-        self.version = item.version
         # The number of the line at which the sent prefix starts (lsp_server.context), counted with those of the cells
         # above. Edits above the line change the number, so that it stays the same line of the text.
         self.anchor_line = 0
@@ -127,7 +126,7 @@ class Document:
         self._lines: list[str] = [""]
         self._num_lone_cr = 0  # lines that end with it
         self.num_chars = 0  # the length of the text
-        self.num_edits = 0  # grows with each notification of an edit, also under one version
+        self.num_edits = 0  # grows with each notification of an edit
         self.problem: EditorError | None = None  # why the text is not known; None if it is
         self._replace_all(item.text)
 
@@ -138,13 +137,12 @@ class Document:
             raise self.problem
         return self._lines
 
-    def apply(self, version: int, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification in order, each to the result of the one before.
 
         Raises OutOfSyncError for the first edit that cannot be applied; the next ones are ignored until a change
         contains the whole text.
         """
-        self.version = version
         self.last_edit = None
         self.num_edits += 1
         for change in changes:
@@ -220,9 +218,7 @@ class Document:
 
     def _replace(self, span: Range, text: str) -> None:
         if (span.start.line, span.start.character) > (span.end.line, span.end.character):
-            self.mark_out_of_sync(
-                f"the editor sent an edit that ends before it starts ({span}, version {self.version})"
-            )
+            self.mark_out_of_sync(f"the editor sent an edit that ends before it starts ({span})")
         last, _, after = self.split_at(span.end)
         first, before, _ = self.split_at(span.start)
         if first > 0 and not before and self._lines[first - 1].endswith("\r"):

@@ -21,7 +21,7 @@ from inference.errors import describe_failure
 from inference.platforms import call_at_signals
 from lsp_server.assistant import Assistant
 from lsp_server.backend import BackendFactory
-from lsp_server.documents import Change, Document, LineEnds, Notebook, find_line_ends
+from lsp_server.documents import Document, LineEnds, Notebook, find_line_ends
 from lsp_server.errors import to_midtoken_error
 from lsp_server.exclusion import Policy
 from lsp_server.guard import Guard
@@ -78,10 +78,12 @@ class MidtokenServer(LanguageServer):
         self._notebooks: dict[str, Notebook] = {}  # by URI
         handlers: dict[str, Callable[[Any], Any]] = {
             types.INITIALIZE: self.initialize,
-            types.INITIALIZED: self._start,
+            types.INITIALIZED: self._pull_settings,
             types.SHUTDOWN: self._shut_down,
             types.TEXT_DOCUMENT_DID_OPEN: lambda params: self.open(params.text_document),
-            types.TEXT_DOCUMENT_DID_CHANGE: lambda params: self.change(params.text_document, params.content_changes),
+            types.TEXT_DOCUMENT_DID_CHANGE: lambda edit: self.assistant.edit(
+                edit.text_document.uri, edit.content_changes
+            ),
             types.TEXT_DOCUMENT_DID_CLOSE: lambda params: self.assistant.close(params.text_document.uri),
             types.NOTEBOOK_DOCUMENT_DID_OPEN: self._open_notebook,
             types.NOTEBOOK_DOCUMENT_DID_CHANGE: self._change_notebook,
@@ -110,10 +112,6 @@ class MidtokenServer(LanguageServer):
         """Adds a document that the editor opened. `notebook`: the one that has it as a cell."""
         self.assistant.open(Document(item, notebook, self.line_ends))
 
-    def change(self, document: types.VersionedTextDocumentIdentifier, changes: Sequence[Change]) -> None:
-        """Applies the edits of one notification."""
-        self.assistant.edit(document.uri, document.version, changes)
-
     async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | NoSuggestion:
         r"""See `Assistant.suggest`. The line ends are those that the editor inserts.
 
@@ -139,9 +137,6 @@ class MidtokenServer(LanguageServer):
     def _add(self, method: str, handle: Callable[[Any], Any], options: Any = None) -> None:
         self.feature(method, options)(partial(handle))  # pygls sets attributes, which a method cannot have
 
-    async def _start(self, _: types.InitializedParams) -> None:
-        await self._pull_settings()
-
     async def _shut_down(self, _: None) -> None:
         await self.assistant.close_all()
 
@@ -151,7 +146,7 @@ class MidtokenServer(LanguageServer):
         self._read_settings()
         await self._pull_settings()
 
-    async def _pull_settings(self) -> None:
+    async def _pull_settings(self, _: types.InitializedParams | None = None) -> None:
         """Requests the editor's settings. On an error they stay unchanged.
 
         Until the first answer nothing is sent, but an editor that does not answer is not waited for for ever.
@@ -198,7 +193,7 @@ class MidtokenServer(LanguageServer):
         changed = {cell.document: cell for cell in change.data or []}
         notebook.cells = [changed.get(cell.document, cell) for cell in notebook.cells]
         for edit in change.text_content or []:
-            self.change(edit.document, edit.changes)
+            self.assistant.edit(edit.document.uri, edit.changes)
 
     def _close_notebook(self, params: types.DidCloseNotebookDocumentParams) -> None:
         """The notebook's cells are closed, whether the editor lists them or not."""

@@ -183,11 +183,11 @@ class Session:
         self._was_known = False  # whether the last answer was, so that the editor may show it already
         self._num_requests = 0  # so far; an edit counts, too
 
-    def edit(self, version: int, changes: Sequence[Change]) -> None:
+    def edit(self, changes: Sequence[Change]) -> None:
         """Applies the edits of one notification, and supersedes the waiting request. Raises EditorError."""
         self.note_edit()
         self.was_pasted = False
-        self.document.apply(version, changes)
+        self.document.apply(changes)
         self.was_pasted = is_paste(self.document.last_edit, self.offered)
 
     def note_edit(self) -> None:

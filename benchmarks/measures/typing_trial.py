@@ -81,7 +81,7 @@ class TypedFile:
 
     def __init__(self, server: MidtokenServer, settings: dict[str, Any], language: str) -> None:
         self.server, self._language = server, language
-        self._document = types.VersionedTextDocumentIdentifier(0, f"untitled:typed.{language}")
+        self._uri = f"untitled:typed.{language}"
         server.protocol.set_writer(StdoutWriter(io.BytesIO()))  # what an editor is told is not shown
         initialize = {"id": 1, "params": {"capabilities": {}, "initializationOptions": settings}}
         for method, more in (("initialize", initialize), ("initialized", {"params": {}})):
@@ -89,18 +89,17 @@ class TypedFile:
 
     def open(self, before: str, after: str) -> None:
         """See `GhostText`."""
-        document = types.TextDocumentItem(self._document.uri, self._language, self._document.version, before + after)
+        document = types.TextDocumentItem(self._uri, self._language, 0, before + after)
         self.server.open(document)
 
     async def show(self, before: str, after: str) -> str:
         """See `GhostText`. Raises ServerError if there is no answer."""
-        self._document.version += 1
         change = types.TextDocumentContentChangeWholeDocument(before + after)
-        self.server.change(self._document, [change])
+        self.server.assistant.edit(self._uri, [change])
         line = before[before.rfind("\n") + 1 :]
         place = types.Position(before.count("\n"), num_units(line))
         while True:
-            found = await self.server.suggest(self._document.uri, place)
+            found = await self.server.suggest(self._uri, place)
             if isinstance(found, Suggestion):
                 return found.insertions[0].text
             if found.reason in _NO_ANSWER:

@@ -69,8 +69,8 @@ def edits(texts: st.SearchStrategy[str]) -> st.SearchStrategy[list[TextDocumentC
 def check(text: str, changes: Sequence[TextDocumentContentChangePartial], line_ends: LineEnds = LineEnds.LSP) -> None:
     document = open_document(text, line_ends)
     oracle = Oracle(text, _LF if line_ends is LineEnds.LF else _LINE_END)
-    for version, change in enumerate(changes, 1):
-        document.apply(version, [change])
+    for change in changes:
+        document.apply([change])
         oracle.replace(change.range, change.text)
         assert "".join(document.lines) == oracle.text
         assert [oracle.line_end.sub("", line) for line in document.lines] == oracle.line_end.split(oracle.text)
@@ -99,10 +99,10 @@ def test_an_editor_that_ends_lines_with_lf_may_have_carriage_returns_in_them(
 )
 def test_a_text_whose_lines_depend_on_an_unknown_editor_is_not_known(text: str, is_known: bool) -> None:
     document = open_document("", LineEnds.UNKNOWN)
-    document.apply(1, [edit(0, 0, 0, 0, text)])
+    document.apply([edit(0, 0, 0, 0, text)])
     assert (document.problem is None) == is_known
     assert (open_document(text, LineEnds.UNKNOWN).problem is None) == is_known
-    document.apply(2, [edit(0, 0, 9, 0, "")])
+    document.apply([edit(0, 0, 9, 0, "")])
     assert (document.problem is None) == is_known, "only a new text is known again"
 
 
@@ -125,17 +125,17 @@ def test_the_anchor_stays_with_its_line(
     lines[anchor] = mark
     document = open_document("\n".join(lines))
     document.anchor_line = anchor
-    for version, change in enumerate(changes, 1):
+    for change in changes:
         anchor = next(number for number, text in enumerate(document.lines) if text.rstrip("\n") == mark)
         last = len(document.lines) - 1
         if not min(change.range.start.line, last) <= anchor <= min(change.range.end.line, last):  # only edits elsewhere
-            document.apply(version, [change])
+            document.apply([change])
     assert document.lines[document.anchor_line].rstrip("\n") == mark
 
 
 def test_changes_of_one_notification_are_applied_in_order() -> None:
     document = open_document("")
-    document.apply(1, [edit(0, 0, 0, 0, "ab"), edit(0, 1, 0, 0, "\n"), edit(1, 1, 0, 0, "c")])
+    document.apply([edit(0, 0, 0, 0, "ab"), edit(0, 1, 0, 0, "\n"), edit(1, 1, 0, 0, "c")])
     assert "".join(document.lines) == "a\nbc"
 
 
@@ -175,11 +175,11 @@ def test_the_line_end_at_a_place_is_that_of_its_line_or_the_line_above(text: str
 def test_an_inverted_edit_makes_the_text_unknown_until_the_whole_text_is_sent() -> None:
     document = open_document("abc")
     with pytest.raises(OutOfSyncError, match="ends before it starts"):
-        document.apply(1, [edit(0, 2, 0, -1, "x")])
-    document.apply(2, [edit(0, 0, 0, 0, "x")])
+        document.apply([edit(0, 2, 0, -1, "x")])
+    document.apply([edit(0, 0, 0, 0, "x")])
     with pytest.raises(OutOfSyncError, match="opened again"):
         document.split_at(Position(0, 0))
-    document.apply(3, [TextDocumentContentChangeWholeDocument("again")])
+    document.apply([TextDocumentContentChangeWholeDocument("again")])
     assert "".join(document.lines) == "again"
 
 

@@ -50,13 +50,6 @@ def _progress(kind: str, num_mb: int, percentage: int) -> dict[str, Any]:
     return {"kind": kind, "message": _TEXT.format(num_mb), "percentage": percentage}
 
 
-async def test_an_editor_without_progress_gets_the_log(both: InProcess) -> None:
-    both.download = _download
-    await both.start_with("a")
-    assert (await both.ask_and_finish(0, 1, "b")).items
-    assert (both.editor.progress, both.editor.logged[0]) == ([], _TEXT.format(0))
-
-
 async def _stall(on_download: OnDownload) -> None:
     on_download(_TEXT.format(0), 0)
     await asyncio.Event().wait()

@@ -144,11 +144,6 @@ def test_names_behind_a_symbolic_link_are_compared_with_the_rules(folder: Path, 
     assert found == {"a.py": True, "b.py": True, "open.py": False}
 
 
-def test_without_git_the_ignore_files_are_read(folder: Path) -> None:
-    (folder / ".gitignore").write_text("a.py\n")
-    assert [_find(folder / name, PATH="/nowhere") for name in ("a.py", "b.py")] == [_REASON, None]
-
-
 def test_what_git_warns_of_excludes(folder: Path) -> None:
     (folder / ".gitignore").symlink_to("/nowhere/rules")
     assert "unable to access" in (_find(folder / "a.py") or "")

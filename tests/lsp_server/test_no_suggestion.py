@@ -125,7 +125,7 @@ def test_nothing_is_offered_inside_words_that_are_not_edited_and_after_pasting(
     document = Document(TextDocumentItem("file:///a.py", "python", 0, text))
     for line, character, *texts in edits:
         at = Range(Position(line, character), Position(line, character))
-        document.apply(document.version + 1, [TextDocumentContentChangePartial(range=at, text=text) for text in texts])
+        document.apply([TextDocumentContentChangePartial(range=at, text=text) for text in texts])
     was_pasted = is_paste(document.last_edit, frozenset({_OFFERED}))
     for asked, reason in expected.items():
         request = build_editor_request(document, Position(*asked), Settings())

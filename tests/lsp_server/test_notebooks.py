@@ -1,7 +1,5 @@
 """Cells of a notebook: the code before the cursor's cell is its context, and the rules are those for the notebook."""
 
-from pathlib import Path
-
 import pytest
 from lsprotocol import types
 from lsprotocol.types import NotebookCellKind, Position, Range
@@ -72,17 +70,6 @@ class Notebook:
         return self.both.backend.streams[-1].request.prefix
 
 
-async def test_a_closed_notebook_suggests_nothing_in_cells_that_the_editor_does_not_list(both: InProcess) -> None:
-    await both.start()
-    notebook = Notebook(both)
-    identifier = types.NotebookDocumentIdentifier(_NOTEBOOK)
-    both.editor.client.notebook_document_did_close(types.DidCloseNotebookDocumentParams(identifier, []))
-    result = await both.editor.ask(1, 3)
-    assert result is None or list(result.items) == []
-    assert (both.server.assistant.sessions, both.backend.streams) == ({}, [])
-    assert notebook.cell("c") == both.editor.uri
-
-
 async def test_the_code_of_the_cells_before_is_context(both: InProcess) -> None:
     await both.start()
     Notebook(both)
@@ -132,15 +119,6 @@ async def test_the_rules_are_those_for_the_notebook(both: InProcess, uri: str, e
     assert (len(result.items) == 1, both.backend.streams != []) == (is_sent, is_sent)
 
 
-async def test_an_ignore_file_excludes_a_notebook_and_its_cells(both: InProcess, tmp_path: Path) -> None:
-    (tmp_path / ".midtokenignore").write_text("*.ipynb\n")
-    await both.start()
-    Notebook(both, (tmp_path / "file.ipynb").as_uri())
-    result = await both.editor.ask(1, 3)
-    assert result is not None
-    assert (list(result.items), both.backend.streams, both.backend.prefetches) == ([], [], [])
-
-
 async def test_secrets_of_other_cells_are_replaced(both: InProcess) -> None:
     await both.start()
     secret = "ghp" + "_q7Rk2mZx9Lw4Tn8Vb3Yc6Hd1Jf5Gs0PaEuQi"
@@ -148,11 +126,12 @@ async def test_secrets_of_other_cells_are_replaced(both: InProcess) -> None:
     assert await notebook.find_prefix() == 'token = "REDACTED"\n\ny = 2\nNod'
 
 
-async def test_a_closed_notebook_is_context_for_nothing(both: InProcess) -> None:
+@pytest.mark.parametrize("names", [(), ("a", "text", "sql", "blank", "b", "c", "d")], ids=["none is listed", "all are"])
+async def test_with_a_notebook_its_cells_are_closed(names: tuple[str, ...], both: InProcess) -> None:
     await both.start()
     notebook = Notebook(both)
-    cells = [types.TextDocumentIdentifier(notebook.cell(name)) for name, *_ in _CELLS]
+    cells = [types.TextDocumentIdentifier(notebook.cell(name)) for name in names]
     params = types.DidCloseNotebookDocumentParams(types.NotebookDocumentIdentifier(_NOTEBOOK), cells)
     both.editor.client.notebook_document_did_close(params)
     assert await both.editor.ask(1, 3) is None
-    assert both.server.assistant.sessions == {}
+    assert (both.server.assistant.sessions, both.backend.streams) == ({}, [])

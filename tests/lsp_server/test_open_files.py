@@ -25,7 +25,7 @@ def _open(text: str, name: str = "w%C3%B6rk/a/b.py") -> Document:
 
 def _edit(document: Document, line: int) -> None:
     place = types.Position(line, 0)
-    document.apply(2, [types.TextDocumentContentChangePartial(range=types.Range(place, place), text="x")])
+    document.apply([types.TextDocumentContentChangePartial(range=types.Range(place, place), text="x")])
 
 
 def _list(*documents: Document, max_bytes: int = 10_000, is_remote: bool = False) -> list[str]:

@@ -98,7 +98,7 @@ class _Editor:
             typed = self._rest[: len(self._rest) - len(self._rest[1:].lstrip())]
             at = self._find_position()
             change = TextDocumentContentChangePartial(range=Range(at, at), text=self._write(typed))
-            self._session.edit(1, [change])
+            self._session.edit([change])
             self._text, self._rest = self._text + typed, self._rest[len(typed) :]
         self._session.close()
         await self._starter.close()
