@@ -106,15 +106,6 @@ def test_git_has_a_say_in_its_repositories(
     assert (found and found[: len(reason or "")]) == reason
 
 
-def test_a_worktree_has_the_rules_of_its_repository(folder: Path) -> None:
-    run_git(folder, "init", "--quiet", "main")
-    identity = ("-c", "user.name=a", "-c", "user.email=a")
-    run_git(folder / "main", *identity, "commit", "-q", "--allow-empty", "-m", "a")
-    run_git(folder / "main", "worktree", "add", "-q", str(folder / "wt"))
-    (folder / "main" / ".git" / "info" / "exclude").write_text("mine.py\n")
-    assert _find(folder / "wt" / "mine.py") == "git ignores it (`exclude` line 1: `mine.py`)"
-
-
 _NO_FILE = "it is not a file of at most 10 MiB"
 
 
