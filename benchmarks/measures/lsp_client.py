@@ -17,7 +17,7 @@ from lsp_server.server import CURSOR_NOTIFICATION
 
 LANGUAGE_SERVER = (sys.executable, "-m", "midtoken", "lsp")
 RECORDED_LANGUAGE_SERVER = (sys.executable, "-m", "benchmarks.measures.recorded_lsp")
-_CAPABILITIES = {"textDocument": {"inlineCompletion": {}}}
+_CAPABILITIES: dict[str, Any] = {"textDocument": {"inlineCompletion": {}}}
 _LINE_BYTES = 2**20
 
 
