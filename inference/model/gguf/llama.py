@@ -26,6 +26,7 @@ _NO_ROOM = {1, -2}  # what llama_decode returns if it finds no cells, or no memo
 _ERROR = 4  # of log levels
 _MAX_SAID = 8  # errors
 _ON_CPU, _ALL_LAYERS = 0, -1
+_ADD_BIAS = ("falcon-h1", "granitehybrid", "nemotron_h", "nemotron_h_moe")  # also where there is none
 _UNKNOWN_FAMILY = "unknown model architecture: "  # what llama.cpp says
 # LongRoPE has factors for texts up to an original length, and others for longer ones. llama.cpp chooses by the size of
 # the context, which has all sequences here. So it gets no limit, and sequences keep to the real one.
@@ -81,6 +82,8 @@ class Llama:
             options.kv_overrides = _override(key, _NO_LIMIT)
             llama_cpp.llama_model_free(self.model)
             self._load(path, options)
+        if self.read_metadata("general.architecture") in _ADD_BIAS and _lacks_bias(path):
+            raise ModelError("its convolutions (ssm_conv1d) have no bias, and llama.cpp ends the process without one")
         self.vocabulary = llama_cpp.llama_model_get_vocab(self.model)
         self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self.vocabulary)
         self.has_state: bool = llama_cpp.llama_model_is_recurrent(self.model) or llama_cpp.llama_model_is_hybrid(
@@ -250,6 +253,26 @@ def _override(key: str, value: int) -> Any:  # ctypes
     overrides[0].tag, overrides[0].key = llama_cpp.LLAMA_KV_OVERRIDE_TYPE_INT, key.encode()
     overrides[0].value.val_i64 = value
     return overrides
+
+
+class _GgufOptions(ctypes.Structure):
+    """Of a file of which the metadata are read only."""
+
+    _fields_ = (("no_alloc", ctypes.c_bool), ("context", ctypes.c_void_p))
+
+
+def _lacks_bias(path: Path) -> bool:
+    """Whether the file, or the first of several, has a convolution without a bias."""
+    lib = _ggml.libggml
+    lib.gguf_init_from_file.restype, lib.gguf_get_tensor_name.restype = ctypes.c_void_p, ctypes.c_char_p
+    lib.gguf_get_n_tensors.restype = ctypes.c_int64
+    lib.gguf_get_tensor_name.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+    file = ctypes.c_void_p(lib.gguf_init_from_file(str(path).encode(), _GgufOptions(True, None)))
+    names = {lib.gguf_get_tensor_name(file, at) for at in range(lib.gguf_get_n_tensors(file))}
+    lib.gguf_free(file)
+    ends = (b".ssm_conv1d.weight", b".ssm_conv1d.bias")
+    weights, biases = ({name.removesuffix(end) for name in names if name.endswith(end)} for end in ends)
+    return weights > biases
 
 
 def _explain() -> str:

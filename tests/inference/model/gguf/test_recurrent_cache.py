@@ -152,3 +152,15 @@ def test_a_family_that_llama_cpp_does_not_have_is_refused_by_name(tmp_path: Path
     path.write_bytes(path.read_bytes().replace(b"mamba", b"mumba"))
     with pytest.raises(ModelError, match=r"llama\.cpp, as of llama-cpp-python [0-9.]+, has no family 'mumba'"):
         load_model(EngineConfig(tmp_path))
+
+
+def test_a_file_without_a_bias_on_which_llama_cpp_crashes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values, layers, others = FAMILIES["falcon-h1"]
+    without = [{name: shape for name, shape in layer.items() if name != "ssm_conv1d.bias"} for layer in layers]
+    monkeypatch.setitem(FAMILIES, "falcon-h1", (values, without, others))
+    with pytest.raises(
+        ModelError, match=r"its convolutions \(ssm_conv1d\) have no bias, and llama\.cpp ends the process"
+    ):
+        load_model(EngineConfig(write_state_model(tmp_path, "falcon-h1")))
