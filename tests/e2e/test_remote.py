@@ -101,6 +101,7 @@ async def test_an_editor_gets_ghost_text_from_the_server(url: str, own_lsp: Scri
     assert (await editor.ghost(5, 14)).insert_text == "Node"
 
 
+@pytest.mark.timeout(400)  # llama-server by itself writes each text to its end
 async def test_what_editors_send_is_completed_in_front_of_the_server_and_not_by_itself(
     url: str, tmp_path: Path
 ) -> None:

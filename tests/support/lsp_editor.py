@@ -1,6 +1,7 @@
 """An editor that is only an LSP client, and a language server with a scripted model to connect it to."""
 
 import asyncio
+import contextlib
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -102,7 +103,12 @@ class LspEditor:
         if self.process.returncode is None:
             await self.client.shutdown_async(None)
             self.client.exit(None)
-        return await self.process.wait()
+        status, stdin = await self.process.wait(), self.process.stdin
+        assert stdin is not None, "it is a pipe"
+        stdin.close()
+        with contextlib.suppress(ConnectionError):
+            await stdin.wait_closed()  # a pipe that is open when the loop ends is warned of in a later test
+        return status
 
     def open(self, text: str) -> None:
         item = types.TextDocumentItem(self.uri, self.language_id, self._version, text)
@@ -111,13 +117,6 @@ class LspEditor:
     def close(self) -> None:
         document = types.TextDocumentIdentifier(self.uri)
         self.client.text_document_did_close(types.DidCloseTextDocumentParams(document))
-
-    def save(self, *others: Path) -> None:
-        """Tells that the document was saved, and that other files have changed."""
-        document = types.TextDocumentIdentifier(self.uri)
-        self.client.text_document_did_save(types.DidSaveTextDocumentParams(document))
-        changes = [types.FileEvent(each.as_uri(), types.FileChangeType.Changed) for each in others]
-        self.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams(changes))
 
     def edit(self, line: int, character: int, text: str, end: tuple[int, int] | None = None) -> None:
         """Replaces the text from a position to `end`; without `end`, inserts at the position."""
