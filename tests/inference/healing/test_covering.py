@@ -1,19 +1,17 @@
 import itertools
-from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from inference.healing.covering import CoveringTree, Rule, build_covering, find_crossing_interval
-from inference.healing.heal_point import HealPoint, find_heal_point
+from inference.healing.covering import Rule, find_crossing_interval
+from inference.healing.heal_point import find_heal_point
+from tests.support.coverings import allows, build_after_common, find_member, iter_paths
 from tests.support.tokenizer_folders import ALL_KINDS, any_tokenizer, is_judged
 from tests.support.toys import (
     KINDS,
     NARROW_ALPHABET,
-    ToyTokenizer,
     cut_texts,
     long_texts,
     narrow_tokenizer,
@@ -25,8 +23,6 @@ from trie_cache.trie import Trie, Vocabulary
 all_kinds = pytest.mark.parametrize("kind", ALL_KINDS)
 kinds = pytest.mark.parametrize("kind", KINDS)
 
-Member = tuple[tuple[int, ...], int | None]  # a path and the token after it; None if the text ends
-
 _MAX_CONTINUATION = 4  # a token goes at most two characters beyond the healed bytes; two more decide where it ends
 _CONTINUATIONS = [
     "".join(letters)
@@ -35,42 +31,6 @@ _CONTINUATIONS = [
 ]
 
 _FOREIGN_CONTINUATIONS = ("\r", "b", "B", "é", ".", "\t", "2", "/")  # characters that are not in the alphabet
-
-
-def _build(toy: ToyTokenizer, text: str) -> tuple[HealPoint, CoveringTree]:
-    """The covering tree, and the heal point that it begins at: that of the text, or after the common tokens."""
-    point = find_heal_point(toy.encoder, text)
-    covering = build_covering(toy.encoder, toy.trie, point)
-    kept_ids, healed = point.kept_ids + covering.common_ids, point.healed[covering.num_common_bytes :]
-    return replace(point, kept_ids=kept_ids, healed=healed, splits=()), covering
-
-
-def _find_member(toy: ToyTokenizer, point: HealPoint, ids: tuple[int, ...]) -> Member:
-    """Returns the finished text's tokens after the kept ones, up to the first that goes beyond the healed bytes."""
-    ids = ids[len(point.kept_ids) :]
-    for num_ids, token_id in enumerate(ids):
-        if len(toy.join(ids[: num_ids + 1])) > len(point.healed):
-            return ids[:num_ids], token_id
-    return ids, None
-
-
-def _iter_paths(covering: CoveringTree) -> Iterator[tuple[int, ...]]:
-    tree = covering.tree.with_chain((0,))
-    for crossing in covering.crossings:
-        yield tuple(tree.branch_ids[branch] for branch in tree.find_path(crossing.node))
-
-
-def _allows(toy: ToyTokenizer, covering: CoveringTree, member: Member) -> bool:
-    path, token_id = member
-    remaining = [
-        crossing.remaining_bytes
-        for crossing, other in zip(covering.crossings, _iter_paths(covering), strict=True)
-        if other == path
-    ]
-    if token_id is None:
-        return remaining == [b""]
-    token = toy.vocabulary.token_bytes[token_id]
-    return len(remaining) == 1 and token.startswith(remaining[0]) and token != remaining[0]
 
 
 @all_kinds
@@ -90,11 +50,11 @@ def test_the_finished_text_begins_with_the_kept_tokens_and_takes_one_crossing(ki
     toy = any_tokenizer(kind)
     text, whole = cut[0], "".join(cut)
     assume(text and is_judged(kind, whole))
-    point, covering = _build(toy, text)
+    point, covering = build_after_common(toy, text)
     ids = toy.encode(whole)
     assert ids[: len(point.kept_ids)] == point.kept_ids
     if toy.encoder.normalize(whole).startswith(toy.encoder.normalize(text)):
-        assert _allows(toy, covering, _find_member(toy, point, ids))
+        assert allows(toy, covering, find_member(toy, point, ids))
 
 
 @all_kinds
@@ -104,7 +64,7 @@ def test_the_kept_tokens_never_roll_back_as_text_is_typed(kind: str, cut: tuple[
     toy = any_tokenizer(kind)
     assume(cut[0])
 
-    before, after = (_build(toy, text)[0].kept_ids for text in (cut[0], "".join(cut)))
+    before, after = (build_after_common(toy, text)[0].kept_ids for text in (cut[0], "".join(cut)))
 
     assert after[: len(before)] == before
 
@@ -118,10 +78,10 @@ def _narrow_texts(num_texts: int) -> list[str]:
 def test_every_canonical_covering_is_allowed_by_brute_force(kind: str) -> None:
     toy = narrow_tokenizer(kind)
     for text in _narrow_texts(12):
-        point, covering = _build(toy, text)
-        members = {_find_member(toy, point, toy.encode(text + continuation)) for continuation in _CONTINUATIONS}
+        point, covering = build_after_common(toy, text)
+        members = {find_member(toy, point, toy.encode(text + continuation)) for continuation in _CONTINUATIONS}
 
-        forbidden = [member for member in members if not _allows(toy, covering, member)]
+        forbidden = [member for member in members if not allows(toy, covering, member)]
 
         assert not forbidden, f"{text!r}: {[(toy.join(path), token) for path, token in forbidden]}"
 
@@ -131,11 +91,11 @@ def test_every_path_is_canonical_before_some_continuation_by_brute_force(kind: s
     """So the superset is limited: only the last token of a member can be one that the tokenizer would not choose."""
     toy = narrow_tokenizer(kind)
     for text in _narrow_texts(25):
-        point, covering = _build(toy, text)
+        point, covering = build_after_common(toy, text)
         before = toy.join(point.kept_ids).decode()
         dummy_prefix = toy.encoder.find_dummy_prefix(text)
 
-        for path in _iter_paths(covering):
+        for path in iter_paths(covering):
             ids = point.kept_ids + path
             opened = (before + toy.join(path).decode()).removeprefix(dummy_prefix)
             after = (*_CONTINUATIONS, *_FOREIGN_CONTINUATIONS)
@@ -149,8 +109,8 @@ def test_each_crossing_has_a_path_of_its_own_and_its_remaining_bytes_have_tokens
 ) -> None:
     """So no token string is counted twice. One crossing is at the cursor, where the text can end."""
     toy = toy_tokenizer(kind)
-    point, covering = _build(toy, text)
-    paths = list(_iter_paths(covering))
+    point, covering = build_after_common(toy, text)
+    paths = list(iter_paths(covering))
     remaining = [crossing.remaining_bytes for crossing in covering.crossings]
     assert len(paths) == len(set(paths))
     assert {toy.join(path) + rest for path, rest in zip(paths, remaining, strict=True)} == {point.healed}
@@ -178,11 +138,11 @@ def test_tokens_of_a_crossing_start_with_the_remaining_bytes_and_are_longer(
 @pytest.mark.parametrize("text", long_texts.values(), ids=long_texts)
 def test_only_the_end_of_a_very_long_pre_token_is_healed_with_a_small_tree(kind: str, text: str) -> None:
     toy = toy_tokenizer(kind)
-    point, covering = _build(toy, text)
+    point, covering = build_after_common(toy, text)
     for continuation in ("x", " x", "e", "=", "文a", ";if(e)"):
         ids = toy.encode(text + continuation)
         assert ids[: len(point.kept_ids)] == point.kept_ids, continuation
-        assert _allows(toy, covering, _find_member(toy, point, ids)), continuation
+        assert allows(toy, covering, find_member(toy, point, ids)), continuation
     assert len(find_heal_point(toy.encoder, text).healed) < 400
     assert len(covering.tree.with_chain((0,)).branch_ids) < 800
 
@@ -193,6 +153,6 @@ def test_a_pre_token_that_no_merge_makes_is_covered_as_one_token_and_as_its_part
     cases = [text for text in words if toy.encoder.split(text)[-1].data == text[2:].encode()]
     assert len(cases) > 10
     for text in cases:
-        point, covering = _build(toy, text)
+        point, covering = build_after_common(toy, text)
         for more in ("(", "\n", " x", "x", ""):
-            assert _allows(toy, covering, _find_member(toy, point, toy.encode(text + more))), (text, more)
+            assert allows(toy, covering, find_member(toy, point, toy.encode(text + more))), (text, more)
