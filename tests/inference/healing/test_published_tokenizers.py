@@ -38,7 +38,10 @@ _PRE_TOKENIZERS = {  # the names of a GGUF file; None: it cannot be right in one
 }
 _CODE = "".join(training_texts())
 
-pytestmark = pytest.mark.skipif(not (_ARCHIVES / ".ready").exists(), reason="make published-tokenizers")
+pytestmark = [
+    pytest.mark.timeout(900),  # the largest has 260,000 tokens
+    pytest.mark.skipif(not (_ARCHIVES / ".ready").exists(), reason="make published-tokenizers"),
+]
 
 
 def _read_spec(name: str) -> Any:
