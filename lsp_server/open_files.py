@@ -19,35 +19,43 @@ from lsp_server.documents import Document
 from lsp_server.guard import Guard
 from lsp_server.indentation import find_unit
 
-_LINES = 32  # on each side of the last edit
-_MARGIN_LINES = 4  # beyond them, where the rest of a secret may be
+_NUM_LINES = (32, 16, 8)  # on each side of the last edit: the first of them for which there is room
+_MARGIN_LINES, _MARGIN_CHARS = 4, 2048  # beyond them, where the rest of a secret may be
 
 
 def list_pieces(
     documents: Sequence[Document], folders: Sequence[str], max_bytes: int, guard: Guard
 ) -> tuple[RelatedFile, ...]:
-    """Returns a piece of each document, the first ones first, as long as there is room. `folders`: see `find_path`.
+    """Returns a piece of each document for which there is room, the first ones first. `folders`: see `find_path`.
 
     While one document is edited, those of the others stay, so the model has them in its cache.
     """
     pieces = list[RelatedFile]()
     for document in documents:
-        text = _cut_piece(document, guard)
+        text = _cut_piece(document, max_bytes, guard)
         max_bytes -= len(text.encode())
-        if max_bytes < 0:
-            break
-        pieces.append(RelatedFile(find_path(document.file_uri, folders), text))
+        if text:
+            pieces.append(RelatedFile(find_path(document.file_uri, folders), text))
     return tuple(pieces)
 
 
-def _cut_piece(document: Document, guard: Guard) -> str:
-    """Returns the lines around the last edit. Nobody has edited a document that was just opened: its first lines."""
+def _cut_piece(document: Document, max_bytes: int, guard: Guard) -> str:
+    """Returns the lines around the last edit, as many as there is room for; empty if even a few are too long.
+
+    Nobody has edited a document that was just opened: its first lines.
+    """
     end = document.find_edit_end()
     at = 0 if end is None else end.line
-    first = max(0, at - _LINES)
-    edges = (max(0, first - _MARGIN_LINES), first, at + _LINES, at + _LINES + _MARGIN_LINES)
-    head, text, tail = (clean("".join(document.lines[a:b])) for a, b in pairwise(edges))
-    return guard.redact_parts([head, text, tail])[1]
+    for num_lines in _NUM_LINES:
+        first, last = max(0, at - num_lines), at + num_lines
+        if sum(map(len, document.lines[first:last])) > max_bytes:
+            continue
+        edges = (max(0, first - _MARGIN_LINES), first, last, last + _MARGIN_LINES)
+        head, text, tail = (clean("".join(document.lines[a:b])) for a, b in pairwise(edges))
+        text = guard.redact_parts([head[-_MARGIN_CHARS:], text, tail[:_MARGIN_CHARS]])[1]
+        if len(text.encode()) <= max_bytes:
+            return text
+    return ""
 
 
 def find_path(uri: str, folders: Sequence[str]) -> str:

@@ -39,9 +39,18 @@ def test_a_piece_has_the_lines_around_the_last_edit_and_at_first_those_at_the_to
     assert _list(document) == ["".join([*_LINES[68:100], "xline 100\n", *_LINES[101:132]])]
 
 
-def test_pieces_end_before_the_one_for_which_there_is_no_room() -> None:
-    assert _list(_open("é\r\n"), _open("12345"), _open("1"), max_bytes=7) == ["é\n"]
+def test_a_document_without_room_hides_no_other_one() -> None:
+    assert _list(_open("é\r\n"), _open("12345"), _open("1"), max_bytes=7) == ["é\n", "1"]
     assert _list(_open("12345"), _open("é\r\n"), max_bytes=8) == ["12345", "é\n"]
+
+
+def test_of_long_lines_there_are_fewer_around_the_edit() -> None:
+    lines = [f"{number:03}{'x' * 36}\n" for number in range(200)]
+    document = _open("".join(lines))
+    assert _list(document, max_bytes=1792) == ["".join(lines[:32])]
+    _edit(document, 100)
+    assert _list(document, max_bytes=1792) == ["".join([*lines[84:100], f"x{lines[100]}", *lines[101:116]])]
+    assert _list(document, max_bytes=100) == []
 
 
 @pytest.mark.parametrize(
