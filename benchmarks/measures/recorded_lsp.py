@@ -40,9 +40,7 @@ class RequestRecord:
     related_bytes: int = 0  # of other files
 
     def is_about(self, prefix: str, suffix: str) -> bool:
-        """True if the request can be one for this text. Only the text next to the cursor is compared, before it only
-        its line: above that may stand declarations of other files.
-        """
+        """True if the request can be one for this text. Only the text next to the cursor is compared."""
         line = prefix[-NUM_KNOWN_CHARS:].rpartition("\n")[2]
         return self.prefix_end.endswith(line) and suffix.startswith(self.suffix_start)
 

@@ -32,7 +32,6 @@ _MIN_LINE_CHARS, _MAX_LINE_CHARS = 8, 120
 _WORD = re.compile(r"\s*(\w+|[^\w\s]+)")
 _NOT_YET = (Reason.UNKNOWN_RULES, Reason.STARTING)
 _NO_ANSWER = (Reason.UNREACHABLE, Reason.BUSY, Reason.REFUSED, Reason.FAILED, Reason.OTHER_LANGUAGE)
-_NUM_BINS = 10
 _RETRY_S = 0.01
 _PRINT_EACH = 20  # lines
 
