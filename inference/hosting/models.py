@@ -342,7 +342,8 @@ def _end_with_parent() -> None:
     Triton's own code in this process looks for that each 300 ms, and may then hang for ever with Python's lock. So this
     must be faster.
     """
-    assert sys.platform == "linux", "Triton runs there only"
+    if sys.platform != "linux":
+        raise NotImplementedError("Triton runs on Linux only")
     regions = set(_REGION.findall(Path("/proc/self/maps").read_text()))
     select.select([os.pidfd_open(os.getppid())], [], [])
     for region in regions:
