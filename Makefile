@@ -10,7 +10,7 @@ LARGE_TOKENIZER := build/large-tokenizer/tokenizer.json
 GENLM := build/genlm
 GENLM_READY := $(GENLM)/.ready
 CONTESTANTS := build/contestants
-CONTESTANTS_READY := $(CONTESTANTS)/llama_cpp/.ready $(CONTESTANTS)/transformers/.ready
+CONTESTANTS_READY := $(CONTESTANTS)/llama_cpp/.ready
 LLAMA_CPP := $(CONTESTANTS)/wheels
 LLAMA_CPP_VERSION := benchmarks/baselines/llama_cpp_environment/requirements.txt
 GGUF_READY := $(VENV)/.gguf-ready
@@ -228,20 +228,12 @@ $(GGUF_READY): $(LLAMA_CPP)/.ready
 .PHONY: gguf
 gguf: $(GGUF_READY)  ## test: build llama.cpp into the environment, 3 minutes
 
-$(CONTESTANTS)/llama_cpp/.ready: $(LLAMA_CPP_VERSION) $(LLAMA_CPP)/.ready | $(READY)
-	@echo "[1/2] an environment for llama.cpp and guidance"
+$(CONTESTANTS_READY): $(LLAMA_CPP_VERSION) $(LLAMA_CPP)/.ready | $(READY)
+	@echo "an environment for llama.cpp and guidance"
 	@$(BIN)/python -m venv $(@D)
-	@echo "[2/2] guidance and its dependencies"
 	@$(@D)/bin/python -m pip install --quiet --find-links $(LLAMA_CPP) -r $<
 	@touch $@
 
-$(CONTESTANTS)/transformers/.ready: benchmarks/baselines/transformers_environment/requirements.txt | $(READY)
-	@echo "[1/2] an environment for transformers' own generation"
-	@$(BIN)/python -m venv $(@D)
-	@echo "[2/2] torch (the largest part) and transformers"
-	@$(@D)/bin/python -m pip install "$$(grep '^torch==' $<)"
-	@$(@D)/bin/python -m pip install --quiet -r $<
-	@touch $@
 .PHONY: bench bench-keystrokes bench-load
 bench: bench-keystrokes bench-load  ## measure: the two benchmarks of speed
 
@@ -256,7 +248,7 @@ bench-runtimes: $(BENCH_READY)  ## measure: start, memory, lines: with Triton an
 	@$(BIN)/python -m benchmarks.runtimes
 
 .PHONY: bench-real-size
-bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS)/llama_cpp/.ready  ## measure: 494 million weights beside llama.cpp, 8 minutes
+bench-real-size: $(BENCH_READY) $(LARGE_VOCABULARY) $(CONTESTANTS_READY)  ## measure: 494 million weights beside llama.cpp, 8 minutes
 	@$(BIN)/python -m benchmarks.real_size
 
 $(LARGE_TOKENIZER): $(LARGE_VOCABULARY)

@@ -97,7 +97,7 @@ def compare(entries: Sequence[Entry], visits: Sequence[Visit], num_repeats: int)
 
 def _build_entries(model_dir: Path) -> list[Entry]:
     """The contestants. Raises SystemExit if an environment is missing."""
-    ours, llama_cpp, transformers = Path(sys.executable), find_python("llama_cpp"), find_python("transformers")
+    ours, llama_cpp = Path(sys.executable), find_llama_cpp_python()
     f16, q8_0 = (_convert(model_dir, precision) for precision in ("f16", "q8_0"))
     folder = str(model_dir)
     return [
@@ -106,14 +106,14 @@ def _build_entries(model_dir: Path) -> list[Entry]:
         Entry("llama_cpp_f16", llama_cpp, "llama_cpp_python", (f16,)),
         Entry("llama_cpp_q8_0", llama_cpp, "llama_cpp_python", (q8_0,)),
         Entry("guidance", llama_cpp, "guidance_gen", (f16,)),
-        Entry("transformers", transformers, "transformers_generate", (folder,)),
-        Entry("transformers_healing", transformers, "transformers_generate", (folder, "--healing")),
+        Entry("transformers", ours, "transformers_generate", (folder,)),
+        Entry("transformers_healing", ours, "transformers_generate", (folder, "--healing")),
     ]
 
 
-def find_python(name: str) -> Path:
-    """The interpreter of a contestant's environment. Raises SystemExit if it is missing."""
-    ready = _FOLDER / name / ".ready"
+def find_llama_cpp_python() -> Path:
+    """The interpreter of the environment of llama.cpp and guidance. Raises SystemExit if it is missing."""
+    ready = _FOLDER / "llama_cpp" / ".ready"
     if not ready.exists():
         raise SystemExit(f"{ready} is missing: make {ready}")
     return ready.parent.absolute() / "bin" / "python"

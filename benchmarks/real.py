@@ -35,7 +35,7 @@ from aiohttp import ClientSession
 
 from benchmarks.baselines.contestants.line_protocol import Request
 from benchmarks.baselines.servers import run_llama_server
-from benchmarks.contestants import TIMES, Entry, compare, find_python
+from benchmarks.contestants import TIMES, Entry, compare, find_llama_cpp_python
 from benchmarks.corpora.cuts import Cut, draw_cuts_in_identifiers, draw_visits
 from benchmarks.corpora.projects import load_new_files
 from benchmarks.corpora.real_model import REAL_FOLDER, REAL_GGUF, fetch_real_model
@@ -264,13 +264,13 @@ def _sum_up(found: Sequence[_Typed], where: str) -> Figures:
 def _list_entries() -> list[Entry]:
     """The contestants. Raises SystemExit if an environment is missing."""
     folder, file = str(REAL_FOLDER), str(REAL_GGUF)
-    llama_cpp, transformers = find_python("llama_cpp"), find_python("transformers")
+    ours, llama_cpp = Path(sys.executable), find_llama_cpp_python()
     return [
-        Entry("midtoken", Path(sys.executable), "midtoken", (folder, "--dtype=int8", f"--graph-dir={_GRAPHS}")),
+        Entry("midtoken", ours, "midtoken", (folder, "--dtype=int8", f"--graph-dir={_GRAPHS}")),
         Entry("llama_cpp", llama_cpp, "llama_cpp_python", (file,)),
         Entry("guidance", llama_cpp, "guidance_gen", (file,)),
-        Entry("transformers", transformers, "transformers_generate", (folder,)),
-        Entry("transformers_healing", transformers, "transformers_generate", (folder, "--healing")),
+        Entry("transformers", ours, "transformers_generate", (folder,)),
+        Entry("transformers_healing", ours, "transformers_generate", (folder, "--healing")),
     ]
 
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.baselines.gguf_file import Precision, write_gguf
-from benchmarks.contestants import PAUSE_S, Entry, find_python
+from benchmarks.contestants import PAUSE_S, Entry, find_llama_cpp_python
 from benchmarks.corpora.grown_model import SHAPES, write_grown_model
 from benchmarks.measures.report import Figures, Target, run_parts, track
 
@@ -72,7 +72,7 @@ def _build_entries(shape: str) -> list[Entry]:
             write_gguf(model, file, Precision(theirs))
         arguments = (str(model), "--passes", f"--dtype={ours}", f"--graph-dir={_FOLDER / 'graphs'}")
         entries.append(Entry(ours, Path(sys.executable), "midtoken", arguments, _NUM_THREADS))
-        llama_cpp = find_python("llama_cpp"), "llama_cpp_python"
+        llama_cpp = find_llama_cpp_python(), "llama_cpp_python"
         entries.append(Entry(theirs, *llama_cpp, (str(file), "--passes"), _NUM_THREADS))
     return entries
 
