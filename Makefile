@@ -134,7 +134,7 @@ test-vllm: $(READY) $(VLLM)/.ready  ## test: 100 completions in front of vLLM, 3
 
 $(CLIENTS)/.ready: tests/clients/requirements.txt | $(READY)
 	@$(BIN)/python -m venv $(CLIENTS)
-	@$(CLIENTS)/bin/python -m pip install --quiet -r $<
+	@$(CLIENTS)/bin/python -m pip install --quiet --no-compile -r $<
 	@touch $@
 
 .PHONY: test-clients
@@ -201,14 +201,13 @@ $(LARGE_VOCABULARY):
 	@$(BIN)/python -m pip install --quiet --no-deps --no-compile --target build/large-vocabulary dashscope==2.0.2
 	@touch $@
 
-# The paper's own implementation. It has its own environment, because it needs another version of numpy.
+# The paper's own implementation. It has its own environment, because it needs another version of numpy. What else it
+# needs is the project's.
 $(GENLM_READY): benchmarks/baselines/genlm_environment/requirements.txt | $(READY)
-	@echo "[1/3] an environment for genlm-bytes"
+	@echo "an environment for genlm-bytes"
 	@$(BIN)/python -m venv $(GENLM)
-	@echo "[2/3] torch (the largest part)"
-	@$(GENLM)/bin/python -m pip install "$$(grep '^torch==' $<)"
-	@echo "[3/3] genlm-bytes and its dependencies"
-	@$(GENLM)/bin/python -m pip install --quiet -r $<
+	@realpath $(VENV)/lib/python3.*/site-packages > $$(echo $(GENLM)/lib/python3.*/site-packages)/project.pth
+	@$(GENLM)/bin/python -m pip install --quiet --no-compile --no-warn-conflicts -r $<
 	@touch $@
 
 # llama.cpp is built here, for this processor; that takes some three minutes. The wheel is kept.
@@ -231,7 +230,7 @@ gguf: $(GGUF_READY)  ## test: build llama.cpp into the environment, 3 minutes
 $(CONTESTANTS_READY): $(LLAMA_CPP_VERSION) $(LLAMA_CPP)/.ready | $(READY)
 	@echo "an environment for llama.cpp and guidance"
 	@$(BIN)/python -m venv $(@D)
-	@$(@D)/bin/python -m pip install --quiet --find-links $(LLAMA_CPP) -r $<
+	@$(@D)/bin/python -m pip install --quiet --no-compile --find-links $(LLAMA_CPP) -r $<
 	@touch $@
 
 .PHONY: bench bench-keystrokes bench-load

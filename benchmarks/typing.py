@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from aiohttp import ClientSession
+from aiohttp import ClientSession, TCPConnector
 
 from benchmarks.baselines.servers import run_llama_server
 from benchmarks.measures.report import Figures, Target, run_parts
@@ -73,7 +73,8 @@ async def _measure(is_short: bool, connection: Connection, folder: Path) -> Figu
         for (healing, confidence), name in _NAMES.items()
     }
     with run_llama_server(Path("models/default").absolute(), folder) as url:
-        async with ClientSession(url) as session:
+        # The server closes a connection that it has not used for a while, which may be just now.
+        async with ClientSession(url, connector=TCPConnector(force_close=True)) as session:
             by_tab, by_word = (LlamaServer(session, slot) for slot in (0, 1))
             trials["_llama_server"] = Trial(Typist(by_tab), Typist(by_word, takes_words=True), Cursors(by_tab))
             await run_trials([*trials.values()], typed, asked, _ASKED_SEED)

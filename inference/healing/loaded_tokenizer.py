@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
 
+import regex
 from tokenizers import Tokenizer
 
 from inference.errors import ModelError, quote
@@ -210,9 +211,10 @@ def _show(tokenizer: Tokenizer, ids: tuple[int, ...]) -> str:
 
 def _check_boundaries(encoder: TextEncoder, patterns: tuple[str, ...]) -> None:
     """Raises ModelError if a continuation moves boundaries in another way than the heal point foresees."""
-    examples = list(dict.fromkeys(example for pattern in patterns for example in _write_examples(pattern)))
+    turns = [[*chain.from_iterable(_write_examples(each, turn) for each in patterns)] for turn in range(len(_ANY))]
+    examples = list(dict.fromkeys(chain(*turns)))
     continuations = {begun: [*_CONTINUATIONS, *examples] for begun in _BEGUN}
-    befores = dict.fromkeys([*_BEFORE_EXAMPLE, *(examples if len(patterns) > 1 else ())])  # one step's in another's
+    befores = dict.fromkeys([*_BEFORE_EXAMPLE, *(turns[0] if len(patterns) > 1 else ())])  # one step's in another's
     for before, example in product(befores, examples):
         for cut in range(1, len(example) + 1):
             rests = [example[cut:] + more for more in _AFTER_EXAMPLE]
@@ -238,14 +240,15 @@ def _check_continuations(encoder: TextEncoder, begun: str, continuations: Iterab
             )
 
 
-def _write_examples(pattern: str) -> Iterator[str]:
+def _write_examples(pattern: str, turn: int) -> Iterator[str]:
     """Texts that the alternatives of a pattern match, or nearly so: with few repetitions, and with one more.
 
-    Groups and what they look at are written like all else.
+    Groups and what they look at are written like all else. `turn`: with which of its kinds of characters a part begins.
     """
     for parts in _iter_alternatives(pattern):
-        yield "".join([(chars * count)[:count] for chars, count, _ in parts])
-        yield "".join([(chars * (count + 1))[: None if repeat == "+" else count] for chars, count, repeat in parts])
+        runs = [(chars[turn % len(chars) :] + chars, count, repeat) for chars, count, repeat in parts]
+        yield "".join([(chars * count)[:count] for chars, count, _ in runs])
+        yield "".join([(chars * (count + 1))[: None if repeat == "+" else count] for chars, count, repeat in runs])
 
 
 def _write_runs(pattern: str) -> Iterator[tuple[str, str]]:
@@ -272,7 +275,9 @@ def _iter_alternatives(pattern: str) -> Iterator[list[tuple[str, int, str]]]:
 def _find_characters(part: str) -> str:
     """Some characters that a part of a pattern matches."""
     if part.startswith("["):
-        return _ANY if part[1] == "^" else _find_characters(_ESCAPED_OR_ONE.findall(part[1:])[0])
+        if part[1] != "^":
+            return _find_characters(_ESCAPED_OR_ONE.findall(part[1:])[0])
+        return "".join(filter(regex.compile(part).match, _ANY)) or _ANY
     return _OF_CLASS.get(part[:4], _OF_CLASS.get(part[:2], part[-1]))
 
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from inference.errors import InvalidRequestError, ModelError
@@ -119,6 +119,7 @@ _TEXTS = st.lists(st.sampled_from([*"ab1-=. \n", "ret", "urn", "0x", ":/", "/", 
 
 
 @settings(phases=(Phase.explicit, Phase.generate))  # to shrink takes minutes
+@example(parts=[[("[^ab]", "?"), ("b", "?")]], texts=[["    ", "b"]], next_steps="gpt2")
 @given(parts=_PATTERNS, texts=st.lists(_TEXTS, min_size=30, max_size=30), next_steps=st.sampled_from([*_NEXT_STEPS]))
 def test_a_tokenizer_with_any_pattern_keeps_right_tokens_or_is_refused(
     parts: list[list[tuple[str, str]]], texts: list[list[str]], next_steps: str

@@ -39,6 +39,7 @@ _PRE_TOKENIZERS = {  # the names of a GGUF file; None: it cannot be right in one
 _CODE = "".join(training_texts())
 
 pytestmark = [
+    pytest.mark.e2e,
     pytest.mark.timeout(900),  # the largest has 260,000 tokens
     pytest.mark.skipif(not (_ARCHIVES / ".ready").exists(), reason="make published-tokenizers"),
 ]
