@@ -83,8 +83,10 @@ class KeyTime:
     @property
     def reads_few(self) -> bool | None:
         """Whether it read at most one token of context; None if that is not known."""
-        num_read = self.stats.get("num_read_tokens") if self.needs_server else 0
-        return None if num_read is None else num_read <= 1
+        if not self.needs_server:
+            return True
+        num_cached = self.stats.get("num_cached_tokens")
+        return None if num_cached is None else self.stats["num_context_tokens"] - num_cached <= 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,7 @@ class LocalExecutor:
         self._running[job] = [first]
         first.begin()
         job.num_to_prefill = len(first.tree.chain_ids)
+        job.costs.num_cached_tokens = job.costs.num_context_tokens - job.num_to_prefill
 
     def step(self, jobs: Sequence[Job], is_shared: bool) -> None:
         self._choose_known(jobs)

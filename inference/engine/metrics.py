@@ -24,7 +24,7 @@ _TIMES = {
 }
 _TOKENS = {
     "prompt": "Prompt tokens of requests that got a first token",
-    "prompt_cached": "Those of the prompt tokens that were in the prefix cache",
+    "prompt_cached": "Those of the prompt tokens that were in the prefix cache, as far as that is known",
     "generated": "Tokens generated",
     "draft": "Draft tokens forwarded",
     "draft_accepted": "Draft tokens that were right",
@@ -116,7 +116,7 @@ class Metrics:
             self._times["queue_time"].observe(stats.queue_ms / 1e3)
             self._times["time_to_first_token"].observe(stats.first_token_ms / 1e3)
             self._tokens["prompt"].inc(stats.num_context_tokens)
-            self._tokens["prompt_cached"].inc(stats.num_context_tokens - stats.num_read_tokens)
+            self._tokens["prompt_cached"].inc(stats.num_cached_tokens or 0)
             self._tokens["generated"].inc(stats.num_tokens)
             self._tokens["draft"].inc(stats.num_drafted)
             self._tokens["draft_accepted"].inc(stats.num_accepted)

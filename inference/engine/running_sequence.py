@@ -137,7 +137,6 @@ class RunningSequence:
         self.tree = self.tree.with_chain(self.tree.chain_ids[num_forwarded:])
         if self.candidate is None:
             self.job.num_to_prefill = len(self.tree.chain_ids)
-            self.job.costs.num_read_tokens += num_forwarded
             self.job.costs.num_first_rows += part.num_new_rows
 
     def _add_draft(self) -> TokenTree:

@@ -160,13 +160,18 @@ class CompletionStats:
     num_related_tokens: int = 0  # those of them that are about other files, and the file's path
     num_tree_nodes: int = 0
     was_cut: bool = False  # whether the window had no room for all of the text before the cursor
-    num_read_tokens: int = 0  # context tokens that were not in the prefix cache
+    num_cached_tokens: int | None = None  # context tokens that were in the prefix cache; None: not known, or not yet
     num_first_rows: int = 0  # tokens forwarded until the first token was chosen
     num_drafted: int = 0  # guessed tokens that were forwarded
     num_accepted: int = 0  # those of them that were right
     prompt_ms: float = 0.0  # healing, and the layout of the prompt
     model_ms: float = 0.0  # forward passes; those that other requests shared count in full
     choice_ms: float = 0.0
+
+    @property
+    def num_read_tokens(self) -> int:
+        """The context tokens that were not in the prefix cache: all where that is not known."""
+        return self.num_context_tokens - (self.num_cached_tokens or 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ class RemoteExecutor:
             await server.prefill(request, prompt.context_ids)
             return self._report(job, partial(job.finish, FinishReason.PREFILLED))
         rows = [prompt.context_ids + tree.spell_path(node) for node in (None, *range(len(tree.branch_ids)))]
-        (reported, num_read), num_forwards = await server.score(request, rows), 1
+        (reported, num_cached), num_forwards = await server.score(request, rows), 1
         known = KnownLogprobs(prompt.covering, self._tokenizer.trie, reported)
         if request.explain or request.temperature > 0 or request.num_candidates > 1:
             result, num_more = await self._draw(job, server, rows, known)
@@ -161,11 +161,13 @@ class RemoteExecutor:
             result = SampleResult((choice,))
         if not server.returns_logprobs:
             result = replace(result, choices=tuple(replace(each, log_prob=None) for each in result.choices))
-        self._report(job, partial(self._begin_decode, job, result, num_forwards, num_read))
+        self._report(job, partial(self._begin_decode, job, result, num_forwards, num_cached))
 
-    def _begin_decode(self, job: Job, result: SampleResult, num_forwards: int, num_read: int) -> None:
+    def _begin_decode(self, job: Job, result: SampleResult, num_forwards: int, num_cached: int | None) -> None:
         """Takes the first choices, and has the server write on from those of candidates that have not ended."""
-        job.costs.num_forwards, job.costs.num_read_tokens = num_forwards, num_read
+        job.costs.num_forwards = num_forwards
+        if num_cached is not None:
+            job.costs.num_cached_tokens = min(max(num_cached, 0), job.costs.num_context_tokens)
         candidates = job.begin_decode(result, self._tokenizer)
         for candidate, choice in zip(candidates, result.choices, strict=True):
             self._check_token(choice.token_id)
@@ -203,9 +205,9 @@ class RemoteExecutor:
 
     async def _generate(self, job: Job, candidates: Sequence[Candidate], server: RemoteServer) -> None:
         """Reports what the server writes. The engine's thread ends a candidate, which is noticed at the next token."""
-        seed = job.request.seed
+        seeds = job.list_seeds()
         for candidate in candidates:
-            request = replace(job.request, seed=None if seed is None else seed + candidate.index)
+            request = replace(job.request, seed=seeds[candidate.index])
             prompt = (*job.prompt.context_ids, *candidate.token_ids)
             async with aclosing(server.generate(request, prompt)) as tokens:
                 async for token in tokens:

@@ -130,27 +130,30 @@ class LlamaServer:
 
     async def score(
         self, request: CompletionRequest, prompts: Sequence[tuple[int, ...]], num_top: int | None = None
-    ) -> tuple[TopLogprobs, int]:
-        """The most likely tokens after each prompt, and how many tokens the server had not remembered.
+    ) -> tuple[TopLogprobs, int | None]:
+        """The most likely tokens after each prompt, and how many tokens of the first it had cached, if it tells.
 
         `num_top`: how many, or as many as the server reports. None: its default.
         """
         num_top = num_top or _NUM_TOP
         body = {"prompt": list(map(list, prompts)), "n_predict": 1, "n_probs": num_top, **_GREEDY}
         reported: dict[int, Mapping[int, float]] = {}
-        num_read = 0
-        async with self._stream(request, body, min(2**20 + num_top * _PLACE_BYTES, _MAX_ROW_BYTES)) as events:
+        counts: list[int] = []  # of the tokens of each prompt that were read now
+        max_bytes = min(2**20 + num_top * _PLACE_BYTES, _MAX_ROW_BYTES)
+        async with self._stream(request, body, max_bytes) as (events, num_read):
             async for event in events:
                 for place in event.get("completion_probabilities", ()):
                     reported[event["index"]] = {
                         read_whole(each["id"]): read_log_prob(each["logprob"]) for each in place["top_logprobs"]
                     }
-                num_read = num_read or read_whole(event.get("timings/prompt_n", 0))  # of the first prompt
+                if "timings/prompt_n" in event:
+                    counts.append(read_whole(event["timings/prompt_n"]))
         if reported.keys() != set(range(len(prompts))):
             raise ServerError(
                 f"{self.name} has reported the probabilities of {len(reported)} of {len(prompts)} prompts"
             )
-        return [reported[index] for index in range(len(prompts))], num_read
+        num_cached = len(prompts[0]) - num_read - counts[0] if counts else None
+        return [reported[index] for index in range(len(prompts))], num_cached
 
     async def find_best_token(
         self, request: CompletionRequest, prompt: tuple[int, ...], allowed_token_ids: tuple[int, ...]
@@ -158,7 +161,7 @@ class LlamaServer:
         """The most likely of the allowed tokens after a prompt, and its log probability."""
         bias = [[token_id, _FORCED] for token_id in allowed_token_ids]
         body = {"prompt": list(prompt), "n_predict": 1, "n_probs": 1, "logit_bias": bias, **_GREEDY}
-        async with self._stream(request, body) as events:
+        async with self._stream(request, body) as (events, _):
             async for event in events:
                 for place in event.get("completion_probabilities", ()):
                     if (token_id := read_whole(place["id"])) not in allowed_token_ids:
@@ -168,7 +171,7 @@ class LlamaServer:
 
     async def prefill(self, request: CompletionRequest, prompt: tuple[int, ...]) -> None:
         """Has the server prefill a prompt, which it caches."""
-        async with self._stream(request, {"prompt": list(prompt), "n_predict": 0, **_GREEDY}) as events:
+        async with self._stream(request, {"prompt": list(prompt), "n_predict": 0, **_GREEDY}) as (events, _):
             async for _ in events:
                 pass
 
@@ -187,7 +190,7 @@ class LlamaServer:
             "n_probs": 1,
             **sampling,
         }
-        async with self._stream(request, body) as events:
+        async with self._stream(request, body) as (events, _):
             async for event in events:
                 reported = {read_whole(place["id"]): place for place in event.get("completion_probabilities", ())}
                 for token_id in event.get("tokens", ()):
@@ -200,10 +203,11 @@ class LlamaServer:
     @asynccontextmanager
     async def _stream(
         self, request: CompletionRequest, body: Mapping[str, Any], max_bytes: int = 2**20
-    ) -> AsyncIterator[AsyncGenerator[dict[str, Any], None]]:
+    ) -> AsyncIterator[tuple[AsyncGenerator[dict[str, Any], None], int]]:
         """The events of a completion, on the slot of the request's document, which may have its text already.
 
-        Before another tenant uses a slot, its text is replaced by a single token.
+        With them comes how many tokens of the first prompt were read before, in parts. Before another tenant uses a
+        slot, its text is replaced by a single token.
         """
         prompts = body["prompt"] if isinstance(body["prompt"][0], list) else [body["prompt"]]
         async with self._slots.use(f"{request.tenant}\0{request.document}") as slot:
@@ -214,26 +218,28 @@ class LlamaServer:
                     "completion", {"model": self._model, **_FORGET, "id_slot": slot.number}, slot.headers
                 )
                 slot.tenant = request.tenant
-            await self._prefill_in_parts(slot, prompts[0])
+            num_read = await self._prefill_in_parts(slot, prompts[0])
             slot.token_ids = prompts[0]
             async with self._send(slot, body, len(prompts) * body["n_predict"], max_bytes) as events:
-                yield events
+                yield events, num_read
 
-    async def _prefill_in_parts(self, slot: Slot, prompt: list[int]) -> None:
-        """Has a long text read in parts, all but the last one, which the request itself reads.
+    async def _prefill_in_parts(self, slot: Slot, prompt: list[int]) -> int:
+        """Has a long text read in parts, all but the last one, which the request itself reads. Returns what was read.
 
         One text at a time: several would only slow each other down.
         """
+        num_read = 0
         if len(prompt) - count_common(slot.token_ids, prompt) > self._part:
             async with self._prefill_lock:
                 while (start := count_common(slot.token_ids, prompt)) < len(prompt) - self._part:
                     started_at, slot.token_ids = time.monotonic(), prompt[: start + int(self._part)]
                     async with self._send(slot, {"prompt": slot.token_ids, "n_predict": 0, **_GREEDY}, 0) as events:
-                        async for _ in events:
-                            pass
+                        async for event in events:
+                            num_read += read_whole(event.get("timings/prompt_n", 0))
                     elapsed_s = max(time.monotonic() - started_at, 1e-3)  # a coarse clock may stand still
                     slot.read_s += elapsed_s
                     self._part = min(max(self._part * min(_PART_S / elapsed_s, 2.0), _MIN_PART), _MAX_PART)
+        return num_read
 
     @asynccontextmanager
     async def _send(

@@ -72,6 +72,7 @@ class OutputDelta:
     end: str | None  # why nothing follows
     echo: Sequence[int] | None  # the prompt as the server has understood it
     is_cumulative: bool = False  # False: of the tokens, it has those that are new
+    num_cached: int | None = None  # tokens of the prompt that the server had remembered, if it tells
 
 
 class ProbedServer(ABC):
@@ -114,7 +115,7 @@ class ProbedServer(ABC):
 
     async def score(
         self, request: CompletionRequest, prompts: Sequence[tuple[int, ...]], num_top: int | None = None
-    ) -> tuple[TopLogprobs, int]:
+    ) -> tuple[TopLogprobs, int | None]:
         query = PromptQuery(prompts, num_top=min(num_top or self._num_top, self._num_top))
         reported = {each.prompt_index: each for each in await self._gather(request, query)}
         if reported.keys() != set(range(len(prompts))):
@@ -125,7 +126,7 @@ class ProbedServer(ABC):
             first = step.log_probs.get(step.written[0].token_id, -math.inf)
             if first < max(step.log_probs.values(), default=math.inf) - LOGPROB_TOLERANCE:
                 raise ServerError(f"{self.name} chooses another token than the likeliest: it samples in its own way")
-        return [reported[index].log_probs for index in range(len(prompts))], 0  # it does not tell what it remembered
+        return [reported[index].log_probs for index in range(len(prompts))], reported[0].num_cached
 
     async def find_best_token(
         self, request: CompletionRequest, prompt: tuple[int, ...], allowed_token_ids: tuple[int, ...]
@@ -277,7 +278,8 @@ class SglangServer(ProbedServer):
             read_whole(event.get("index", 0)),
             _parse_tokens(token_ids, meta.get("output_token_logprobs") or ()),
         )
-        return [OutputDelta(prompt, written, log_probs, end and end["type"], echo, is_cumulative)]
+        num_cached = read_whole(meta["cached_tokens"]) if "cached_tokens" in meta else None
+        return [OutputDelta(prompt, written, log_probs, end and end["type"], echo, is_cumulative, num_cached)]
 
 
 def _parse_tokens(token_ids: list[int], places: Sequence[tuple[object, object, object]]) -> list[GeneratedToken]:

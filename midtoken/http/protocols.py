@@ -89,7 +89,8 @@ class Form(ABC):
     def _sum_stats(self) -> CompletionStats:
         """Returns the cost of all prompts."""
         names = [each.name for each in dataclasses.fields(CompletionStats)]
-        return CompletionStats(**{name: sum(getattr(each, name) for each in self._stats) for name in names})
+        sums: dict[str, Any] = {name: sum(getattr(each, name) or 0 for each in self._stats) for name in names}
+        return CompletionStats(**sums)
 
     def _name_end(self, candidate: int) -> str:
         """Returns `length` for a text that was cut off, otherwise `stop`."""
@@ -165,11 +166,13 @@ class OpenAiForm(Form):
 
     def _write_usage(self) -> object:
         stats = self._sum_stats()
+        known = [each.num_cached_tokens for each in self._stats if each.num_cached_tokens is not None]
+        details = {"prompt_tokens_details": {"cached_tokens": sum(known)}} if len(known) == len(self._stats) else {}
         return {
             "prompt_tokens": stats.num_context_tokens,
             "completion_tokens": stats.num_tokens,
             "total_tokens": stats.num_context_tokens + stats.num_tokens,
-            "prompt_tokens_details": {"cached_tokens": stats.num_context_tokens - stats.num_read_tokens},
+            **details,
         }
 
 
@@ -264,7 +267,7 @@ def _write_costs(stats: CompletionStats) -> dict[str, Any]:
         "tokens_evaluated": stats.num_context_tokens,
         "tokens_predicted": stats.num_tokens,
         "tokens_cached": stats.num_context_tokens + stats.num_tokens,
-        "timings": {"cache_n": stats.num_context_tokens - stats.num_read_tokens, **prompt, **predicted},
+        "timings": {"cache_n": stats.num_cached_tokens or 0, **prompt, **predicted},
     }
 
 

@@ -47,7 +47,7 @@ _EXACT = CompletionChunk(
     "e",
     healed_bytes=4,
     finish_reason=FinishReason.EXTENT,
-    stats=CompletionStats(queue_ms=1.0, total_ms=12.0, num_forwards=2, num_context_tokens=24, num_read_tokens=3),
+    stats=CompletionStats(queue_ms=1.0, total_ms=12.0, num_forwards=2, num_context_tokens=24, num_cached_tokens=21),
     explanation=_EXPLANATION,
 )
 

@@ -25,7 +25,7 @@ _NUM_USERS_SHORT, _NUM_USERS_FULL = 8, 100
 _NUM_ASKED_SHORT, _NUM_ASKED_FULL = 20, 1000  # of each user
 _NUM_REAL_SHORT, _NUM_REAL_FULL = 40, 2500  # of all users, with each runtime
 _WORD = re.compile(r"own\d+x")
-_COSTS = ("num_context_tokens", "num_read_tokens", "num_tree_nodes")  # others depend on how many run together
+_COSTS = ("num_context_tokens", "num_cached_tokens", "num_tree_nodes")  # others depend on how many run together
 _HEAD = "".join(f"value_{number} = {number}\n" for number in range(8))
 
 

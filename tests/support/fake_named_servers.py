@@ -199,6 +199,7 @@ class FakeSglangServer(FakeNamedServer):
 
     rows_field, limit_field = "input_ids", "max_new_tokens"
     owner: str = "sglang"
+    num_cached: int = 3
 
     def refuse(self, error: dict[str, Any]) -> web.Response:
         return web.Response(text=f"data: {json.dumps(error)}\n\ndata: [DONE]\n\n", content_type="text/event-stream")
@@ -223,6 +224,7 @@ class FakeSglangServer(FakeNamedServer):
             "finish_reason": {"type": "length", "length": number + 1} if is_last else None,
             "prompt_tokens": len(prompt),
             "completion_tokens": number + 1,
+            "cached_tokens": self.num_cached,
         }
         if body.get("return_logprob"):
             meta["output_token_logprobs"] = [[float(told[chosen]), chosen, None]]

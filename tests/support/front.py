@@ -29,7 +29,7 @@ _MODEL_DIR = find_default_model()
 _PATIENCE = ClientTimeout(20)
 _Answer = TypeVar("_Answer")
 _STATS = CompletionStats(
-    num_tokens=7, num_context_tokens=20, num_read_tokens=5, queue_ms=2.0, first_chunk_ms=12.0, total_ms=37.0
+    num_tokens=7, num_context_tokens=20, num_cached_tokens=15, queue_ms=2.0, first_chunk_ms=12.0, total_ms=37.0
 )
 
 

@@ -21,7 +21,7 @@ export interface Times {
   readonly choice_ms: number;
   readonly total_ms: number;
   readonly num_context_tokens: number;
-  readonly num_read_tokens: number;
+  readonly num_cached_tokens: number;
   readonly num_forwards: number;
 }
 

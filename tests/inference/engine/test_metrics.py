@@ -9,7 +9,7 @@ from inference.errors import InferenceServerUnreachableError, InvalidRequestErro
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 
 _STATS = CompletionStats(
-    queue_ms=100, first_token_ms=200, first_line_ms=400, num_tokens=3, num_context_tokens=20, num_read_tokens=5,
+    queue_ms=100, first_token_ms=200, first_line_ms=400, num_tokens=3, num_context_tokens=20, num_cached_tokens=15,
     num_drafted=4, num_accepted=2,
 )  # fmt: skip
 _TIMES = ("queue_time", "time_to_first_token", "time_to_first_line", "request_duration")

@@ -116,6 +116,7 @@ def test_what_follows_is_what_the_server_writes(
         tokens.append(int(server.find_log_probs(tokens).argmax()))
     with closing(load_in_front(server.url)) as engine:
         sink = submit(engine, CompletionRequest("x = ", max_tokens=8, extent=Extent.UNLIMITED)).wait()
+    assert sink.stats.num_cached_tokens == getattr(server, "num_cached", None)  # which vLLM does not tell
     written, told = sink.text, [log_prob for chunk in sink.chunks for log_prob in chunk.log_probs]
     raw = [float(server.find_log_probs(tokens[:number])[tokens[number]]) for number in range(num_first, num_first + 7)]
     totals = [*accumulate(raw, initial=told[0])]  # of tokens that end in one character, the first is told

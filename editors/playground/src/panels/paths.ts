@@ -30,12 +30,12 @@ export function drawPaths(picture: HealingPicture): void {
     ...paths.map((path) => drawRow(path, cells)),
     element("span", "cursor-line"),
   );
-  const numRemembered = times.num_context_tokens - times.num_read_tokens;
+  const numRead = times.num_context_tokens - times.num_cached_tokens;
   find("times").textContent = [
     `healing ${showTime(times.prompt_ms)}`,
     `model ${showTime(times.model_ms)} in ${countPasses(times.num_forwards)}`,
     `choice ${showTime(times.choice_ms)}`,
-    `${count(times.num_read_tokens, "token")} read, ${numRemembered.toString()} remembered`,
+    `${count(numRead, "token")} read, ${times.num_cached_tokens.toString()} remembered`,
   ].join(" · ");
 }
 
