@@ -41,7 +41,7 @@ def build_stop_conditions(request: CompletionRequest, reads_suffix: bool) -> Sto
     return StopConditions(
         request.max_tokens,
         request.stop,
-        build_extent_rule(request.extent, request.prefix, request.suffix),
+        build_extent_rule(request.extent, request.prefix, request.suffix, request.path),
         build_suffix_rule(request.prefix, request.suffix),
         reads_suffix,
         request.prefix,

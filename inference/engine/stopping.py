@@ -1,123 +1,13 @@
 """Where a completion ends: after a line, after an indented block, or before a stop string."""
 
-import re
-import sys
 from dataclasses import dataclass, field
-from itertools import chain
 
+from inference.brackets import CLOSER_OF, CLOSERS
+from inference.engine.python_code import PythonCode, find_indent, read_python
 from inference.protocol.completion import Extent
 
-_BRACKETS = ("{", "(", "[")
+_BRACKETS, _CLOSERS = tuple(CLOSER_OF), tuple(CLOSERS)
 _OPENERS = (":", *_BRACKETS)
-_CLOSERS = (")", "]", "}")
-
-
-_HEADER = re.compile(
-    r"[ \t]*(?:async[ \t]+)?(?:def|class|if|elif|else|for|while|with|try|except|finally|match|case)\b[^\n]*:"
-    r"[ \t]*(?:#.*)?$",
-    re.MULTILINE,
-)
-_DEFINITION = re.compile(r"^(?:def|class)\b", re.MULTILINE)
-_NEAR_CHARS = 8000  # before the cursor; the code is read from a definition in the first column on
-_FIRST_WORD = re.compile(r"\s*(?:async\s+)?(\w*)")
-_AFTER = {  # what a clause belongs to, in the same column
-    "else": {"if", "elif", "for", "while", "except"},
-    "elif": {"if", "elif"},
-    "except": {"try", "except"},
-    "finally": {"try", "except", "else"},
-    "case": {"case"},  # or, one level deeper, `match`
-}
-_CLAUSE = re.compile(r"(else|elif|except|finally)\b[^:]*:|(case)\b.*:\s*$")
-_BRACKET = re.compile(r"[()\[\]{}]")
-_STATEMENT = re.compile(
-    r"(?:def|class|return|import|with|while|try|raise|pass|assert|del)\b|@\w"
-)  # none is in brackets
-_STRING = re.compile(
-    r"""(?P<quotes>\"{3}|'{3})(?s:.*?)(?:(?P=quotes)|(?P<open>\Z))|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(?:^|(?<=\s))\#[^\n]*"""
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PythonCode:
-    """The lines of Python above the cursor's line, by which it is decided what may follow. See `_read_lines`."""
-
-    above: tuple[str, ...]
-    line_before: str
-
-    def has_place(self, text: str, start: int) -> bool:
-        """Returns whether a line of the completion may stand where it is. `start`: where it starts in `text`.
-
-        It may not if it returns to a column in which no block is, if it leaves a block without what that needs, as a
-        decorator or `try` does, or if it is a clause of no statement.
-        """
-        lines = _read_lines(self.line_before + text[:start])[0]
-        line = (self.line_before if not start else "") + text[start:].partition("\n")[0]
-        column, body = find_indent(line), line.lstrip()
-        if body.startswith((*_CLOSERS, "#")) or (start and self.is_inside(text[:start], body)):
-            return True
-        found = _CLAUSE.match(body)
-        clause = found and (found[1] or found[2])
-        nearest, is_first = sys.maxsize, True
-        for each in chain(reversed(lines if start else []), reversed(self.above)):
-            code = each.lstrip()
-            if not code:
-                continue
-            at, header = find_indent(each), _HEADER.match(each)
-            if is_first and ((at > column and code.startswith("@")) or (at >= column and header)):
-                return False  # a definition or a block is missing
-            found = _FIRST_WORD.match(each)
-            word = found[1] if found else ""
-            if at > column:
-                if at < nearest and word == "try":
-                    return False
-            elif at == column:
-                if word == "try" and header and clause is None:
-                    return any(each.startswith(body[: len(each)]) for each in ("except", "finally"))
-                return clause is None or word in _AFTER[clause]
-            else:
-                return word == "match" if clause == "case" else clause is None and is_first
-            nearest, is_first = min(nearest, at), False
-        return clause is None and (column == 0 or is_first)
-
-    def is_inside(self, text: str, line: str) -> bool:
-        """Returns whether a line after `text` is in brackets or a string that it opened, or continues its last line."""
-        _, is_incomplete, has_open_string = _read_lines(self.line_before + text)
-        return has_open_string or (is_incomplete and not _STATEMENT.match(line))
-
-
-def _read_lines(code: str) -> tuple[list[str], bool, bool]:
-    """Returns the logical lines of code with empty strings and no comments, and whether the last one is incomplete.
-
-    The third value says whether a string of several lines is open.
-
-    A line that only a statement can begin is in no brackets: others above it were never closed.
-    """
-    code = code.removesuffix("\n")
-    has_open_string = any(found["open"] is not None for found in _STRING.finditer(code))
-    lines, depth, is_continued = list[str](), 0, False
-    for line in _STRING.sub(lambda found: "" if found[0].startswith("#") else "''", code).split("\n"):
-        if (depth or is_continued) and not _STATEMENT.match(line.lstrip()):
-            lines[-1] += f" {line.strip()}"
-        else:
-            lines.append(line)
-            depth = 0
-        for char in _BRACKET.findall(line):
-            depth = max(0, depth + (1 if char in "([{" else -1))
-        is_continued = line.rstrip("\r").endswith("\\")
-    return lines, bool(depth) or is_continued, has_open_string
-
-
-def read_python(prefix: str) -> PythonCode | None:
-    """Returns the code before the cursor; None if it does not look like Python, or the cursor is in a string."""
-    outermost = _DEFINITION.search(prefix, max(0, len(prefix) - _NEAR_CHARS))
-    prefix = prefix[outermost.start() :] if outermost and len(prefix) > _NEAR_CHARS else prefix
-    start = prefix.rfind("\n") + 1
-    above, is_incomplete, has_open_string = _read_lines(prefix[:start])
-    line = prefix[start:]
-    if is_incomplete:  # the cursor's line may be the end of a longer one
-        (*above, line), is_incomplete, has_open_string = _read_lines(prefix)
-    looks_like_python = any(map(_HEADER.match, [*above, line]))
-    return None if is_incomplete or has_open_string or not looks_like_python else PythonCode(tuple(above), line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +18,14 @@ class LineRule:
 
     def find_end(self, text: str, line_start: int = 0) -> int | None:
         """The end of the completion in `text`, or None while it may continue. `line_start`: no line before ends it."""
-        if self.code is not None and _is_out_of_place(self.code, text, 0):
+        if self.code is not None and self.code.forbids(text, 0):
             return 0
         end = text.find("\n", line_start)
         return None if end < 0 else _without_cr(text, end)
 
     def count_settled(self, text: str) -> int:
         """How many of the first characters of a text without an end stay, however it goes on."""
-        return 0 if _may_be_out_of_place(self.code, text, 0) else _without_cr(text, len(text))
+        return 0 if self.code is not None and self.code.may_forbid(text, 0) else _without_cr(text, len(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +41,7 @@ class BlockRule:
 
     def find_end(self, text: str, line_start: int = 0) -> int | None:
         """The end of the completion in `text`, or None while it may continue. `line_start`: no line before ends it."""
-        if self.code is not None and _is_out_of_place(self.code, text, 0):
+        if self.code is not None and self.code.forbids(text, 0):
             return 0
         start = line_start or text.find("\n") + 1
         while start:
@@ -166,7 +56,7 @@ class BlockRule:
                     return len(text[:start].rstrip())
                 if end >= 0 and not line.rstrip().endswith(_BRACKETS):  # `} else {` is in the middle
                     return _without_cr(text, end)
-            elif self.code is not None and _is_out_of_place(self.code, text, start):
+            elif self.code is not None and self.code.forbids(text, start):
                 return len(text[:start].rstrip())
             start = end + 1
         return None
@@ -175,7 +65,7 @@ class BlockRule:
         """How many of the first characters of a text without an end stay, however it goes on."""
         line_start = text.rfind("\n") + 1
         line = text[line_start:]
-        if _may_be_out_of_place(self.code, text, line_start):
+        if self.code is not None and self.code.may_forbid(text, line_start):
             return len(text[:line_start].rstrip())
         if self.min_indent == 0 and self.code is None:  # nothing is indented less
             return len(text)
@@ -185,31 +75,14 @@ class BlockRule:
         return _without_cr(text, len(text)) if is_outside else len(text.rstrip())
 
 
-def _is_out_of_place(code: PythonCode, text: str, start: int) -> bool:
-    line = text[start:].partition("\n")[0]
-    if start == 0 and (code.line_before.strip() or _CLAUSE.match(line.lstrip()) is None):
-        return False  # it may continue the cursor's line, whose indentation is the user's
-    return line.strip() != "" and not code.has_place(text, start)
-
-
-def _may_be_out_of_place(code: PythonCode | None, text: str, start: int) -> bool:
-    line = text[start:].lstrip()
-    return (
-        code is not None
-        and line != ""
-        and (start > 0 or not code.line_before.strip())
-        and any(each.startswith(line) or re.match(rf"{each}\b", line) for each in _AFTER)
-    )
-
-
 def _without_cr(text: str, line_feed: int) -> int:
     """The end of the line before the line feed, without a carriage return."""
     return len(text[:line_feed].removesuffix("\r"))
 
 
-def build_extent_rule(extent: Extent, prefix: str, suffix: str) -> LineRule | BlockRule:
-    """The rule for a completion between `prefix` and `suffix`."""
-    code = read_python(prefix)
+def build_extent_rule(extent: Extent, prefix: str, suffix: str, path: str = "") -> LineRule | BlockRule:
+    """The rule for a completion between `prefix` and `suffix`. `path`: of the file, if it is known."""
+    code = read_python(prefix, path)
     if extent is Extent.UNLIMITED:
         return BlockRule(0, closes=False, code=code)  # no line is indented less
     line = prefix[prefix.rfind("\n") + 1 :]
@@ -227,12 +100,6 @@ def build_extent_rule(extent: Extent, prefix: str, suffix: str) -> LineRule | Bl
         )
         return BlockRule(find_indent(header) + 1, closes=True, code=code)
     return BlockRule(find_indent(line), closes=False, code=code)
-
-
-def find_indent(line: str) -> int:
-    """The indentation of the line in columns; a tab moves to the next multiple of eight."""
-    expanded = line.expandtabs(8)
-    return len(expanded) - len(expanded.lstrip())
 
 
 def find_stop(text: str, stops: tuple[str, ...], num_added: int | None = None) -> int | None:

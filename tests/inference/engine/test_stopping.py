@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from inference.engine.stopping import BlockRule, LineRule, build_extent_rule, count_stable, find_indent, find_stop
+from inference.engine.python_code import find_indent
+from inference.engine.stopping import BlockRule, LineRule, build_extent_rule, count_stable, find_stop
 from inference.protocol.completion import Extent
 
 _letters = st.text(alphabet="ab\n\r )}\t", max_size=12)
@@ -153,7 +154,7 @@ def test_what_the_end_of_a_line_or_block_may_cut_is_not_settled(
     ],
 )
 def test_python_ends_where_a_line_cannot_stand(prefix: str, text: str, left: str | None, extent: Extent) -> None:
-    rule = build_extent_rule(extent, prefix, "")
+    rule = build_extent_rule(extent, prefix, "", "src/a.py")
     if extent is Extent.UNLIMITED or isinstance(rule, BlockRule) or left == "":
         assert rule.find_end(text + "\n") == (None if left is None else len(left))
     for end in range(len(text)):
@@ -161,6 +162,32 @@ def test_python_ends_where_a_line_cannot_stand(prefix: str, text: str, left: str
         found = rule.find_end(part)
         assert found is None or part[:found] == text[: rule.find_end(text)]
         assert found is not None or text[: rule.find_end(text)].startswith(part[: rule.count_settled(part)])
+
+
+_SWITCH = "int f(int x) {\n    switch (x) {\n    case 1:\n        return 1;\n    case 2:\n"
+_CASE = "    case 3:\n        return 2;\n"
+_YAML = "jobs:\n  a:\n    steps:\n      - uses: b\n        with:\n"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "text", "path"),
+    [
+        *((_SWITCH, _CASE, path) for path in ("src/a.c", "A.java", "a.js", "")),
+        *(("while it is so:\n", "for example:\n- one\n- two\n", path) for path in ("a.md", "", "Untitled-1")),
+        *((_YAML, "          x: 1\n          if:\n          y: 2\n", path) for path in ("a.yml", "")),
+        ("class A:\n  def f(x: Int): Int =\n    ", "x match\n      case 1 => 2\n    else:\n      3\n", ""),
+        ("def f(x):\n    ", "for x in y:\n    - z\n", "a.md"),
+    ],
+)
+def test_text_of_another_language_is_not_judged_as_python(prefix: str, text: str, path: str) -> None:
+    assert build_extent_rule(Extent.UNLIMITED, prefix, "", path).find_end(text) is None
+    assert build_extent_rule(Extent.AUTO, prefix, "", path).find_end(text) != 0
+
+
+@pytest.mark.parametrize("path", ["", "a.py", "A.PYI", "a.ipynb"])
+def test_python_is_known_by_its_path_and_without_one_by_a_function(path: str) -> None:
+    rule = build_extent_rule(Extent.AUTO, "async def f(\n    a, b\n) -> int:\n    ", "", path)
+    assert rule.find_end("try:\n        g()\n    x = 1\n") == len("try:\n        g()")
 
 
 @pytest.mark.parametrize("name", ["bisect", "contextlib", "textwrap", "queue"])
@@ -179,7 +206,7 @@ def test_the_true_text_of_a_block_of_python_ends_where_the_block_does(name: str)
         rest = "\n".join([lines[first][start:], *lines[first + 1 : end + 30]])
         block = "\n".join([lines[first][start:], *lines[first + 1 : end]])
 
-        found = rest[: build_extent_rule(Extent.AUTO, prefix, "").find_end(rest)]
+        found = rest[: build_extent_rule(Extent.AUTO, prefix, "", "a.py").find_end(rest)]
 
         assert found.startswith(block)
         assert all(line.lstrip()[:1] in ("", "#") for line in found.removeprefix(block).split("\n"))
