@@ -35,7 +35,7 @@ from benchmarks.corpora.grown_model import Shape
 from benchmarks.measures.report import Figures, Part, Target, Value, find_percentile, run_parts
 from benchmarks.measures.right_choices import compare_engines
 from inference.config import EngineConfig
-from inference.engine.local_engine import build_engine
+from inference.engine.local_executor import build_engine
 from inference.healing.heal_point import encode_text
 from inference.model.pytorch.loader import build_torch_model
 from inference.protocol.completion import Chunks, CompletionRequest, Extent

@@ -19,7 +19,7 @@ from benchmarks.measures.report import Figures, Value, find_percent, run_parts, 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.engine.fill_in import Layout, choose_fill_in
-from inference.engine.local_engine import start_engine
+from inference.engine.local_executor import start_engine
 from inference.engine.prompt import PromptBuilder
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason

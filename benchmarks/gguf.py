@@ -36,7 +36,7 @@ from benchmarks.measures.report import Figures, Part, Target, Value, run_parts, 
 from benchmarks.measures.right_choices import compare_engines
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.engine.local_engine import build_engine
+from inference.engine.local_executor import build_engine
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent
 from models.training.corpus import iter_held_out

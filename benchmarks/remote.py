@@ -29,9 +29,8 @@ from benchmarks.corpora.cuts import Cut, draw_cuts
 from benchmarks.measures.report import Figures, Part, Target, UnavailableError, run_parts, track
 from benchmarks.measures.right_choices import Differences, Recorded, RecordingModel, find_log_prob
 from inference.config import EngineConfig
-from inference.engine.engine import Engine
-from inference.engine.job import complete
-from inference.engine.local_engine import build_engine
+from inference.engine.engine import Engine, complete
+from inference.engine.local_executor import build_engine
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.loader import load_model
@@ -39,8 +38,8 @@ from inference.model.sampler import Choice, SampleRequest, find_row
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
 from inference.remote.choice import GeneratedToken
 from inference.remote.executor import load_remote_engine
+from inference.remote.health import detect_server
 from inference.remote.http_client import HttpClient
-from inference.remote.server import detect_server
 from models.training.corpus import iter_held_out
 from trie_cache.trie import Vocabulary
 

@@ -279,15 +279,17 @@ class _Loaded:
     """A model in this process. For the first question about bytes it is loaded a second time, in float32."""
 
     def __init__(self, config: EngineConfig) -> None:
-        from inference.engine.local_engine import load_engine  # here, because commands use a server, and need no runner
+        from inference.engine.local_executor import (
+            load_engine,  # here, because commands use a server, and need no runner
+        )
 
         self._config, self._engine = config, load_engine(config)
         self._characters: CharacterService | None = None
 
     def complete(self, request: CompletionRequest) -> Completion:
-        from inference.engine.job import WaitingSink
+        from inference.engine.engine import ChunkBuffer
 
-        self._engine.submit(request, sink := WaitingSink())
+        self._engine.submit(request, sink := ChunkBuffer())
         sink.wait()
         return Completion.from_chunks(sink.chunks)
 

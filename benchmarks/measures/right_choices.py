@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.corpora.cuts import Cut
 from inference.config import EngineConfig
-from inference.engine.local_engine import build_engine
+from inference.engine.local_executor import build_engine
 from inference.model.language_model import LanguageModel
 from inference.model.loader import load_model
 from inference.model.sampler import Choice, SampleRequest, SampleResult, find_row

@@ -21,8 +21,8 @@ from inference.errors import (
     tell_failure,
     to_public_error,
 )
+from inference.heartbeat import Heartbeat
 from inference.protocol.characters import CharacterAnswer, CharacterRequest
-from inference.protocol.heartbeat import Heartbeat
 
 _log = logging.getLogger(__name__)
 

@@ -5,13 +5,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
-from inference.engine.job import ChunkSink, EngineLoad, Job, WaitingSink
+from inference.engine.job import ChunkSink, Job
 from inference.engine.prompt import PromptBuilder
 from inference.engine.scheduler import Scheduler
 from inference.errors import (
@@ -23,8 +24,8 @@ from inference.errors import (
     tell_failure,
     to_public_error,
 )
-from inference.protocol.completion import CompletionRequest, FinishReason
-from inference.protocol.heartbeat import Heartbeat
+from inference.heartbeat import Heartbeat
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +91,42 @@ class Executor(Protocol):
         """Ends everything."""
 
 
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """What an engine has to do, and the memory that it uses for that."""
+
+    num_running: int
+    num_waiting: int
+    memory_bytes: Mapping[str, int]  # by kind
+
+
+class ChunkBuffer:
+    """Collects the chunks of a request until it has ended."""
+
+    def __init__(self) -> None:
+        self.chunks: list[CompletionChunk] = []
+        self._stats: Future[CompletionStats] = Future()
+
+    def send(self, chunk: CompletionChunk) -> None:
+        self.chunks.append(chunk)
+        if chunk.stats is not None:
+            self._stats.set_result(chunk.stats)
+
+    def fail(self, error: MidtokenError) -> None:
+        self._stats.set_exception(error)
+
+    def is_cancelled(self) -> bool:
+        return False
+
+    def wait(self) -> tuple[str, CompletionStats]:
+        """Waits for the end. Returns the first candidate's text, and the statistics.
+
+        Raises the error of a failed request.
+        """
+        stats = self._stats.result()
+        return "".join(chunk.text for chunk in self.chunks if chunk.candidate == 0), stats
+
+
 class Engine:
     """Completes text: schedules requests, runs them step by step, and streams the results."""
 
@@ -100,7 +137,7 @@ class Engine:
         prompts: PromptBuilder,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts the thread. `inference.engine.local_engine` builds the parts from a model folder."""
+        """Starts the thread. `inference.engine.local_executor` builds the parts from a model folder."""
         self.runs_as = executor.info.runs_as
         self.repository_format = prompts.related.format.name
         self._config = config
@@ -294,7 +331,7 @@ class Engine:
         if job.request.is_prefetch and not job.anticipates_typing and self._executor.info.anticipates_typing:
             with suppress(OverloadedError), self._submit_lock:
                 self._take(is_prefetch=True)
-                self._scheduler.add(Job(job.request, WaitingSink(), now, anticipates_typing=True))
+                self._scheduler.add(Job(job.request, ChunkBuffer(), now, anticipates_typing=True))
 
     def _try(self, job: Job, act: Callable[[], object]) -> bool:
         """Returns whether it succeeded. If not, the job has failed, and no other one."""
@@ -327,3 +364,10 @@ class Engine:
         while not self._inbox.empty():
             if (queued := self._inbox.get()) is not None:
                 tell_failure(queued.sink.fail, error, _log.error)
+
+
+def complete(engine: Engine, request: CompletionRequest) -> tuple[str, CompletionStats]:
+    """The first candidate's text and the statistics. Raises the error of a failed request."""
+    sink = ChunkBuffer()
+    engine.submit(request, sink)
+    return sink.wait()

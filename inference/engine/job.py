@@ -1,12 +1,11 @@
-"""A request inside the engine, from its arrival to its end; and the engine's interface to its callers.
+"""A request inside the engine, from its arrival to its end.
 
 A job arrives as a request and a sink, and waits. When its turn may come, it gets its prompt: most requests are
 superseded before. Then an executor prefills its context, and the first choice gives it its candidates.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -39,63 +38,6 @@ class ChunkSink(Protocol):
 
     def is_cancelled(self) -> bool:
         """True once the client has cancelled the request. Called between steps."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineLoad:
-    """What an engine has to do, and the memory that it uses for that."""
-
-    num_running: int
-    num_waiting: int
-    memory_bytes: Mapping[str, int]  # by kind
-
-
-class CompletionEngine(Protocol):
-    """An object that answers completion requests: `Engine`, or a fake in the tests. Thread-safe."""
-
-    @property
-    def load(self) -> EngineLoad:
-        """What there is to do now."""
-
-    def measure_heartbeat_ms(self) -> float:
-        """Milliseconds since the engine last made progress; 0 while idle."""
-
-    def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
-        """Queues the request; its chunks go to `sink`. Raises OverloadedError or ServerError."""
-
-
-class WaitingSink:
-    """Collects the chunks of a request until it has ended."""
-
-    def __init__(self) -> None:
-        self.chunks: list[CompletionChunk] = []
-        self._stats: Future[CompletionStats] = Future()
-
-    def send(self, chunk: CompletionChunk) -> None:
-        self.chunks.append(chunk)
-        if chunk.stats is not None:
-            self._stats.set_result(chunk.stats)
-
-    def fail(self, error: MidtokenError) -> None:
-        self._stats.set_exception(error)
-
-    def is_cancelled(self) -> bool:
-        return False
-
-    def wait(self) -> tuple[str, CompletionStats]:
-        """Waits for the end. Returns the first candidate's text, and the statistics.
-
-        Raises the error of a failed request.
-        """
-        stats = self._stats.result()
-        return "".join(chunk.text for chunk in self.chunks if chunk.candidate == 0), stats
-
-
-def complete(engine: CompletionEngine, request: CompletionRequest) -> tuple[str, CompletionStats]:
-    """The first candidate's text and the statistics. Raises the error of a failed request."""
-    sink = WaitingSink()
-    engine.submit(request, sink)
-    return sink.wait()
 
 
 @dataclass(slots=True, eq=False)

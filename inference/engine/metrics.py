@@ -11,7 +11,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 
-from inference.engine.job import CompletionEngine
+from inference.engine.engine import Engine
 from inference.errors import InferenceServerUnreachableError, InvalidRequestError, MidtokenError, OverloadedError
 from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 
@@ -72,7 +72,7 @@ _OVERLOADS = ("queue", "prefetch", "size", "memory", "shutdown")  # the reasons 
 class Metrics:
     """The metrics of one engine and of its process. Thread-safe."""
 
-    def __init__(self, engine: CompletionEngine) -> None:
+    def __init__(self, engine: Engine) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a further series for each
         self._registry = CollectorRegistry()
         ProcessCollector("midtoken", registry=self._registry)

@@ -30,6 +30,7 @@ import inference
 from inference.characters.token_string import PassWatch
 from inference.characters.worker import Answerer, CharacterWorker
 from inference.config import EngineConfig
+from inference.engine.engine import Engine
 from inference.engine.metrics import Metrics, Outcome, find_outcome
 from inference.errors import (
     InvalidRequestError,
@@ -220,12 +221,12 @@ class Adapter:
         self.engine.close()
 
 
-def _load_engine(config: EngineConfig) -> Any:
+def _load_engine(config: EngineConfig) -> Engine:
     if config.engine_url:
         from inference.remote.executor import load_remote_engine
 
         return load_remote_engine(config)
-    from inference.engine.local_engine import load_engine  # here, because it loads the runners
+    from inference.engine.local_executor import load_engine  # here, because it loads the runners
 
     return load_engine(config)
 
@@ -233,8 +234,10 @@ def _load_engine(config: EngineConfig) -> Any:
 class CompletionModel(Adapter):
     """The completion model. The engine's thread sends the chunks; each request that has ended is counted in metrics."""
 
+    engine: Engine
+
     def __init__(self, load_engine: Callable[[EngineConfig], Any] = _load_engine) -> None:
-        """`load_engine`: returns an `inference.engine.job.CompletionEngine`."""
+        """`load_engine`: makes the engine."""
         super().__init__("completion", REQUEST_TYPES, request_from_arrays, chunk_to_arrays, load_engine)
 
     def load(self, config: EngineConfig) -> None:

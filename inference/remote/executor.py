@@ -34,8 +34,8 @@ from inference.model.sizes import MEDIUM_TOKENS, check_window
 from inference.model_folder import read_folder_file
 from inference.protocol.completion import FinishReason, Healing
 from inference.remote.choice import GeneratedToken, KnownLogprobs
+from inference.remote.health import Find, RemoteServer, ServerHealth, detect_server
 from inference.remote.http_client import HttpClient
-from inference.remote.server import Find, RemoteServer, ServerHealth, detect_server
 from trie_cache.trie import Vocabulary
 
 _NUM_TOPS = (0, 2000, 2**20)  # tokens of each row, where one is drawn: as usual, and if that is too little; all of them

@@ -19,8 +19,8 @@ import transformers
 
 from benchmarks.corpora.real_model import REAL_FOLDER, REAL_GGUF
 from inference.config import EngineConfig
-from inference.engine.job import CompletionEngine
-from inference.engine.local_engine import build_engine
+from inference.engine.engine import Engine
+from inference.engine.local_executor import build_engine
 from inference.healing.heal_point import encode_text, find_heal_point
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from inference.model.loader import load_model
@@ -175,7 +175,7 @@ _MARGINS = {"onnx float32": 1e-3, "torch float32": 1e-3, "onnx int8": 0.6, "gguf
 @dataclass(frozen=True)
 class Runner:
     name: str
-    engine: CompletionEngine
+    engine: Engine
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from benchmarks.baselines.servers import LLAMA_SERVER, run_llama_server
 from benchmarks.corpora.cuts import draw_cuts
 from benchmarks.remote import compare_remote
 from inference.config import EngineConfig
-from inference.engine.local_engine import build_engine
+from inference.engine.local_executor import build_engine
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent, Priority, RelatedFile
 from inference.remote.executor import load_remote_engine

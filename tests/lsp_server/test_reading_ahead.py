@@ -9,7 +9,7 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.engine.local_engine import load_engine
+from inference.engine.local_executor import load_engine
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
 from lsp_server.guard import Cleared
 from tests.support.lsp_editor import wait_for

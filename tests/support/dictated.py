@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2
 
 from inference.client.channel import COMPLETION, add_tensors, read_tensors
 from inference.config import EngineConfig
-from inference.engine.local_engine import start_engine
+from inference.engine.local_executor import start_engine
 from inference.healing.covering import Crossing, Rule
 from inference.hosting.host import _Service
 from inference.model.language_model import SequenceInput

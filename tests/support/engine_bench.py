@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.engine.job import ChunkSink, Job
-from inference.engine.local_engine import LocalExecutor, start_engine
+from inference.engine.local_executor import LocalExecutor, start_engine
 from inference.engine.prompt import PromptBuilder
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput

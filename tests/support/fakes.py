@@ -2,20 +2,12 @@
 
 import threading
 import time
-from typing import Protocol
 
 from inference.config import EngineConfig
-from inference.engine.job import EngineLoad
+from inference.engine.engine import EngineLoad
+from inference.engine.job import ChunkSink
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
-
-
-class ChunkSink(Protocol):
-    """The receiver of one request's chunks from a scripted engine."""
-
-    def send(self, chunk: CompletionChunk) -> None: ...
-    def fail(self, error: MidtokenError) -> None: ...
-    def is_cancelled(self) -> bool: ...
 
 
 class ScriptedEngine:

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from inference.engine.job import CompletionEngine
+from inference.engine.engine import Engine
 from inference.errors import MidtokenError
 from inference.protocol.characters import CharacterAnswer
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
@@ -68,16 +68,14 @@ class CollectingSink:
         return self.chunks[-1].stats
 
 
-def submit(
-    engine: CompletionEngine, request: CompletionRequest, on_chunk: Callable[[], None] = lambda: None
-) -> CollectingSink:
+def submit(engine: Engine, request: CompletionRequest, on_chunk: Callable[[], None] = lambda: None) -> CollectingSink:
     """Submits the request and returns its sink."""
     sink = CollectingSink(on_chunk)
     engine.submit(request, sink)
     return sink
 
 
-def complete(engine: CompletionEngine, request: CompletionRequest) -> CollectingSink:
+def complete(engine: Engine, request: CompletionRequest) -> CollectingSink:
     """Submits the request and waits for its answer."""
     return submit(engine, request).wait()
 

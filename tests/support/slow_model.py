@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any  # the parts of the engine are passed on as they are
 
 from inference.config import EngineConfig
-from inference.engine.local_engine import build_engine
+from inference.engine.local_executor import build_engine
 from inference.model.loader import load_model
 from inference.model.sampler import NumpyRow
 from inference.remote.executor import load_remote_engine

@@ -21,8 +21,8 @@ from benchmarks.baselines.contestants.line_protocol import (
 from benchmarks.measures.host import run_host
 from inference.client.client import Client
 from inference.config import EngineConfig
-from inference.engine.job import WaitingSink
-from inference.engine.local_engine import load_engine
+from inference.engine.engine import ChunkBuffer
+from inference.engine.local_executor import load_engine
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequenceInput
 from inference.model.loader import load_model
@@ -32,7 +32,7 @@ _PIECE = 512
 _PARENTS = {1: (None,), 5: (None, 0, None, 2, 2)}
 
 
-class LineSink(WaitingSink):
+class LineSink(ChunkBuffer):
     """Also sends the text on as it comes."""
 
     def __init__(self, line: Line) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from inference.engine.job import ChunkSink, Job, complete
+from inference.engine.engine import complete
+from inference.engine.job import ChunkSink, Job
 from inference.errors import OverloadedError
 from inference.model.sampler import Choice, SampleResult
 from inference.protocol.completion import (

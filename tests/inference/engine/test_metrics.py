@@ -1,12 +1,14 @@
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from inference.engine.job import ChunkSink, EngineLoad
+from inference.engine.engine import EngineLoad
 from inference.engine.metrics import Metrics
 from inference.errors import InferenceServerUnreachableError, InvalidRequestError, MidtokenError, OverloadedError
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.protocol.completion import CompletionChunk, CompletionStats, FinishReason
 
 _STATS = CompletionStats(
     queue_ms=100, first_token_ms=200, first_line_ms=400, num_tokens=3, num_context_tokens=20, num_cached_tokens=15,
@@ -15,18 +17,12 @@ _STATS = CompletionStats(
 _TIMES = ("queue_time", "time_to_first_token", "time_to_first_line", "request_duration")
 
 
-class _Engine:
-    load = EngineLoad(2, 3, {"idle": 7, "limit": 9})
-
-    def submit(self, request: CompletionRequest, sink: ChunkSink) -> None: ...
-
-    def measure_heartbeat_ms(self) -> float:
-        return 500.0
+_ENGINE: Any = SimpleNamespace(load=EngineLoad(2, 3, {"idle": 7, "limit": 9}), measure_heartbeat_ms=lambda: 500.0)
 
 
 def _count(end: CompletionChunk | MidtokenError) -> dict[str, float]:
     """What one request adds to a new engine's metrics: those that are not 0, without the buckets."""
-    metrics = Metrics(_Engine())
+    metrics = Metrics(_ENGINE)
     metrics.add(end, 0.5)
     samples = [each for family in text_string_to_metric_families(metrics.write()) for each in family.samples]
     return {

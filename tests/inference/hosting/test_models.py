@@ -13,7 +13,8 @@ import pytest
 from inference.characters.token_string import PassWatch
 from inference.characters.worker import Answerer
 from inference.config import EngineConfig
-from inference.engine.job import EngineLoad
+from inference.engine.engine import EngineLoad
+from inference.engine.job import ChunkSink
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
 from inference.platforms import IMPORT_ROOT
 from inference.protocol import characters
@@ -23,7 +24,6 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Co
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES, find_default_model
 from tests.support.adapters import RecordedReply, load_adapter
 from tests.support.character_fakes import ScriptedCharacterModel, build_scripted_service
-from tests.support.fakes import ChunkSink
 from tests.support.servers import wait_until
 
 _LAST = CompletionChunk("x", finish_reason=FinishReason.END, stats=CompletionStats(num_tokens=1, num_context_tokens=3))

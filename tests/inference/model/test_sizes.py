@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from inference.config import EngineConfig
-from inference.engine.local_engine import load_engine
+from inference.engine.local_executor import load_engine
 from inference.errors import ModelError
 from inference.model import sizes
 from inference.model.loader import load_model

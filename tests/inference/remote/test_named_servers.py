@@ -10,15 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from inference.engine.engine import Engine
-from inference.engine.job import complete
+from inference.engine.engine import Engine, complete
 from inference.errors import InvalidRequestError, MidtokenError, ServerError
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
+from inference.remote.health import ServerHealth, detect_server
 from inference.remote.http_client import HttpClient
 from inference.remote.probed_server import ProbedServer
-from inference.remote.server import ServerHealth, detect_server
 from tests.inference.remote.conftest import load_in_front
 from tests.support.fake_llama_server import run_fake_server
 from tests.support.fake_named_servers import FakeNamedServer, FakeSglangServer, FakeVllmServer

@@ -15,9 +15,8 @@ import pytest
 
 from benchmarks.baselines.gguf_file import Precision, write_gguf, write_random_gguf
 from inference.config import EngineConfig
-from inference.engine.engine import Engine
-from inference.engine.job import complete
-from inference.engine.local_engine import load_engine
+from inference.engine.engine import Engine, complete
+from inference.engine.local_executor import load_engine
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model import loader

@@ -10,9 +10,8 @@ import pytest
 
 from benchmarks.corpora.state_models import FAMILIES, write_state_model
 from inference.config import EngineConfig
-from inference.engine.engine import Engine
-from inference.engine.job import complete
-from inference.engine.local_engine import load_engine
+from inference.engine.engine import Engine, complete
+from inference.engine.local_executor import load_engine
 from inference.errors import ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.gguf import model as gguf_model

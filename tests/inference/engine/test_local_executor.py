@@ -8,7 +8,7 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.engine.fill_in import Layout, choose_fill_in
-from inference.engine.local_engine import PrefillSpeed, build_engine, load_engine
+from inference.engine.local_executor import PrefillSpeed, build_engine, load_engine
 from inference.errors import ModelError
 from inference.model.language_model import LoadedModel, SequenceInput
 from inference.model.loader import load_model

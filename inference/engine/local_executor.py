@@ -16,9 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from inference.config import EngineConfig
-from inference.engine.engine import Engine, ExecutorInfo
+from inference.engine.engine import Engine, ExecutorInfo, complete
 from inference.engine.fill_in import choose_fill_in
-from inference.engine.job import Job, complete
+from inference.engine.job import Job
 from inference.engine.prefix_cache import PrefixCache
 from inference.engine.prompt import PromptBuilder
 from inference.engine.running_sequence import RunningSequence
