@@ -1,1 +1,1 @@
-"""Exact healing on an engine that runs elsewhere and has the weights: its own interface is asked for probabilities."""
+"""Exact healing with an inference server that has the weights: its own interface is asked for probabilities."""

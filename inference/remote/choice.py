@@ -47,15 +47,15 @@ class _Bound:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedToken:
-    """A token that an engine has written."""
+    """A token that the inference server has written."""
 
     token_id: int
-    log_prob: float | None  # NaN if the engine reports nonsense, None if it reports nothing
+    log_prob: float | None  # NaN if it reports nonsense, None if it reports nothing
 
 
 @dataclass(slots=True)
 class KnownLogprobs:
-    """What an engine has reported of the rows of a covering tree, so far."""
+    """What the inference server has reported of the rows of a covering tree, so far."""
 
     covering: CoveringTree
     trie: Trie

@@ -1,9 +1,9 @@
-"""An engine in front of a server elsewhere: choices are made here, scores and tokens come from there.
+"""An executor in front of an inference server: choices are made here, log probabilities and tokens come from there.
 
-A job has one task after the other in an event loop. The first asks for the scores that the first choice needs, and
-chooses exactly. Once the engine's thread has taken that choice, the second has the server write on from there. What the
-tasks report is applied by the engine's thread, in its next step. The server caches what it has prefilled, in the slot
-that a document keeps to.
+A job has one task after the other in an event loop. The first asks for the log probabilities that the first choice
+needs, and chooses exactly. Once the engine's thread has taken that choice, the second has the server write on from
+there. What the tasks report is applied by the engine's thread, in its next step. The server caches what it has
+prefilled, in the slot that a document keeps to.
 """
 
 import asyncio
@@ -34,8 +34,9 @@ from inference.model.sizes import MEDIUM_TOKENS, check_window
 from inference.model_folder import read_folder_file
 from inference.protocol.completion import FinishReason, Healing
 from inference.remote.choice import GeneratedToken, KnownLogprobs
-from inference.remote.health import Find, RemoteServer, ServerHealth, detect_server
+from inference.remote.health import Find, ServerHealth, detect_server
 from inference.remote.http_client import HttpClient
+from inference.remote.server import RemoteServer
 from trie_cache.trie import Vocabulary
 
 _NUM_TOPS = (0, 2000, 2**20)  # tokens of each row, where one is drawn: as usual, and if that is too little; all of them
@@ -60,7 +61,7 @@ class RemoteExecutor:
         self._thread.start()
         try:
             self._health = self._start(_open(config, tokenizer.sample, find)).result()
-        except MidtokenError as error:  # each means that the engine cannot be used
+        except MidtokenError as error:  # each means that the server cannot be used
             self._stop_loop()
             raise ModelError(str(error)) from error
         # The server knows its own capacity, and a slot has one context.
@@ -178,7 +179,7 @@ class RemoteExecutor:
     async def _draw(
         self, job: Job, server: RemoteServer, rows: list[tuple[int, ...]], known: KnownLogprobs
     ) -> tuple[SampleResult, int]:
-        """Chooses as an engine with the weights does, from so much of the rows that the rest makes no difference."""
+        """Chooses as an executor with the weights does, from so much of the rows that the rest makes no difference."""
         if not server.returns_distributions:
             needed = "sampling, several texts and explanations need whole distributions"
             raise InvalidRequestError(f"{needed}, which {server.name} does not tell")
@@ -228,7 +229,8 @@ class RemoteExecutor:
 
     def _check_token(self, token_id: int) -> None:
         if not self._tokenizer.vocabulary.has(token_id):
-            raise ServerError(f"the engine has chosen the token {quote(str(token_id))}, which its model does not have")
+            name = self._health.http.name
+            raise ServerError(f"{name} has chosen the token {quote(str(token_id))}, which its model does not have")
 
 
 def _raise(error: BaseException) -> None:

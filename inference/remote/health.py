@@ -1,4 +1,4 @@
-"""The server of an engine: which one is at its address, whether it answers, and whether it has the right model."""
+"""The inference server: which one is at an address, whether it answers, and whether it has the right model."""
 
 import asyncio
 import logging
@@ -12,7 +12,8 @@ from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import LOGPROB_TOLERANCE
 from inference.remote.http_client import HttpClient, naming_malformed
 from inference.remote.llama_server import LlamaServer
-from inference.remote.probed_server import ProbedServer, SglangServer, VllmServer, fetch_model_card
+from inference.remote.probed_server import SglangServer, VllmServer, fetch_model_card
+from inference.remote.server import RemoteServer
 
 _log = logging.getLogger(__name__)
 _TRUST_S = 1.0  # since the last answer; in a shorter time none is started again
@@ -20,8 +21,6 @@ _PATIENCE_S = 5.0  # with a server that does not say who it is
 _IDLE_S = 5.0  # since the last answer; then it is not known whether it still answers
 T = TypeVar("T")
 
-# All calls are made in one event loop, and raise ServerError or OverloadedError.
-RemoteServer = LlamaServer | ProbedServer
 Find = Callable[[HttpClient], Awaitable[RemoteServer]]
 
 _KINDS: Mapping[str, Callable[[HttpClient, str], RemoteServer]] = {
@@ -143,7 +142,7 @@ class ServerHealth:
         ((reported,), _) = await server.score(request, [row])
         best, second = sorted(reported, key=reported.__getitem__, reverse=True)[:2]
         forced = await server.find_best_token(request, row, (second,))
-        written = [step async for step in server.generate(request, row) if not isinstance(step, FinishReason)]
+        written = [each async for each in server.generate(request, row) if not isinstance(each, FinishReason)]
         if forced[0] != second or abs(forced[1] - reported[second]) > LOGPROB_TOLERANCE:
             raise ModelError(f"{server.name} tells other log probabilities for a token alone than beside others")
         if [reported.get(each.token_id, -math.inf) >= reported[best] - LOGPROB_TOLERANCE for each in written] != [True]:

@@ -1,4 +1,4 @@
-"""HTTP to the server of an engine. What goes wrong there, or before it, becomes one sentence."""
+"""HTTP to the inference server. What goes wrong there, or before it, becomes one sentence."""
 
 import hashlib
 import json

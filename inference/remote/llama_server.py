@@ -1,9 +1,9 @@
-"""llama.cpp's server as an engine: token ids in, token ids and raw log probabilities out.
+"""llama.cpp's server: token ids in, token ids and raw log probabilities out.
 
-Each of its slots has the text of a document. To prefill a text takes far longer than to complete a keystroke. With more
+Each of its slots has the text of a document. To prefill it takes far longer than to complete a keystroke. With more
 documents than slots, a document therefore keeps its slot for a turn, in which several keystrokes are completed: four
-times what its text took, or until it asks for nothing for half a second. Then the document that has waited longest gets
-the slot that was used least recently.
+times what its prefill took, or until it asks for nothing for half a second. Then the document that has waited longest
+gets the slot that was used least recently.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from inference.healing.heal_point import count_common
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient, is_count, naming_malformed, parse_token, read_log_prob, read_whole
+from inference.remote.server import RemoteServer
 
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
 _ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "stop_type", "timings/prompt_n"]}
@@ -26,10 +27,10 @@ _FORGET = {"prompt": [0], "n_predict": 0, "cache_prompt": False}
 _ONCE = {"Connection": "close"}  # as the server does after a stream, but says only now
 _NUM_TOP = 100  # tokens after each prompt: in nineteen of twenty choices, no more is asked for
 _PLACE_BYTES, _MAX_ROW_BYTES = 256, 2**25  # the probabilities of all tokens, with a vocabulary of 262,144, take 21 MB
-_PART_S = 0.1  # of reading; a server does not notice in between that its client has left
+_PART_S = 0.1  # of prefill; a server does not notice in between that its client has left
 _MIN_PART, _MAX_PART = 64, 4096  # tokens
 _FORCED = 100.0  # added to a logit, it exceeds all others; the reported log probabilities are without it
-_TURN = 4.0  # times what it took to read the text
+_TURN = 4.0  # times what the prefill took
 _IDLE_S = 0.5  # without a request, the turn is over
 _FORGOTTEN_S = 1.0  # without a request, a document waits no longer
 _POLL_S = 0.02
@@ -37,21 +38,21 @@ _POLL_S = 0.02
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A slot, which does one thing at a time, and what it has read."""
+    """A slot, which does one thing at a time, and what it has prefilled."""
 
     number: int
     document: str | None = None  # with its tenant
     tenant: str | None = None  # whose text it has
     token_ids: list[int] = field(default_factory=list)  # those that it has, or more
     headers: Mapping[str, str] = field(default_factory=dict)  # of its requests
-    read_s: float = 0.0  # how long it took to read them
+    prefill_s: float = 0.0  # how long it took to prefill them
     taken_at: float = 0.0
     used_at: float = 0.0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def is_free(self, now: float) -> bool:
         """Whether another document may take it."""
-        is_over = now - self.taken_at > _TURN * self.read_s or now - self.used_at > _IDLE_S
+        is_over = now - self.taken_at > _TURN * self.prefill_s or now - self.used_at > _IDLE_S
         return not self.lock.locked() and (self.document is None or is_over)
 
 
@@ -89,28 +90,26 @@ class Slots:
             if not free or next(iter(self._waiting)) != document:
                 return None
             slot = min(free, key=lambda each: each.used_at)
-            slot.document, slot.taken_at, slot.used_at, slot.read_s = document, now, now, 0.0
+            slot.document, slot.taken_at, slot.used_at, slot.prefill_s = document, now, now, 0.0
         self._waiting.pop(document, None)
         return slot
 
 
-class LlamaServer:
-    """A server with a model. All calls are made in one event loop, and raise ServerError or OverloadedError."""
+class LlamaServer(RemoteServer):
+    """llama-server."""
 
-    returns_distributions = True  # whether it reports whole distributions, and samples
-    returns_logprobs = False  # whether it reports how likely each token is that it writes; `ServerHealth` finds out
+    kind = "llama.cpp's server"
+    returns_distributions = True
 
     def __init__(self, http: HttpClient, model: str) -> None:
-        """`model`: its name there, by which a router among several servers knows the one to ask."""
-        http.name = self.name = f"llama.cpp's server at {http.url}"
-        self._http, self._model = http, model
+        """See `RemoteServer`."""
+        super().__init__(http, model)
         self._slots = Slots(1)
-        self.max_tokens = 0  # of its window; known once it was identified
-        self._prefill_lock = asyncio.Lock()  # of the one who has a long text read
-        self._part = 256.0  # tokens that take about `_PART_S` to read
+        self._prefill_lock = asyncio.Lock()  # of the one whose long prompt is prefilled
+        self._part = 256.0  # tokens that take about `_PART_S` to prefill
 
     async def identify(self) -> object:
-        """An identity that changes if the server restarts with another model. Raises ModelError if it is not usable."""
+        """See `RemoteServer`."""
         properties = await self._http.ask(f"props?model={quote(self._model, safe='')}")
         settings = properties.get("default_generation_settings") or {}
         if not is_count(properties.get("total_slots")) or not is_count(settings.get("n_ctx")):
@@ -121,26 +120,23 @@ class LlamaServer:
         return [properties.get(name) for name in ("model_path", "model_alias", "build_info", "media_marker")]
 
     async def measure(self) -> None:
-        """Finds out which fields reach the server, besides what `ServerHealth` does. Raises ModelError."""
+        """`ServerHealth` finds out all."""
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
-        """The server's own tokens of a text, in which nothing is a control token."""
+        """See `RemoteServer`."""
         body = {"model": self._model, "content": text, "add_special": False, "parse_special": False}
         return tuple((await self._http.ask("tokenize", body))["tokens"])
 
     async def score(
         self, request: CompletionRequest, prompts: Sequence[tuple[int, ...]], num_top: int | None = None
     ) -> tuple[TopLogprobs, int | None]:
-        """The most likely tokens after each prompt, and how many tokens of the first it had cached, if it tells.
-
-        `num_top`: how many, or as many as the server reports. None: its default.
-        """
+        """See `RemoteServer`."""
         num_top = num_top or _NUM_TOP
         body = {"prompt": list(map(list, prompts)), "n_predict": 1, "n_probs": num_top, **_GREEDY}
         reported: dict[int, Mapping[int, float]] = {}
-        counts: list[int] = []  # of the tokens of each prompt that were read now
+        counts: list[int] = []  # of the tokens of each prompt that were prefilled now
         max_bytes = min(2**20 + num_top * _PLACE_BYTES, _MAX_ROW_BYTES)
-        async with self._stream(request, body, max_bytes) as (events, num_read):
+        async with self._stream(request, body, max_bytes) as (events, num_prefilled):
             async for event in events:
                 for place in event.get("completion_probabilities", ()):
                     reported[event["index"]] = {
@@ -148,17 +144,13 @@ class LlamaServer:
                     }
                 if "timings/prompt_n" in event:
                     counts.append(read_whole(event["timings/prompt_n"]))
-        if reported.keys() != set(range(len(prompts))):
-            raise ServerError(
-                f"{self.name} has reported the probabilities of {len(reported)} of {len(prompts)} prompts"
-            )
-        num_cached = len(prompts[0]) - num_read - counts[0] if counts else None
-        return [reported[index] for index in range(len(prompts))], num_cached
+        num_cached = len(prompts[0]) - num_prefilled - counts[0] if counts else None
+        return self._order(reported, len(prompts)), num_cached
 
     async def find_best_token(
         self, request: CompletionRequest, prompt: tuple[int, ...], allowed_token_ids: tuple[int, ...]
     ) -> tuple[int, float]:
-        """The most likely of the allowed tokens after a prompt, and its log probability."""
+        """See `RemoteServer`."""
         bias = [[token_id, _FORCED] for token_id in allowed_token_ids]
         body = {"prompt": list(prompt), "n_predict": 1, "n_probs": 1, "logit_bias": bias, **_GREEDY}
         async with self._stream(request, body) as (events, _):
@@ -170,7 +162,7 @@ class LlamaServer:
         raise ServerError(f"{self.name} has reported no probability")
 
     async def prefill(self, request: CompletionRequest, prompt: tuple[int, ...]) -> None:
-        """Has the server prefill a prompt, which it caches."""
+        """See `RemoteServer`."""
         async with self._stream(request, {"prompt": list(prompt), "n_predict": 0, **_GREEDY}) as (events, _):
             async for _ in events:
                 pass
@@ -178,7 +170,7 @@ class LlamaServer:
     async def generate(
         self, request: CompletionRequest, prompt: tuple[int, ...]
     ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
-        """The tokens that follow, one after the other; then, why none follows."""
+        """See `RemoteServer`."""
         sampling: dict[str, Any] = _GREEDY
         if request.temperature > 0:
             sampling = {"samplers": ["temperature", "top_p"], "temperature": request.temperature, "dynatemp_range": 0.0}
@@ -206,8 +198,8 @@ class LlamaServer:
     ) -> AsyncIterator[tuple[AsyncGenerator[dict[str, Any], None], int]]:
         """The events of a completion, on the slot of the request's document, which may have its text already.
 
-        With them comes how many tokens of the first prompt were read before, in parts. Before another tenant uses a
-        slot, its text is replaced by a single token.
+        With them comes how many tokens of the first prompt were prefilled before, in parts. Before another tenant uses
+        a slot, its text is replaced by a single token.
         """
         prompts = body["prompt"] if isinstance(body["prompt"][0], list) else [body["prompt"]]
         async with self._slots.use(f"{request.tenant}\0{request.document}") as slot:
@@ -218,28 +210,28 @@ class LlamaServer:
                     "completion", {"model": self._model, **_FORGET, "id_slot": slot.number}, slot.headers
                 )
                 slot.tenant = request.tenant
-            num_read = await self._prefill_in_parts(slot, prompts[0])
+            num_prefilled = await self._prefill_in_parts(slot, prompts[0])
             slot.token_ids = prompts[0]
             async with self._send(slot, body, len(prompts) * body["n_predict"], max_bytes) as events:
-                yield events, num_read
+                yield events, num_prefilled
 
     async def _prefill_in_parts(self, slot: Slot, prompt: list[int]) -> int:
-        """Has a long text read in parts, all but the last one, which the request itself reads. Returns what was read.
+        """Has a long prompt prefilled in parts, but for the last, which comes with the request. Returns their tokens.
 
-        One text at a time: several would only slow each other down.
+        One prompt at a time: several would only slow each other down.
         """
-        num_read = 0
+        num_prefilled = 0
         if len(prompt) - count_common(slot.token_ids, prompt) > self._part:
             async with self._prefill_lock:
                 while (start := count_common(slot.token_ids, prompt)) < len(prompt) - self._part:
                     started_at, slot.token_ids = time.monotonic(), prompt[: start + int(self._part)]
                     async with self._send(slot, {"prompt": slot.token_ids, "n_predict": 0, **_GREEDY}, 0) as events:
                         async for event in events:
-                            num_read += read_whole(event.get("timings/prompt_n", 0))
+                            num_prefilled += read_whole(event.get("timings/prompt_n", 0))
                     elapsed_s = max(time.monotonic() - started_at, 1e-3)  # a coarse clock may stand still
-                    slot.read_s += elapsed_s
+                    slot.prefill_s += elapsed_s
                     self._part = min(max(self._part * min(_PART_S / elapsed_s, 2.0), _MIN_PART), _MAX_PART)
-        return num_read
+        return num_prefilled
 
     @asynccontextmanager
     async def _send(

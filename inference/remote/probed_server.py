@@ -1,13 +1,13 @@
 """vLLM and SGLang, which are given token ids. Their limits are found out by probing them.
 
-A query asks for the most likely tokens after a prompt, for the best of some named ones, or for what follows. An adapter
-turns a query into a request, and the response into deltas.
+A query asks for the most likely tokens after a prompt, for the best of some named ones, or for what follows. A class
+for each kind of server turns a query into a request, and the response into deltas.
 """
 
 import asyncio
 import math
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from inference.errors import (
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import LOGPROB_TOLERANCE, GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient, is_count, naming_malformed, parse_token, read_number, read_whole
+from inference.remote.server import RemoteServer
 
 # Each field is sent, since a server takes what is absent from the model's files or from its own settings.
 _GREEDY: Mapping[str, float] = {
@@ -75,20 +76,15 @@ class OutputDelta:
     num_cached: int | None = None  # tokens of the prompt that the server had remembered, if it tells
 
 
-class ProbedServer(ABC):
-    """See `LlamaServer`."""
+class ProbedServer(RemoteServer):
+    """A server of which only a query shows what it understands."""
 
-    kind: ClassVar[str]
-    has_adapters: ClassVar[bool] = False  # whether a model's name may be that of an adapter
-    returns_distributions: bool = False
-    returns_logprobs: bool = False
+    has_adapters: ClassVar[bool] = False  # whether a model's name may be that of an adapter (LoRA)
     measured_s: float = 600.0  # what it lets through may have changed since, and nothing says when it was started
 
     def __init__(self, http: HttpClient, model: str) -> None:
-        """`model`: its name there."""
-        http.name = self.name = f"{self.kind} at {http.url}"
-        self._http = http
-        self._model, self.max_tokens = model, 0
+        """See `RemoteServer`."""
+        super().__init__(http, model)
         self._num_top, self._has_salts = 0, False
 
     @abstractmethod
@@ -100,6 +96,7 @@ class ProbedServer(ABC):
         """What an event reports. May raise what follows from a field that is absent or of another kind."""
 
     async def identify(self) -> object:
+        """See `RemoteServer`."""
         card = await fetch_model_card(self._http)
         if card.get("parent") and not self.has_adapters:
             raise ModelError(f"{self.name} has {quote(str(card.get('id')))} as an adapter; only those of vLLM are used")
@@ -109,6 +106,7 @@ class ProbedServer(ABC):
         return [self._model, card.get("root"), self.max_tokens, time.monotonic() // self.measured_s]
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
+        """See `RemoteServer`."""
         body = {"model": self._model, "prompt": text, "add_special_tokens": False}
         reported = await self._http.ask("tokenize", body)
         return tuple(reported.get("tokens", ()))
@@ -116,21 +114,20 @@ class ProbedServer(ABC):
     async def score(
         self, request: CompletionRequest, prompts: Sequence[tuple[int, ...]], num_top: int | None = None
     ) -> tuple[TopLogprobs, int | None]:
+        """See `RemoteServer`."""
         query = PromptQuery(prompts, num_top=min(num_top or self._num_top, self._num_top))
         reported = {each.prompt_index: each for each in await self._gather(request, query)}
-        if reported.keys() != set(range(len(prompts))):
-            raise ServerError(
-                f"{self.name} has reported the probabilities of {len(reported)} of {len(prompts)} prompts"
-            )
-        for step in reported.values():
-            first = step.log_probs.get(step.written[0].token_id, -math.inf)
-            if first < max(step.log_probs.values(), default=math.inf) - LOGPROB_TOLERANCE:
+        rows = self._order({index: each.log_probs for index, each in reported.items()}, len(prompts))
+        for delta in reported.values():
+            first = delta.log_probs.get(delta.written[0].token_id, -math.inf)
+            if first < max(delta.log_probs.values(), default=math.inf) - LOGPROB_TOLERANCE:
                 raise ServerError(f"{self.name} chooses another token than the likeliest: it samples in its own way")
-        return [reported[index].log_probs for index in range(len(prompts))], reported[0].num_cached
+        return rows, reported[0].num_cached
 
     async def find_best_token(
         self, request: CompletionRequest, prompt: tuple[int, ...], allowed_token_ids: tuple[int, ...]
     ) -> tuple[int, float]:
+        """See `RemoteServer`."""
         parts = [
             allowed_token_ids[start : start + _MAX_NAMED] for start in range(0, len(allowed_token_ids), _MAX_NAMED)
         ]
@@ -138,36 +135,38 @@ class ProbedServer(ABC):
             *(self._gather(request, PromptQuery([prompt], allowed_token_ids=part)) for part in parts)
         )
         reported = {
-            token_id: value for steps in answers for step in steps for token_id, value in step.log_probs.items()
+            token_id: value for deltas in answers for delta in deltas for token_id, value in delta.log_probs.items()
         }
         if not all(answers) or not reported or not reported.keys() <= set(allowed_token_ids):
             raise ServerError(f"{self.name} tells of other tokens than those that it was asked about, or of none")
         return max(reported.items(), key=lambda each: each[1])
 
     async def prefill(self, request: CompletionRequest, prompt: tuple[int, ...]) -> None:
+        """See `RemoteServer`."""
         await self._gather(request, PromptQuery([prompt]))
 
     async def generate(
         self, request: CompletionRequest, prompt: tuple[int, ...]
     ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
+        """See `RemoteServer`."""
         num_reported = 0
-        async with aclosing(self._ask(request, PromptQuery([prompt], request.max_tokens, 1))) as steps:
-            async for step in steps:
-                for written in step.written[num_reported if step.is_cumulative else 0 :]:
+        async with aclosing(self._ask(request, PromptQuery([prompt], request.max_tokens, 1))) as deltas:
+            async for delta in deltas:
+                for written in delta.written[num_reported if delta.is_cumulative else 0 :]:
                     num_reported += 1
                     yield written
-                if (end := str(step.end)) in _ENDS:
+                if (end := str(delta.end)) in _ENDS:
                     yield _ENDS[end]
                     return
         raise ServerError(f"{self.name} has ended its answer without a reason")
 
     async def _gather(self, request: CompletionRequest, query: PromptQuery) -> list[OutputDelta]:
-        steps = [step async for step in self._ask(request, query) if step.written]
-        for step in steps:
-            reported = step.log_probs.values()
+        deltas = [delta async for delta in self._ask(request, query) if delta.written]
+        for delta in deltas:
+            reported = delta.log_probs.values()
             if max(reported, default=0) > LOGPROB_TOLERANCE or sum(map(math.exp, reported)) > 1 + LOGPROB_TOLERANCE:
                 raise ServerError(f"{self.name} tells other numbers than log probabilities (--logprobs-mode)")
-        return steps
+        return deltas
 
     async def _ask(self, request: CompletionRequest, query: PromptQuery) -> AsyncGenerator[OutputDelta, None]:
         """Closing the generator ends its work on the server."""
@@ -178,9 +177,9 @@ class ProbedServer(ABC):
         async with aclosing(self._http.stream(path, body, num_tokens, headers)) as events:
             async for event in events:
                 with naming_malformed(self.name):
-                    steps = self._parse(event)
-                for step in steps:
-                    yield step
+                    deltas = self._parse(event)
+                for delta in deltas:
+                    yield delta
 
     def _find_salt(self, request: CompletionRequest) -> str | None:
         """What keeps a tenant's text, as far as it is remembered, from others."""
@@ -191,10 +190,11 @@ class ProbedServer(ABC):
         return self._http.pseudonymize(request.tenant)
 
     async def measure(self) -> None:
+        """See `RemoteServer`."""
         prompt = await self.tokenize(_TEXT)
         allowed = [each for each in _NUM_TOPS if not await self._refuses(PromptQuery([prompt], num_top=each))]
         self._num_top = max(allowed, default=1)
-        if [tuple(step.echo or ()) for step in await self._gather(_NOBODY, PromptQuery([prompt]))] != [prompt]:
+        if [tuple(delta.echo or ()) for delta in await self._gather(_NOBODY, PromptQuery([prompt]))] != [prompt]:
             raise ModelError(f"{self.name} does not confirm the token ids that it was sent")
         for name, wrong in _WRONG.items():
             if not await self._refuses(PromptQuery([prompt], sampling={**_GREEDY, name: wrong})):

@@ -17,9 +17,9 @@ class _Bench:
         self.now = 0.0
         self.slots = Slots(2, lambda: self.now)
 
-    async def use(self, document: str, read_s: float = 0.0) -> int:
+    async def use(self, document: str, prefill_s: float = 0.0) -> int:
         async with self.slots.use(document) as slot:
-            slot.read_s += read_s
+            slot.prefill_s += prefill_s
             return slot.number
 
     async def wait(self, document: str) -> "asyncio.Task[int]":
@@ -32,7 +32,7 @@ class _Bench:
 @pytest.fixture
 async def bench() -> _Bench:
     bench = _Bench()
-    assert [await bench.use(each, read_s=1.0) for each in "ab"] == [0, 1]
+    assert [await bench.use(each, prefill_s=1.0) for each in "ab"] == [0, 1]
     return bench
 
 
