@@ -127,7 +127,7 @@ def _measure_shape(name: str, is_short: bool) -> Figures:
         ids = encode_text(loaded.tokenizer.encoder, "".join(file.text for file in iter_held_out())[:40_000])
         spelled = b"".join(loaded.tokenizer.vocabulary.token_bytes[each] for each in ids[: setting.num_context])
         text = spelled.decode(errors="ignore").rpartition("\n")[0] + "\n"
-        loaded.model.row_cost = math.inf  # without drafts
+        loaded.model.token_cost = math.inf  # without drafts
         engine = owner.enter_context(closing(build_engine(config, loaded)))
         keys = iter(range(_FIRST_KEY, len(_TYPED)))
 

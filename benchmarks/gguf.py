@@ -124,7 +124,7 @@ def _measure_part(part: str, is_short: bool) -> Figures:
         for drafts, kept in lines.items():
             config = EngineConfig(folder, num_threads=_NUM_THREADS, graph_dir=_FOLDER)
             loaded = load_model(config)
-            loaded.model.row_cost = loaded.model.row_cost if drafts else math.inf
+            loaded.model.token_cost = loaded.model.token_cost if drafts else math.inf
             with closing(build_engine(config, loaded)) as engine, closing(PlainLoop(folder, _NUM_THREADS)) as loop:
                 for visit in track(visits, f"{part}, {precision}, {'with' if drafts else 'without'} drafts"):
                     found = list(_visit(engine, loop, visit))

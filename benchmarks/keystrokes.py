@@ -59,7 +59,7 @@ _TARGETS = (
     Target("prefetched_share", "first keys at a place that find their context read", at_least=0.9),
 )
 
-# The parts of a key's time: with the pipes to the editor; gRPC, the host, the adapter; in the engine until the
+# The parts of a key's time: with the pipes to the editor; gRPC, the host, the hosted model; in the engine until the
 # request runs; with the rest of the prompt; the model; the choice; everything else in the engine.
 _LAYERS = ("language server", "wire", "queue", "healing", "model", "choice", "engine")
 
@@ -178,7 +178,7 @@ def find_figures(times: Sequence[KeyTime]) -> Figures:
         "num_keys": len(times),
         "ghost_ms_p50": _find_ms(served, 50),
         "ghost_ms_p99": _find_ms(served, 99),
-        "first_pass_rows_mean": find_mean(each.stats.get("num_first_rows") for each in served),
+        "first_pass_rows_mean": find_mean(each.stats.get("num_first_tokens") for each in served),
         "context_reads_le_1_share": find_mean(each.reads_few for each in times),
         "prefetched_share": find_mean(each.reads_few for each in first),
         "first_ms_p50": _find_ms(first_served, 50),

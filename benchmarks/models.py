@@ -42,7 +42,7 @@ from benchmarks.measures.report import SHORT_DIR, Measured, Report, Row, Stamp
 from inference.config import EngineConfig
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LoadedModel, SequenceInput
+from inference.model.language_model import LoadedModel, SequencePart
 from inference.model.pytorch.loader import load_torch_model
 from inference.model.pytorch.model import TorchModel
 from tests.support.decoder_folders import DecoderOracle
@@ -163,7 +163,7 @@ def _write_folder(folder: Path, model: TinyModel) -> None:
 def _run(loaded: LoadedModel[TorchModel], oracle: DecoderOracle) -> None:
     """Raises AssertionError if a row is not that of the oracle."""
     model, ids, rng = loaded.model, loaded.tokenizer.trie.order, np.random.default_rng(0)
-    [[first]] = model.forward([SequenceInput(model.new_cache(), TokenTree((int(ids[0]),)))])
+    [[first]] = model.forward([SequencePart(model.new_cache(), TokenTree((int(ids[0]),)))])
     is_token = ~np.isneginf(first.to_host())
     num_prefilled = min(model.max_tokens, MAX_TOKENS) - _NUM_GROWN
     drawn = rng.choice(ids, 200).tolist()

@@ -34,7 +34,7 @@ from inference.engine.local_executor import build_engine
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.model.loader import load_model
-from inference.model.sampler import Choice, SampleRequest, find_row
+from inference.model.sampler import SampledToken, SampleRequest, find_row
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
 from inference.remote.choice import GeneratedToken
 from inference.remote.executor import load_remote_engine
@@ -209,17 +209,17 @@ def _find_gap(choices: list[Recorded], written: list[int], vocabulary: Vocabular
     return math.inf
 
 
-def _find_choices(asked: SampleRequest, written: list[int], vocabulary: Vocabulary) -> Iterator[Choice]:
+def _find_choices(asked: SampleRequest, written: list[int], vocabulary: Vocabulary) -> Iterator[SampledToken]:
     """The choices that are the beginning of what was written."""
     for crossing in asked.crossings:
-        path = _find_path(asked, Choice(crossing, 0))
+        path = _find_path(asked, SampledToken(crossing, 0))
         if asked.rows[find_row(crossing.node)] is not None and written[: len(path)] == path and written[len(path) :]:
             token_id = written[len(path)]
             if vocabulary.token_bytes[token_id].startswith(crossing.remaining_bytes):
-                yield Choice(crossing, token_id)
+                yield SampledToken(crossing, token_id)
 
 
-def _find_path(asked: SampleRequest, choice: Choice) -> list[int]:
+def _find_path(asked: SampleRequest, choice: SampledToken) -> list[int]:
     return [asked.tree.branch_ids[branch] for branch in asked.tree.find_path(choice.crossing.node)]
 
 

@@ -18,7 +18,7 @@ from inference.config import EngineConfig
 from inference.engine.local_executor import build_engine
 from inference.model.language_model import LanguageModel
 from inference.model.loader import load_model
-from inference.model.sampler import Choice, SampleRequest, SampleResult, find_row
+from inference.model.sampler import SampledToken, SampleRequest, SampleResult, find_row
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from tests.support.sinks import complete
 
@@ -33,7 +33,7 @@ Recorded = tuple[SampleRequest, SampleResult]
 class RecordingModel:
     """A model whose choices are recorded. It gets no drafts, which change the order in which candidates choose."""
 
-    row_cost = math.inf
+    token_cost = math.inf
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
@@ -103,7 +103,7 @@ def _find_loss(ours: list[Recorded], theirs: list[Recorded]) -> float:
     return math.inf
 
 
-def find_log_prob(request: SampleRequest, choice: Choice) -> float:
+def find_log_prob(request: SampleRequest, choice: SampledToken) -> float:
     """The log probability of a choice that the request allows."""
     rows = request.rows
     tree, node = request.tree, choice.crossing.node

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from inference.errors import InvalidRequestError
 from inference.healing.token_tree import TokenTree, TreeBuilder
-from inference.model.language_model import LanguageModel, SequenceInput
+from inference.model.language_model import LanguageModel, SequencePart
 from inference.model.sampler import find_row
 from inference.model.token_sequence import TokenSequence
 from trie_cache.trie import Trie
@@ -192,7 +192,7 @@ class ModelReader:
         nodes = [paths.add_path(string.find_tokens_since(trunk)) for string in strings]
         tree, chain = paths.build(()), self._begin(trunk, is_wanted=None in nodes)
         if chain:
-            self._forward(SequenceInput(sequence.cache, tree.with_chain(chain)))
+            self._forward(SequencePart(sequence.cache, tree.with_chain(chain)))
         else:
             self._forward(sequence.build_part(tree, [node for node in nodes if node is not None]))
         rows = sequence.recall_rows(tree)
@@ -208,16 +208,16 @@ class ModelReader:
         `is_wanted`: at least one is, for the logits after the trunk.
         """
         token_ids = trunk.find_tokens_since(None)
-        chain = self._sequence.begin(token_ids)
+        chain = self._sequence.reuse(token_ids)
         if is_wanted and not chain:
             self._sequence.cut(len(token_ids) - 1)
             chain = token_ids[self._sequence.num_tokens :]
         while len(chain) > _MAX_CHAIN:
-            self._forward(SequenceInput(self._sequence.cache, TokenTree(chain[:_MAX_CHAIN]), wants_logits=False))
+            self._forward(SequencePart(self._sequence.cache, TokenTree(chain[:_MAX_CHAIN]), wants_logits=False))
             chain = chain[_MAX_CHAIN:]
         return chain
 
-    def _forward(self, part: SequenceInput) -> None:
+    def _forward(self, part: SequencePart) -> None:
         with self._watch():
             [rows] = self._model.forward([part])
         self._sequence.absorb(part, rows)

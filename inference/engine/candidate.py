@@ -8,7 +8,7 @@ from inference.engine.loop_rule import LoopRule
 from inference.engine.stopping import BlockRule, LineRule, build_extent_rule, count_stable, find_stop
 from inference.engine.suffix_rule import LineRemainderRule, SuffixRule, build_suffix_rule
 from inference.healing.covering import Crossing, Rule
-from inference.model.sampler import Choice
+from inference.model.sampler import SampledToken
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason
 from trie_cache.trie import Vocabulary
 
@@ -114,8 +114,8 @@ class CandidateText:
         if self._cut_suffix(is_chosen=reason is FinishReason.END) and reason in _REPLACED_REASONS:
             self.finish_reason = FinishReason.SUFFIX
 
-    def take(self) -> Piece | None:
-        """What is to be sent now, if there is something. The remaining text is sent at the end."""
+    def pop_ready(self) -> Piece | None:
+        """Returns what is to be sent now, once, if there is something. The remaining text is sent at the end."""
         text = self._take_text()
         if not text and (self.finish_reason is None or self._has_taken_last):
             return None
@@ -209,7 +209,7 @@ class Candidate:
         """True when it gets no more tokens."""
         return self.text.finish_reason is not None
 
-    def accept(self, path: tuple[int, ...], choice: Choice) -> None:
+    def accept(self, path: tuple[int, ...], choice: SampledToken) -> None:
         """Adds the tokens on the path to the crossing, and the token that was chosen there."""
         token_bytes, crossing = self.vocabulary.token_bytes, choice.crossing
         self.text.skip_healed(sum(len(token_bytes[token_id]) for token_id in path))

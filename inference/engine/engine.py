@@ -148,7 +148,7 @@ class Engine:
         self._heartbeat = Heartbeat(clock)
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # None only wakes the thread
         self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
-        self._num_taken = 0  # requests that have not ended
+        self._num_counted = 0  # requests that have not ended
         self._is_closed = threading.Event()
         self._has_stopped = False
         executor.start(partial(self._inbox.put, None))
@@ -182,20 +182,20 @@ class Engine:
                 raise OverloadedError("the engine is shutting down", "shutdown")
             if self._has_stopped:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
-            self._take(request.is_prefetch)
+            self._count(request.is_prefetch)
             if request.is_prefetch:  # it prefills what one text needs, whatever the texts after it are to be
                 request = replace(request, num_candidates=1, temperature=0.0, explain=False)
             self._inbox.put(Job(request, sink, submitted_at=self._clock()))
 
-    def _take(self, is_prefetch: bool) -> None:
-        """Takes a request, under the lock. Raises OverloadedError if there are as many as can run and wait.
+    def _count(self, is_prefetch: bool) -> None:
+        """Counts a request, under the lock. Raises OverloadedError if there are as many as can run and wait.
 
         A prefetch never waits.
         """
-        if self._num_taken >= self._config.max_sequences + (0 if is_prefetch else _MAX_WAITING):
+        if self._num_counted >= self._config.max_sequences + (0 if is_prefetch else _MAX_WAITING):
             problem = "a prefetch does not wait" if is_prefetch else f"{_MAX_WAITING} requests wait already"
             raise OverloadedError(f"{problem}; try again in a moment", "prefetch" if is_prefetch else "queue")
-        self._num_taken += 1
+        self._num_counted += 1
 
     def measure_heartbeat_ms(self) -> float:
         """Milliseconds since the loop last made progress; 0 while idle. Does not block; thread-safe.
@@ -225,7 +225,7 @@ class Engine:
             self._executor.close()
 
     def _run_once(self) -> None:
-        self._take_inbox()
+        self._read_inbox()
         self._end_cancelled_and_late()
         jobs = self._schedule()
         is_shared = sum(not job.request.is_prefetch for job in self._scheduler) > 1
@@ -236,7 +236,7 @@ class Engine:
             self._deliver(job, now)
         self._heartbeat.beat()
 
-    def _take_inbox(self) -> None:
+    def _read_inbox(self) -> None:
         """Adds the new requests; waits for one if there is nothing to do."""
         wait_s: float | None = 0.0 if self._executor.has_work else _POLL_S
         if not len(self._scheduler):
@@ -309,7 +309,7 @@ class Engine:
         return self._scheduler.has_room(job)
 
     def _begin(self, job: Job) -> None:
-        job.begin(self._clock())
+        job.note_begin(self._clock())
         self._executor.begin(job)
 
     def _end(self, job: Job, reason: FinishReason, now: float) -> None:
@@ -330,7 +330,7 @@ class Engine:
         """After a prefetch, prefills the window as it will be when somewhat more is typed. Others come first."""
         if job.request.is_prefetch and not job.anticipates_typing and self._executor.info.anticipates_typing:
             with suppress(OverloadedError), self._submit_lock:
-                self._take(is_prefetch=True)
+                self._count(is_prefetch=True)
                 self._scheduler.add(Job(job.request, ChunkBuffer(), now, anticipates_typing=True))
 
     def _try(self, job: Job, act: Callable[[], object]) -> bool:
@@ -351,7 +351,7 @@ class Engine:
     def _remove(self, job: Job) -> None:
         self._scheduler.remove(job)
         with self._submit_lock:
-            self._num_taken -= 1
+            self._num_counted -= 1
         self._executor.end(job)
         job.failure = None  # its traceback refers to sequences
 

@@ -67,7 +67,7 @@ from inference.errors import ModelError, quote, refuse
 from inference.healing.heal_point import encode_section, encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LanguageModel, LoadedModel, SequenceInput
+from inference.model.language_model import LanguageModel, LoadedModel, SequencePart
 from inference.model.sampler import LogitRow
 from inference.model_folder import OWN_FILE_NAME, check_keys, read_folder_file
 from trie_cache.trie import Vocabulary
@@ -275,13 +275,13 @@ def measure_markers(model: LanguageModel, tokenizer: LoadedTokenizer, fill_in: F
     encode, vocabulary = partial(encode_section, tokenizer.encoder), tokenizer.vocabulary
     named = (end_id for name, end_id in vocabulary.special_tokens.items() if name in _END_NAMES)
     end_ids = vocabulary.end_ids.union(named)
-    parts, sizes = list[SequenceInput](), list[tuple[int, int]]()
+    parts, sizes = list[SequencePart](), list[tuple[int, int]]()
     for prefix, part, remaining, suffix in SAMPLES:
         kept, suffix_ids = encode_text(tokenizer.encoder, prefix), encode(suffix)
         context = tokenizer.start_ids + fill_in.lay_out(kept, suffix_ids, b"", vocabulary.token_bytes)
         early, whole = encode(part), encode(part) + encode(remaining)
         tree = TokenTree(context, whole, (None, *range(len(whole) - 1)))
-        parts.append(SequenceInput(model.new_cache(tree.num_rows), tree))
+        parts.append(SequencePart(model.new_cache(tree.num_tokens), tree))
         sizes.append((len(early), len(whole)))
     rows = model.forward(parts)  # for each sample, those after none, one, two and so on of the tokens in the gap
     log_ends = [[_find_log_end(own[size], end_ids) for size in both] for own, both in zip(rows, sizes, strict=True)]

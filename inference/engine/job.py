@@ -110,8 +110,8 @@ class Job:
         self.costs.num_related_tokens = prompt.related.num_tokens
         self.costs.num_tree_nodes = 1 + len(prompt.tree.branch_ids)
 
-    def begin(self, now: float) -> None:
-        """To be called when an executor begins to work on it."""
+    def note_begin(self, now: float) -> None:
+        """Notes that an executor begins to work on it."""
         self.is_begun = True
         self.costs.queue_ms = self._measure_ms(now)
 
@@ -141,7 +141,7 @@ class Job:
         costs, elapsed_ms = self.costs, self._measure_ms(now)
         if self.candidates:
             costs.first_token_ms = costs.first_token_ms or elapsed_ms
-        ready = [(each.index, piece) for each in self.candidates if (piece := each.text.take()) is not None]
+        ready = [(each.index, piece) for each in self.candidates if (piece := each.text.pop_ready()) is not None]
         if self._finish_reason is not None and not self.candidates:
             ready = [(0, Piece("", {}, self._finish_reason))]
             costs.queue_ms = costs.queue_ms if self.is_begun else elapsed_ms

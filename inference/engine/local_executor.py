@@ -24,49 +24,49 @@ from inference.engine.prompt import PromptBuilder
 from inference.engine.running_sequence import RunningSequence
 from inference.errors import MidtokenError, ModelError, as_failure, describe_failure, to_public_error
 from inference.healing.loaded_tokenizer import LoadedTokenizer
-from inference.model.language_model import LanguageModel, LoadedModel, SequenceInput
+from inference.model.language_model import LanguageModel, LoadedModel, SequencePart
 from inference.model.loader import load_model
 from inference.model.sampler import SampleRequest, SampleResult
-from inference.model.sizes import choose_loaded_window
+from inference.model.sizes import choose_loaded_context_tokens
 from inference.protocol.completion import CompletionRequest, FinishReason
 
 _log = logging.getLogger(__name__)
 
-_MAX_CHUNKS_PER_STEP = 2  # full pieces of contexts, in one step of many requests
+_MAX_PREFILLS_PER_STEP = 2  # full pieces of contexts, in one step of many requests
 _STEP_S = 1.0  # that a step should take at most: a key that comes meanwhile waits for its end
-_MIN_ROWS, _MAX_ROWS = 16, 512  # of a step. A pass over fewer takes nearly as long, and says little of the speed
+_MIN_TOKENS, _MAX_TOKENS = 16, 512  # of a step. A pass over fewer takes nearly as long, and says little of the speed
 _PREFETCH_STEPS = 8  # instead of one
 _SHARED_STEP_S = 0.03  # that a step should take while other people wait: most of them need less than that in all
-_EQUAL_ROWS = 64  # a pass over so many counts as much as all before
+_EQUAL_TOKENS = 64  # a pass over so many counts as much as all before
 
 _Asked = TypeVar("_Asked")
 _Result = TypeVar("_Result")
 
 
 class PrefillSpeed:
-    """How long contexts take to prefill. Small passes take more time for each row, so they count for less."""
+    """How long contexts take to prefill. Small passes take more time for each token, so they count for less."""
 
     def __init__(self) -> None:
-        self._seconds_per_row: float | None = None
+        self._seconds_per_token: float | None = None
 
-    def note(self, num_rows: int, seconds: float) -> None:
+    def note(self, num_tokens: int, seconds: float) -> None:
         """Notes a pass."""
-        if num_rows < _MIN_ROWS:
+        if num_tokens < _MIN_TOKENS:
             return
-        latest = seconds / num_rows
-        before = latest if self._seconds_per_row is None else self._seconds_per_row
-        self._seconds_per_row = before + (latest - before) * num_rows / (num_rows + _EQUAL_ROWS)
+        latest = seconds / num_tokens
+        before = latest if self._seconds_per_token is None else self._seconds_per_token
+        self._seconds_per_token = before + (latest - before) * num_tokens / (num_tokens + _EQUAL_TOKENS)
 
-    def find_max_rows(self, is_prefetch: bool = False, is_shared: bool = False) -> int:
-        """The most rows of a context that one step should forward. A key must not wait long for a prefetch's step.
+    def find_max_tokens(self, is_prefetch: bool = False, is_shared: bool = False) -> int:
+        """The most tokens of a context that one step should forward. A key must not wait long for a prefetch's step.
 
         `is_shared`: other people wait; then a person's step is short, too.
         """
-        if self._seconds_per_row is None:
-            return _MIN_ROWS
+        if self._seconds_per_token is None:
+            return _MIN_TOKENS
         step_s = _SHARED_STEP_S if is_shared and not is_prefetch else _STEP_S
-        num_rows = int(min(step_s / max(self._seconds_per_row, 1e-9), _MAX_ROWS))
-        return max(num_rows // _PREFETCH_STEPS if is_prefetch else num_rows, _MIN_ROWS)
+        num_tokens = int(min(step_s / max(self._seconds_per_token, 1e-9), _MAX_TOKENS))
+        return max(num_tokens // _PREFETCH_STEPS if is_prefetch else num_tokens, _MIN_TOKENS)
 
 
 class LocalExecutor:
@@ -98,7 +98,7 @@ class LocalExecutor:
 
     @property
     def max_prefilled(self) -> int:
-        return _MAX_CHUNKS_PER_STEP * self._speed.find_max_rows()
+        return _MAX_PREFILLS_PER_STEP * self._speed.find_max_tokens()
 
     @property
     def memory_bytes(self) -> Mapping[str, int]:
@@ -114,10 +114,10 @@ class LocalExecutor:
     def begin(self, job: Job) -> None:
         seeds, is_greedy = job.list_seeds(), job.request.temperature == 0.0
         sources = tuple(None if is_greedy else np.random.default_rng(seed) for seed in seeds)
-        sequence = self._prefix_cache.take(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens)
-        first = RunningSequence(job, sequence, sources, self.model.row_cost)
+        sequence = self._prefix_cache.acquire(job.request.tenant, job.prompt.context_ids, job.max_cached_tokens)
+        first = RunningSequence(job, sequence, sources, self.model.token_cost)
         self._running[job] = [first]
-        first.begin()
+        first.tree = first.tree.with_chain(sequence.reuse(job.prompt.context_ids))
         job.num_to_prefill = len(first.tree.chain_ids)
         job.costs.num_cached_tokens = job.costs.num_context_tokens - job.num_to_prefill
 
@@ -181,14 +181,14 @@ class LocalExecutor:
 
     def _forward(self, jobs: Iterable[Job], is_shared: bool) -> None:
         """Forwards what the sequences need before their next choice. A pass that fails leaves the caches unchanged."""
-        built: list[tuple[RunningSequence, SequenceInput]] = []
+        built: list[tuple[RunningSequence, SequencePart]] = []
         for running in self._list_active(jobs):
             with running.job.recording_failure():
-                max_rows = self._speed.find_max_rows(running.job.request.is_prefetch, is_shared)
-                built.append((running, running.build_part(max_rows)))
+                max_tokens = self._speed.find_max_tokens(running.job.request.is_prefetch, is_shared)
+                built.append((running, running.build_part(max_tokens)))
         built = [(running, part) for running, part in built if running.job.failure is None]
         for forwarded, rows, ms in self._call(self.model.forward, built):
-            self._speed.note(sum(part.num_new_rows for _, part in forwarded), ms / 1e3)
+            self._speed.note(sum(part.num_new_tokens for _, part in forwarded), ms / 1e3)
             for job in dict.fromkeys(running.job for running, _ in forwarded):
                 job.costs.model_ms += ms
                 job.costs.num_forwards += 1
@@ -241,11 +241,11 @@ def load_engine(config: EngineConfig) -> Engine:
 def build_engine(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> Engine:
     """Returns an engine for a model that is loaded already, as `load_engine`."""
     try:
-        window, fill_in = choose_loaded_window(config, loaded), choose_fill_in(config, loaded)
+        context_tokens, fill_in = choose_loaded_context_tokens(config, loaded), choose_fill_in(config, loaded)
     except Exception as error:  # a model's code may raise anything in its first pass
         raise ModelError(f"the model cannot be used: {to_public_error(error, _log.error)}") from error
     cache_tokens = min(config.cache_tokens, loaded.cache_tokens)
-    config = dataclasses.replace(config, max_context_tokens=window, cache_tokens=cache_tokens)
+    config = dataclasses.replace(config, max_context_tokens=context_tokens, cache_tokens=cache_tokens)
     engine = start_engine(config, loaded.model, PromptBuilder(loaded.tokenizer, fill_in), runs_as=loaded.runs_as)
     try:
         complete(engine, CompletionRequest("a = b", "\n", max_tokens=2))  # because the first one is slow

@@ -37,17 +37,17 @@ class PrefixCache:
         self._entries: list[_Entry] = []  # least recently used first
         self.num_bytes = {"idle": 0, "logits": 0}  # of idle sequences, and of the logits of those in use
 
-    def take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> TokenSequence:
-        """A sequence that begins like the context, perhaps an empty one with room for `num_tokens`.
+    def acquire(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> TokenSequence:
+        """Returns a sequence that begins like the context, perhaps an empty one with room for `num_tokens`.
 
         The caller owns it until `release`. Raises OverloadedError.
         """
         try:
-            return self._take(tenant, context_ids, num_tokens)
+            return self._acquire(tenant, context_ids, num_tokens)
         except OverloadedError:
             if not self.clear():
                 raise
-            return self._take(tenant, context_ids, num_tokens)
+            return self._acquire(tenant, context_ids, num_tokens)
 
     def count_cached(self, tenant: str, context_ids: Sequence[int]) -> int:
         """How many of the first tokens of a context are remembered."""
@@ -68,7 +68,7 @@ class PrefixCache:
         self._entries = [entry for entry in self._entries if entry.is_in_use]
         return len(self._entries) < num_before
 
-    def _take(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> TokenSequence:
+    def _acquire(self, tenant: str, context_ids: Sequence[int], num_tokens: int) -> TokenSequence:
         found, num_common = self._find(tenant, context_ids)
         if found is None:
             entry = _Entry(tenant, TokenSequence(self._new_cache(num_tokens)))

@@ -19,13 +19,13 @@ from inference.engine.candidate import Candidate
 from inference.engine.job import Job
 from inference.engine.stopping import LineRule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
-from inference.model.sampler import Choice, LogitRow, SampleRequest, Sampling
+from inference.model.language_model import SequencePart
+from inference.model.sampler import LogitRow, SampledToken, SampleRequest, Sampling
 from inference.model.token_sequence import TokenSequence
 
 MAX_DRAFT_TOKENS = 8
 _MIN_MATCH, _MAX_MATCH = 2, 16
-_MAX_ROW_COST = 0.5  # of a row more, in passes over one
+_MAX_TOKEN_COST = 0.5  # of a token more, in passes over one
 
 
 class RunningSequence:
@@ -36,10 +36,10 @@ class RunningSequence:
         job: Job,
         sequence: TokenSequence,
         random_sources: tuple[np.random.Generator | None, ...],
-        row_cost: float = math.inf,
+        token_cost: float = math.inf,
         candidate: Candidate | None = None,
     ) -> None:
-        """`random_sources`: one for each candidate that chooses here. `row_cost`: of drafts; see `LanguageModel`.
+        """`random_sources`: one for each candidate that chooses here. `token_cost`: of drafts; see `LanguageModel`.
 
         `candidate`: None until the first choice.
         """
@@ -47,7 +47,7 @@ class RunningSequence:
         self.random_sources = random_sources
         self.tree = job.prompt.tree  # the tokens to forward next; no chain once its tokens are in the sequence
         self.missing: tuple[int, ...] = ()  # branches of `tree` to forward before the next choice
-        self._row_cost = row_cost
+        self._token_cost = token_cost
         self._draft_ids: tuple[int, ...] = ()  # guesses of the next tokens, as long as they are right
 
     @property
@@ -57,10 +57,6 @@ class RunningSequence:
         if candidate is None or not candidate.token_ids:
             return bool(self.job.prompt.healed)
         return bool(candidate.crossings[0].remaining_bytes)
-
-    def begin(self) -> None:
-        """Takes over what the sequence has of the context. Raises OverloadedError."""
-        self.tree = self.tree.with_chain(self.sequence.begin(self.job.prompt.context_ids))
 
     def prepare_choice(self) -> SampleRequest | None:
         """The request for the next choice; None if the model must forward something before it.
@@ -94,11 +90,11 @@ class RunningSequence:
         forked = list[RunningSequence]()
         for candidate in candidates:
             sequence, source = self.sequence.fork() if forked else self.sequence, self.random_sources[candidate.index]
-            forked.append(RunningSequence(self.job, sequence, (source,), self._row_cost, candidate))
+            forked.append(RunningSequence(self.job, sequence, (source,), self._token_cost, candidate))
             forked[-1].tree = self.tree
         return forked
 
-    def accept(self, choice: Choice) -> None:
+    def accept(self, choice: SampledToken) -> None:
         """Adds the path to the crossing and the token that was chosen there to the candidate."""
         candidate = self.candidate
         assert candidate is not None, "the first choice has made it"
@@ -110,34 +106,34 @@ class RunningSequence:
         self.job.costs.num_accepted += is_right
         self._draft_ids = self._draft_ids[1:] if is_right else ()
 
-    def build_part(self, max_rows: int) -> SequenceInput:
+    def build_part(self, max_tokens: int) -> SequencePart:
         """What it forwards in the next pass, with room reserved in the cache. Raises OverloadedError.
 
-        A person gets the whole tree at once; a prefetch, which a person may wait for, never more than `max_rows`.
+        A person gets the whole tree at once; a prefetch, which a person may wait for, never more than `max_tokens`.
         """
         cache, chain_ids = self.sequence.cache, self.tree.chain_ids
         is_prefetch = self.job.request.is_prefetch
-        if len(chain_ids) > max_rows:
-            part = SequenceInput(cache, TokenTree(chain_ids[:max_rows]), wants_logits=False)
-        elif is_prefetch and chain_ids and self.tree.num_rows > max_rows:
-            part = SequenceInput(cache, TokenTree(chain_ids))
+        if len(chain_ids) > max_tokens:
+            part = SequencePart(cache, TokenTree(chain_ids[:max_tokens]), wants_logits=False)
+        elif is_prefetch and chain_ids and self.tree.num_tokens > max_tokens:
+            part = SequencePart(cache, TokenTree(chain_ids))
         elif chain_ids:
-            part = SequenceInput(cache, self._add_draft())
+            part = SequencePart(cache, self._add_draft())
         else:
-            part = self.sequence.build_part(self.tree, self.missing[: max_rows if is_prefetch else None])
-        cache.reserve(part.tree.num_rows)
+            part = self.sequence.build_part(self.tree, self.missing[: max_tokens if is_prefetch else None])
+        cache.reserve(part.tree.num_tokens)
         return part
 
-    def absorb(self, part: SequenceInput, rows: Sequence[LogitRow], max_row_bytes: int) -> None:
+    def absorb(self, part: SequencePart, rows: Sequence[LogitRow], max_row_bytes: int) -> None:
         """Keeps what a pass has computed."""
         self.sequence.absorb(part, rows)
-        num_needed = part.tree.num_rows + self.tree.num_rows  # with a draft, which is not in the own tree
+        num_needed = part.tree.num_tokens + self.tree.num_tokens  # with a draft, which is not in the own tree
         self.sequence.drop_rows(max_row_bytes, num_needed)
         num_forwarded = len(part.tree.chain_ids)
         self.tree = self.tree.with_chain(self.tree.chain_ids[num_forwarded:])
         if self.candidate is None:
             self.job.num_to_prefill = len(self.tree.chain_ids)
-            self.job.costs.num_first_rows += part.num_new_rows
+            self.job.costs.num_first_tokens += part.num_new_tokens
 
     def _add_draft(self) -> TokenTree:
         """The tree, with a guess of what follows if it is a generated token."""
@@ -145,7 +141,7 @@ class RunningSequence:
         if candidate is None or tree.branch_ids:
             return tree
         room = self.job.max_cached_tokens - self.sequence.num_tokens - len(tree.chain_ids)
-        draft_ids = propose([*self.sequence.token_ids, *tree.chain_ids], self._row_cost)
+        draft_ids = propose([*self.sequence.token_ids, *tree.chain_ids], self._token_cost)
         draft_ids = draft_ids[: max(min(room, _count_line(candidate, draft_ids)), 0)]
         if not draft_ids:
             return tree
@@ -163,12 +159,12 @@ def _count_line(candidate: Candidate, token_ids: tuple[int, ...]) -> int:
     return next(ends, len(token_ids))
 
 
-def propose(token_ids: Sequence[int], row_cost: float) -> tuple[int, ...]:
-    """Returns the guess of what follows the tokens; empty if nothing matches. `row_cost`: see `LanguageModel`.
+def propose(token_ids: Sequence[int], token_cost: float) -> tuple[int, ...]:
+    """Returns the guess of what follows the tokens; empty if nothing matches. `token_cost`: see `LanguageModel`.
 
     It follows the latest of the longest places where the last tokens occur earlier.
     """
-    if row_cost > _MAX_ROW_COST:
+    if token_cost > _MAX_TOKEN_COST:
         return ()
     text = array("I", token_ids).tobytes().decode("utf-32-le", "surrogatepass")  # a character for each: quick to search
     for num_matching in range(min(_MAX_MATCH, len(text) - 1), _MIN_MATCH - 1, -1):

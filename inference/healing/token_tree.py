@@ -20,7 +20,7 @@ class TokenTree:
     parents: tuple[int | None, ...] = ()
 
     @property
-    def num_rows(self) -> int:
+    def num_tokens(self) -> int:
         """The number of rows in the forward pass: the chain's, then the branches'."""
         return len(self.chain_ids) + len(self.branch_ids)
 
@@ -55,9 +55,9 @@ class TokenTree:
         return [*range(start, end), *(end - 1 + depth for depth in self.find_depths())]
 
     def build_mask(self) -> npt.NDArray[np.bool_]:
-        """[num_rows, num_rows]: the rows that each row sees: the chain up to the row, its ancestors, and itself."""
+        """[num_tokens, num_tokens]: the tokens that each token sees: the chain up to it, its ancestors, and itself."""
         num_chain = len(self.chain_ids)
-        mask = np.tri(self.num_rows, dtype=np.bool_)
+        mask = np.tri(self.num_tokens, dtype=np.bool_)
         mask[num_chain:, num_chain:] = False
         for branch in range(len(self.branch_ids)):
             mask[num_chain + branch, [num_chain + ancestor for ancestor in self.iter_path(branch)]] = True

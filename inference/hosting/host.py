@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any, Self  # grpc, tritonclient and the adapters have no types
+from typing import Any, Self  # grpc, tritonclient and the models have no types
 
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
@@ -45,9 +45,9 @@ _POLL_S = 0.25  # between looks at whether somebody is connected
 class Host:
     """The models of this process, and the gRPC server that answers for them."""
 
-    def __init__(self, adapters: Mapping[str, Any]) -> None:
+    def __init__(self, models: Mapping[str, Any]) -> None:
         """Use `start`."""
-        self._adapters, self._service = adapters, _Service(adapters)
+        self._models, self._service = models, _Service(models)
         self._grpc = grpc.aio.server(options=(LIMIT,))
         self._resources = contextlib.ExitStack()
 
@@ -81,10 +81,10 @@ class Host:
     async def stop(self) -> None:
         """Takes no new streams, gives those that run four seconds to finish, and closes the models."""
         await self._grpc.stop(_DRAIN_S)
-        for adapter in self._adapters.values():
+        for model in self._models.values():
             with contextlib.suppress(TimeoutError):
                 async with timeout(_END_S):
-                    await _run(adapter.finalize)
+                    await _run(model.finalize)
         self._resources.close()
 
     async def _end_if_stuck(self, limit_s: float = _MAX_STALL_S) -> None:
@@ -95,15 +95,15 @@ class Host:
         faulthandler.dump_traceback_later(limit_s, exit=True)
         while True:
             await asyncio.sleep(limit_s / 4)
-            if all(each.engine.measure_heartbeat_ms() < limit_s * 1000 for each in self._adapters.values()):
+            if all(each.engine.measure_heartbeat_ms() < limit_s * 1000 for each in self._models.values()):
                 faulthandler.dump_traceback_later(limit_s, exit=True)
 
 
 class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]  # tritonclient has no types
     """What of Triton's service clients use."""
 
-    def __init__(self, adapters: Mapping[str, Any]) -> None:
-        self._adapters = adapters
+    def __init__(self, models: Mapping[str, Any]) -> None:
+        self._models = models
         self.num_streams = 0  # that are open now
 
     async def ModelStreamInfer(self, messages: Any, _context: Any) -> AsyncIterator[Any]:  # noqa: N802  # its own name
@@ -114,7 +114,7 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
             while (message := await requests.get()) is not None:
                 reply, is_last = _Reply(), False
                 try:
-                    self._take(message, reply)
+                    self._pass_on(message, reply)
                     while not is_last:
                         answer, is_last = await reply.answers.get()
                         yield answer
@@ -129,24 +129,24 @@ class _Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[m
     async def _read(self, messages: Any, requests: "asyncio.Queue[Any]") -> None:
         """Passes on the requests of a stream, each once the one before is answered, and None at the end.
 
-        Those that cancel are taken at once.
+        Those that cancel are passed on at once.
         """
         try:
             async for message in messages:
                 if any(each.name == CANCEL for each in message.inputs):
-                    self._take(message, _Reply())
+                    self._pass_on(message, _Reply())
                 else:
                     await requests.join()
                     requests.put_nowait(message)
         finally:
             requests.put_nowait(None)
 
-    def _take(self, message: Any, reply: "_Reply") -> None:
-        adapter = self._adapters.get(message.model_name)
-        if adapter is None:
-            known = ", ".join(self._adapters)
+    def _pass_on(self, message: Any, reply: "_Reply") -> None:
+        model = self._models.get(message.model_name)
+        if model is None:
+            known = ", ".join(self._models)
             return reply.fail(InvalidRequestError(f"unknown model {quote(message.model_name)}; known are {known}"))
-        adapter.take(partial(_read_inputs, message, adapter.types), reply, message.id)
+        model.answer(partial(_read_inputs, message, model.types), reply, message.id)
 
 
 def _read_inputs(message: Any, types: FieldTypes) -> dict[str, Array]:
@@ -167,7 +167,7 @@ def _read_inputs(message: Any, types: FieldTypes) -> dict[str, Array]:
 
 
 def _load(folder: Path, config: EngineConfig) -> Any:
-    """The adapter in a folder of the model repository, loaded: its file may import those beside it, as with Triton."""
+    """The model in a folder of the model repository, loaded: its file may import those beside it, as with Triton."""
     path = folder / "1" / "model.py"
     spec = importlib.util.spec_from_file_location(
         f"midtoken_{folder.name}", path, submodule_search_locations=[str(path.parent)]
@@ -176,9 +176,9 @@ def _load(folder: Path, config: EngineConfig) -> Any:
         raise LaunchError(f"the model repository has no {path}")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    adapter = module.TritonPythonModel()
-    adapter.load(config)
-    return adapter
+    model = module.TritonPythonModel()
+    model.load(config)
+    return model
 
 
 async def _run(call: Callable[[], Any]) -> Any:

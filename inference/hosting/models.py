@@ -1,7 +1,7 @@
 """The models of the model repository: named arrays come in, and parts of an answer go out as named arrays.
 
 Each folder of the repository has one. Triton calls `initialize`, `execute` and `finalize`, which
-convert between its objects and arrays; the host (`inference.hosting.host`) calls `load`, `take` and
+convert between its objects and arrays; the host (`inference.hosting.host`) calls `load`, `answer` and
 `finalize` itself.
 
 A request is passed on at once, and another thread sends its answer. Every request ends in exactly one last part or
@@ -14,15 +14,12 @@ stream: nothing more is sent there once that is known, because tritonserver 2.51
 import importlib
 import logging
 import os
-import re
-import select
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol  # Triton's objects have no types
 from weakref import WeakValueDictionary
 
@@ -33,13 +30,12 @@ from inference.config import EngineConfig
 from inference.engine.engine import Engine
 from inference.engine.metrics import Metrics, Outcome, find_outcome
 from inference.errors import (
-    InvalidRequestError,
     MidtokenError,
     ModelError,
-    describe_failure,
     silence_libraries,
     to_public_error,
 )
+from inference.hosting.triton import TritonReply, end_with_parent, read_inputs
 from inference.model_folder import read_folder_file
 from inference.protocol import characters
 from inference.protocol.arrays import (
@@ -68,7 +64,6 @@ _log = logging.getLogger(__name__)
 # Between two times that tritonserver is asked whether the client of one request has gone. This takes 0.05 ms of the
 # model's time: with sixty requests, a tenth of it. A request that was dropped meanwhile takes part in a step or two.
 _PAUSE_S = 0.03
-_REGION = re.compile(r"/dev/shm/triton_python_backend_shm_region_[\w-]+")
 _SWITCH_S = 0.0005  # for which a thread that reads messages may hold up the engine's, each time that a pass has ended
 _FRESH_S = 2.0  # a completion that is not older says as much as a probe
 _NICENESS = 10  # the processor is for completions first
@@ -139,7 +134,7 @@ class Sink:
                 self._note_end(self.request, end, time.monotonic() - self._began_at)
 
 
-class Adapter:
+class HostedModel:
     """A model that a server has loaded."""
 
     engine: Any  # with `submit`, `measure_heartbeat_ms` and `close`; `load` makes it
@@ -167,7 +162,7 @@ class Adapter:
         sys.setswitchinterval(_SWITCH_S)
         self.engine = self._load_engine(config)
 
-    def take(self, read_arrays: Callable[[], Mapping[str, Array]], reply: Reply, request_id: str = "") -> None:
+    def answer(self, read_arrays: Callable[[], Mapping[str, Array]], reply: Reply, request_id: str = "") -> None:
         """Answers a heartbeat request, cancels, or passes any other to the engine.
 
         `read_arrays`: returns the arrays of the request, or raises InvalidRequestError.
@@ -207,14 +202,14 @@ class Adapter:
     def initialize(self, _args: dict[str, str]) -> None:
         """Triton loads the model. Raises ModelError if the environment has no valid configuration."""
         self.triton = importlib.import_module("triton_python_backend_utils")  # which exists only inside its stubs
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        threading.Thread(target=end_with_parent, daemon=True).start()
         self.load(EngineConfig.from_environment(os.environ))
 
     def execute(self, requests: Iterable[Any]) -> None:
         """Triton has requests."""
         for request in requests:
             read_arrays = partial(read_inputs, request, self.triton.get_input_tensor_by_name, self.types)
-            self.take(read_arrays, _TritonReply(self.triton, request.get_response_sender()), request.request_id())
+            self.answer(read_arrays, TritonReply(self.triton, request.get_response_sender()), request.request_id())
 
     def finalize(self) -> None:
         """Fails the unfinished requests and stops the engine."""
@@ -231,7 +226,7 @@ def _load_engine(config: EngineConfig) -> Engine:
     return load_engine(config)
 
 
-class CompletionModel(Adapter):
+class CompletionModel(HostedModel):
     """The completion model. The engine's thread sends the chunks; each request that has ended is counted in metrics."""
 
     engine: Engine
@@ -241,7 +236,7 @@ class CompletionModel(Adapter):
         super().__init__("completion", REQUEST_TYPES, request_from_arrays, chunk_to_arrays, load_engine)
 
     def load(self, config: EngineConfig) -> None:
-        """See `Adapter`."""
+        """See `HostedModel`."""
         super().load(config)
         self._languages = read_folder_file(config.model_dir).languages
         self._metrics = Metrics(self.engine)
@@ -261,7 +256,7 @@ class CompletionModel(Adapter):
         )
 
     def submit(self, request: CompletionRequest, sink: Sink) -> None:
-        """See `Adapter`. A probe is answered at once if a completion has just succeeded."""
+        """See `HostedModel`. A probe is answered at once if a completion has just succeeded."""
         if _is_probe(request) and time.monotonic() - self._completed_at < _FRESH_S:
             chunk = CompletionChunk("", finish_reason=FinishReason.LENGTH, stats=CompletionStats())
             sink.end(chunk_to_arrays(chunk))
@@ -289,7 +284,7 @@ def _load_answerer(config: EngineConfig, watch: PassWatch) -> Answerer:
     return CharacterService(load_character_model(config, watch), config.memory_mib * 2**20).answer
 
 
-class CharacterModel(Adapter):
+class CharacterModel(HostedModel):
     """The character-level model. Its worker's thread loads it at the first request, and sends the answers."""
 
     def __init__(self, load: Callable[[EngineConfig, PassWatch], Answerer] = _load_answerer) -> None:
@@ -307,59 +302,6 @@ class CharacterModel(Adapter):
         super().initialize(args)
 
 
-class _TritonReply:
-    """Sends the answer through Triton, whose objects have no types."""
-
-    def __init__(self, triton: Any, sender: Any) -> None:
-        self._triton, self._sender = triton, sender
-
-    def is_closed(self) -> bool:
-        try:
-            return bool(self._sender.is_cancelled())
-        except Exception as error:  # for example if the shared memory is full
-            _log.error("cannot tell whether a client has gone: %s", describe_failure(error))
-            return False
-
-    def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
-        flags = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL if is_last else 0
-        if arrays:
-            tensors = [self._triton.Tensor(*each) for each in arrays.items()]
-            self._sender.send(self._triton.InferenceResponse(tensors), flags=flags)
-        else:
-            self._sender.send(flags=flags)
-
-    def fail(self, error: MidtokenError) -> None:
-        triton_error = self._triton.TritonError(error.stream_text, getattr(self._triton.TritonError, error.code))
-        response = self._triton.InferenceResponse(error=triton_error)
-        self._sender.send(response, flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-
-
 def say(line: str) -> None:
     """Writes a line to the log of the server."""
     print(line, file=sys.stderr, flush=True)
-
-
-def _end_with_parent() -> None:
-    """Ends this process and frees its shared memory when tritonserver, its parent, was killed.
-
-    Triton's own code in this process looks for that each 300 ms, and may then hang for ever with Python's lock. So this
-    must be faster.
-    """
-    if sys.platform != "linux":
-        raise NotImplementedError("Triton runs on Linux only")
-    regions = set(_REGION.findall(Path("/proc/self/maps").read_text()))
-    select.select([os.pidfd_open(os.getppid())], [], [])
-    for region in regions:
-        Path(region).unlink(missing_ok=True)
-    os._exit(1)
-
-
-def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: FieldTypes) -> dict[str, Array]:
-    """The arrays of a request that Triton passes to a model. `types`: the inputs that the model has.
-
-    `get_tensor` is Triton's `get_input_tensor_by_name`. Raises InvalidRequestError if the request has parameters.
-    """
-    if request.parameters() not in ("", "{}"):
-        raise InvalidRequestError("a request has no parameters, only inputs")
-    tensors = {name: get_tensor(request, name) for name in types}
-    return {name: tensor.as_numpy() for name, tensor in tensors.items() if tensor is not None}

@@ -1,25 +1,30 @@
-"""tritonserver as the host of the model repository: where it is, and the command line and environment to run it with.
+"""tritonserver as the host of the model repository: how it is run, and what a model's process has of it.
 
 It takes the place of `midtoken serve`. What starts that one starts it again: systemd, Docker or a person.
 """
 
 import hashlib
 import importlib.util
+import logging
 import os
 import re
+import select
 import shutil
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn  # Triton's objects have no types
 
 from inference.config import VARIABLE, EngineConfig
-from inference.errors import LaunchError
+from inference.errors import InvalidRequestError, LaunchError, MidtokenError, describe_failure
 from inference.platforms import ADDRESS, IMPORT_ROOT, find_install_command
 from inference.private_files import make_private_folder
+from inference.protocol.arrays import Array, FieldTypes
+
+_log = logging.getLogger(__name__)
 
 # Completions do not need these APIs. They are closed to everybody, including web pages that post to loopback. Triton
 # allows them for requests with a configured header, but every user of the machine can read Triton's arguments. So the
@@ -29,6 +34,7 @@ _IMPOSSIBLE_HEADER = "none\n=none\n"
 _DRAIN_S = 4  # for running streams. Those that have not ended by then get an error
 _OTHERS_ACCESS = 0o077
 
+_REGION = re.compile(r"/dev/shm/triton_python_backend_shm_region_[\w-]+")
 _SHELL_WORD = re.compile(r"[\w/.,:@%+=-]+")
 
 
@@ -215,3 +221,56 @@ def _find_libpython(python: str) -> Path:
     raise LaunchError(
         f"Triton's Python backend needs {name}, which is missing; on Debian: apt install libpython{python}"
     )
+
+
+class TritonReply:
+    """Sends the answer through Triton, whose objects have no types."""
+
+    def __init__(self, triton: Any, sender: Any) -> None:
+        self._triton, self._sender = triton, sender
+
+    def is_closed(self) -> bool:
+        try:
+            return bool(self._sender.is_cancelled())
+        except Exception as error:  # for example if the shared memory is full
+            _log.error("cannot tell whether a client has gone: %s", describe_failure(error))
+            return False
+
+    def send(self, arrays: Mapping[str, Array], is_last: bool) -> None:
+        flags = self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL if is_last else 0
+        if arrays:
+            tensors = [self._triton.Tensor(*each) for each in arrays.items()]
+            self._sender.send(self._triton.InferenceResponse(tensors), flags=flags)
+        else:
+            self._sender.send(flags=flags)
+
+    def fail(self, error: MidtokenError) -> None:
+        triton_error = self._triton.TritonError(error.stream_text, getattr(self._triton.TritonError, error.code))
+        response = self._triton.InferenceResponse(error=triton_error)
+        self._sender.send(response, flags=self._triton.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+
+def end_with_parent() -> None:
+    """Ends this process and frees its shared memory when tritonserver, its parent, was killed.
+
+    Triton's own code in this process looks for that each 300 ms, and may then hang for ever with Python's lock. So this
+    must be faster.
+    """
+    if sys.platform != "linux":
+        raise NotImplementedError("Triton runs on Linux only")
+    regions = set(_REGION.findall(Path("/proc/self/maps").read_text()))
+    select.select([os.pidfd_open(os.getppid())], [], [])
+    for region in regions:
+        Path(region).unlink(missing_ok=True)
+    os._exit(1)
+
+
+def read_inputs(request: Any, get_tensor: Callable[[Any, str], Any], types: FieldTypes) -> dict[str, Array]:
+    """The arrays of a request that Triton passes to a model. `types`: the inputs that the model has.
+
+    `get_tensor` is Triton's `get_input_tensor_by_name`. Raises InvalidRequestError if the request has parameters.
+    """
+    if request.parameters() not in ("", "{}"):
+        raise InvalidRequestError("a request has no parameters, only inputs")
+    tensors = {name: get_tensor(request, name) for name in types}
+    return {name: tensor.as_numpy() for name, tensor in tensors.items() if tensor is not None}

@@ -47,8 +47,8 @@ class SequenceCache(Protocol):
     def reserve(self, num_new: int) -> None:
         """Makes room for `num_new` tokens after the kept ones, if necessary.
 
-        `LanguageModel.forward` does this too. Call this first, with `tree.num_rows` of each sequence, to find out which
-        of them has no room. Raises OverloadedError if there is no memory; the cache is then unchanged.
+        `LanguageModel.forward` does this too. Call this first, with `tree.num_tokens` of each sequence, to find out
+        which of them has no room. Raises OverloadedError if there is no memory; the cache is then unchanged.
         """
 
     def keep(self, tree: TokenTree) -> None:
@@ -63,7 +63,7 @@ class SequenceCache(Protocol):
     def copy_tokens(self, start: int) -> list[Any]:  # of TokenKV
         """The keys and values of the kept tokens from `start` on. None for one that could not be stored."""
 
-    def append(self, rows: Sequence[Any]) -> None:
+    def append(self, stored: Sequence[Any]) -> None:
         """Keeps further tokens, whose keys and values were copied from a cache of the same model.
 
         Raises OverloadedError if there is no memory; the cache is then unchanged.
@@ -80,8 +80,8 @@ class SequenceCache(Protocol):
         """
 
 
-class RowsCache(ABC):
-    """A `SequenceCache` whose tokens are rows: the kept ones, then the last forwarded tree's chain and branches."""
+class ContiguousKVCache(ABC):
+    """A `SequenceCache` in one array: the kept tokens, then the last forwarded tree's chain and branches."""
 
     num_tokens = 0
 
@@ -90,12 +90,12 @@ class RowsCache(ABC):
         """See `SequenceCache`."""
 
     @abstractmethod
-    def write_rows(self, rows: Sequence[Any]) -> None:
-        """Writes stored rows after the kept tokens, without keeping them. Call `reserve` first."""
+    def write_kv(self, stored: Sequence[Any]) -> None:
+        """Writes keys and values after the kept tokens, without keeping them. Call `reserve` first."""
 
     @abstractmethod
-    def copy_rows(self, start: int, stop: int) -> list[Any]:
-        """Copies of these rows."""
+    def copy_kv(self, start: int, stop: int) -> list[Any]:
+        """Copies of the keys and values in these places."""
 
     def keep(self, tree: TokenTree) -> None:
         """Keeps the chain of the last forwarded tree; discards the branches."""
@@ -104,17 +104,17 @@ class RowsCache(ABC):
     def copy_branches(self, tree: TokenTree) -> list[Any]:
         """Copies of the keys and values of the last forwarded tree's branches. Call this before `keep`."""
         first = self.num_tokens + len(tree.chain_ids)
-        return self.copy_rows(first, first + len(tree.branch_ids))
+        return self.copy_kv(first, first + len(tree.branch_ids))
 
     def copy_tokens(self, start: int) -> list[Any]:
         """Copies of the keys and values of the kept tokens from `start` on."""
-        return self.copy_rows(start, self.num_tokens)
+        return self.copy_kv(start, self.num_tokens)
 
-    def append(self, rows: Sequence[Any]) -> None:
-        """Keeps stored rows as further tokens. Raises OverloadedError, with the cache unchanged."""
-        self.reserve(len(rows))
-        self.write_rows(rows)
-        self.num_tokens += len(rows)
+    def append(self, stored: Sequence[Any]) -> None:
+        """Keeps further tokens, whose keys and values were copied. Raises OverloadedError, with the cache unchanged."""
+        self.reserve(len(stored))
+        self.write_kv(stored)
+        self.num_tokens += len(stored)
 
     def cut(self, num_tokens: int) -> None:
         """Forgets the kept tokens beyond the first `num_tokens`."""
@@ -122,21 +122,21 @@ class RowsCache(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceInput:
+class SequencePart:
     """One sequence's part in a forward pass."""
 
     cache: SequenceCache
     tree: TokenTree  # its chain may be empty if the cache has kept tokens
-    stored: tuple[Any, ...] = ()  # rows of the tree's first branches, which are not forwarded again; then no chain
+    stored: tuple[Any, ...] = ()  # of the tree's first branches, which are not forwarded again; then it has no chain
     wants_logits: bool = True  # False while a piece of a long prompt is read
 
     def __post_init__(self) -> None:
         assert not (self.stored and self.tree.chain_ids), "stored branches follow the kept tokens"
 
     @property
-    def num_new_rows(self) -> int:
+    def num_new_tokens(self) -> int:
         """The number of tokens that are forwarded."""
-        return self.tree.num_rows - len(self.stored)
+        return self.tree.num_tokens - len(self.stored)
 
     @property
     def num_logit_rows(self) -> int:
@@ -150,7 +150,7 @@ class LanguageModel(Protocol):
 
     max_tokens: int  # the most tokens of one sequence
     runs_together: bool  # whether a pass over many sequences takes less time than one pass for each
-    row_cost: float  # the time of a further row in a small pass, in passes over one row
+    token_cost: float  # the time of a further token in a small pass, in passes over one
 
     def new_cache(self, num_tokens: int) -> SequenceCache:
         """An empty cache with room for `num_tokens`; `reserve` makes room for more.
@@ -158,7 +158,7 @@ class LanguageModel(Protocol):
         Raises OverloadedError if there is no memory for it.
         """
 
-    def forward(self, parts: Sequence[SequenceInput]) -> list[list[Any]]:  # of LogitRow
+    def forward(self, parts: Sequence[SequencePart]) -> list[list[Any]]:  # of LogitRow
         """Forwards all parts. Returns the logit rows of each part that wants them.
 
         These are one for the end of the chain, if there is one, and one for each branch that is not stored. Afterwards
@@ -207,9 +207,9 @@ def measure_tree_difference(model: LanguageModel, read: Callable[[Sequence[int]]
     ModelError if they are the same for all tokens.
     """
     cache = model.new_cache(len(_IDS))
-    model.forward([SequenceInput(cache, _START)])
+    model.forward([SequencePart(cache, _START)])
     cache.keep(_START)
-    in_tree = np.stack([row.to_host() for row in model.forward([SequenceInput(cache, _TREE)])[0]])
+    in_tree = np.stack([row.to_host() for row in model.forward([SequencePart(cache, _TREE)])[0]])
     in_texts = np.stack([(read or partial(_read, model))(text) for text in _TEXTS])
     is_token = np.isfinite(in_tree[0])  # the sampler hides the others
     in_tree, in_texts = in_tree[:, is_token], in_texts[:, is_token]
@@ -220,7 +220,7 @@ def measure_tree_difference(model: LanguageModel, read: Callable[[Sequence[int]]
 
 
 def _read(model: LanguageModel, text: Sequence[int]) -> Logits:
-    part = SequenceInput(model.new_cache(len(text)), TokenTree(tuple(text)))
+    part = SequencePart(model.new_cache(len(text)), TokenTree(tuple(text)))
     [[row]] = model.forward([part])
     logits: Logits = row.to_host()
     return logits

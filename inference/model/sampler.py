@@ -108,7 +108,7 @@ class SampleRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SampledToken:
     """A token, and the crossing at which it was chosen."""
 
     crossing: Crossing
@@ -131,7 +131,7 @@ class CrossingScores:
 class SampleResult:
     """The choices of a request, or the branches that must be forwarded before they are certain."""
 
-    choices: tuple[Choice, ...]  # empty if `missing` is not
+    choices: tuple[SampledToken, ...]  # empty if `missing` is not
     missing: tuple[int, ...] = ()  # the branches whose logits are needed first, parents first
     scores: CrossingScores | None = None  # if the request wants them
 
@@ -154,11 +154,11 @@ def choose(request: SampleRequest) -> SampleResult:
     log_total = log_sum_exp(np.array([*log_masses, *bounds]))
     if request.sampling.is_greedy and len(request.random_sources) == 1:
         best = max(range(len(bests)), key=bests.__getitem__)
-        choices = [Choice(reached[best], found[best].token_id, bests[best] - log_total)]
+        choices = [SampledToken(reached[best], found[best].token_id, bests[best] - log_total)]
     else:
         draws = [0.0 if each is None else each.random() for each in request.random_sources]
         picks = _pick(list(zip(rows, reached, offsets, strict=True)), request.sampling, draws)
-        choices = [Choice(reached[member], token_id, score - log_total) for member, token_id, score in picks]
+        choices = [SampledToken(reached[member], token_id, score - log_total) for member, token_id, score in picks]
     ids = np.array([each.token_id for each in found])
     scores = CrossingScores(np.array(log_masses), ids, np.array(bests)) if request.wants_scores else None
     return SampleResult(tuple(choices), scores=scores)

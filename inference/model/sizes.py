@@ -1,4 +1,4 @@
-"""What follows from the size of a model: its precision, its threads and its window. The settings go before it.
+"""What follows from the size of a model: its precision, its threads and its context. The settings go before it.
 
 docs/models.md has them as a table.
 """
@@ -39,8 +39,8 @@ def choose_auto_tokens(num_weights: int, is_on_gpu: bool = False) -> int:
     return MEDIUM_TOKENS if num_weights <= _MAX_MEDIUM else DEFAULT_CONTEXT_TOKENS
 
 
-def choose_window(config: EngineConfig, max_tokens: int, token_nbytes: int, auto_tokens: int) -> int:
-    """The configured window, else that of the folder's file, else `auto_tokens`; at most what the model sees.
+def choose_context_tokens(config: EngineConfig, max_tokens: int, token_nbytes: int, auto_tokens: int) -> int:
+    """The configured context, else that of the folder's file, else `auto_tokens`; at most what the model sees.
 
     `max_tokens`: of the model; `token_nbytes`: of the keys and values of a token. Raises ModelError if there is no
     memory for what the setting names.
@@ -55,7 +55,7 @@ def choose_window(config: EngineConfig, max_tokens: int, token_nbytes: int, auto
     return min(read_folder_file(config.model_dir).context_tokens or auto_tokens, max_tokens, room)
 
 
-def check_window(config: EngineConfig, max_tokens: int) -> None:
+def check_context_tokens(config: EngineConfig, max_tokens: int) -> None:
     """Raises ModelError if the setting names more tokens than the model sees."""
     if (config.max_context_tokens or 0) > max_tokens:
         raise ModelError(
@@ -64,14 +64,14 @@ def check_window(config: EngineConfig, max_tokens: int) -> None:
         )
 
 
-def choose_loaded_window(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> int:
-    """The window of a model that is loaded. Raises ModelError if the setting names more than the model sees."""
+def choose_loaded_context_tokens(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> int:
+    """The context of a model that is loaded. Raises ModelError if the setting names more than the model sees."""
     most = loaded.model.max_tokens
-    check_window(config, most)
+    check_context_tokens(config, most)
     if loaded.context_tokens is not None:
         return loaded.context_tokens
     token_nbytes = -(-loaded.model.new_cache(_NUM_TOKENS).nbytes // _NUM_TOKENS)
-    return choose_window(config, most, token_nbytes, loaded.auto_tokens)
+    return choose_context_tokens(config, most, token_nbytes, loaded.auto_tokens)
 
 
 def find_room(token_nbytes: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from inference.healing.heal_point import count_common
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceCache, SequenceInput, TokenKV
+from inference.model.language_model import SequenceCache, SequencePart, TokenKV
 from inference.model.sampler import LogitRow
 
 _MAX_NODES = 96  # a covering tree, a completed line and the trees of some keys before; each has a row of logits
@@ -57,7 +57,7 @@ class TokenSequence:
         """How many of the first tokens are equal."""
         return count_common(self.token_ids, token_ids)
 
-    def begin(self, context_ids: Sequence[int]) -> tuple[int, ...]:
+    def reuse(self, context_ids: Sequence[int]) -> tuple[int, ...]:
         """Makes the sequence the longest known beginning of a context. Returns the tokens that are left to forward.
 
         Raises OverloadedError, with the sequence consistent.
@@ -83,23 +83,23 @@ class TokenSequence:
     def append_known(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
         """Appends the first of the tokens, as far as they are nodes. Returns the others. Raises OverloadedError."""
         base = self._end
-        rows = []
+        known = []
         for count in range(1, len(token_ids) + 1):
             node = self._touch(base + token_ids[:count])
             if node is None or node.stored is None:
                 break
-            rows.append(node.stored)
-        if rows:
-            self.cache.append(rows)
-            self.token_ids += token_ids[: len(rows)]
-        return token_ids[len(rows) :]
+            known.append(node.stored)
+        if known:
+            self.cache.append(known)
+            self.token_ids += token_ids[: len(known)]
+        return token_ids[len(known) :]
 
     def recall_rows(self, tree: TokenTree) -> list[LogitRow | None]:
         """The known logits after the end of the sequence, then after each branch of a tree below it."""
         nodes = [self._touch(key) for key in (self._end, *self._iter_keys(tree))]
         return [None if node is None else node.row for node in nodes]
 
-    def build_part(self, tree: TokenTree, branches: Sequence[int]) -> SequenceInput:
+    def build_part(self, tree: TokenTree, branches: Sequence[int]) -> SequencePart:
         """A pass over these branches of a tree below the end, which has no chain, and over those of their ancestors
         whose keys and values are not stored.
         """
@@ -114,9 +114,9 @@ class TokenSequence:
         place = {branch: index for index, branch in enumerate(order)}
         parents = tuple(None if (parent := tree.parents[branch]) is None else place[parent] for branch in order)
         pruned = TokenTree((), tuple(tree.branch_ids[branch] for branch in order), parents)
-        return SequenceInput(self.cache, pruned, tuple(stored.values()))
+        return SequencePart(self.cache, pruned, tuple(stored.values()))
 
-    def absorb(self, part: SequenceInput, rows: Sequence[LogitRow]) -> None:
+    def absorb(self, part: SequencePart, rows: Sequence[LogitRow]) -> None:
         """Appends the chain of a part that was forwarded, and keeps its branches as nodes."""
         tree = part.tree
         copies = self.cache.copy_branches(tree) if tree.branch_ids else []
@@ -131,7 +131,7 @@ class TokenSequence:
         for index, key in enumerate(self._iter_keys(tree)):
             if index >= len(part.stored):
                 self._add(key, next(read), copies[index])
-        while len(self._nodes) > _MAX_NODES + tree.num_rows:  # never those of this pass, which are the latest
+        while len(self._nodes) > _MAX_NODES + tree.num_tokens:  # never those of this pass, which are the latest
             del self._nodes[next(iter(self._nodes))]
 
     def fork(self, num_tokens: int | None = None, room: int | None = None) -> "TokenSequence":

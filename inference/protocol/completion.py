@@ -161,7 +161,7 @@ class CompletionStats:
     num_tree_nodes: int = 0
     was_cut: bool = False  # whether the window had no room for all of the text before the cursor
     num_cached_tokens: int | None = None  # context tokens that were in the prefix cache; None: not known, or not yet
-    num_first_rows: int = 0  # tokens forwarded until the first token was chosen
+    num_first_tokens: int = 0  # tokens forwarded until the first token was chosen
     num_drafted: int = 0  # guessed tokens that were forwarded
     num_accepted: int = 0  # those of them that were right
     prompt_ms: float = 0.0  # healing, and the layout of the prompt

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from inference.healing.covering import CoveringTree, Crossing, find_crossing_interval
-from inference.model.sampler import Choice, find_row
+from inference.model.sampler import SampledToken, find_row
 from trie_cache.trie import Trie
 
 # An unreported token counts as so many average ones of its row: of those with the right beginning, several are likely.
@@ -62,7 +62,7 @@ class KnownLogprobs:
     rows: TopLogprobs
     answers: dict[TokenQuery, tuple[int, float]] = field(default_factory=dict)  # a token id and its log probability
 
-    def choose(self) -> Choice | tuple[TokenQuery, ...]:
+    def choose(self) -> SampledToken | tuple[TokenQuery, ...]:
         """The best crossing and its token, or what must be asked before that is certain.
 
         Where not all tokens were reported, its log probability is an estimate, within the bounds of what is missing.
@@ -72,7 +72,7 @@ class KnownLogprobs:
         rivals = [each for each in bounds if each.open and (best is None or each.log_prob >= best.log_prob)]
         if rivals or best is None:
             return tuple(dict.fromkeys(query for each in rivals for query in each.open))
-        return Choice(best.crossing, best.token_id, best.log_prob - self._estimate_total())
+        return SampledToken(best.crossing, best.token_id, best.log_prob - self._estimate_total())
 
     def bound_unknown(self, temperature: float) -> float:
         """The most that all choices with tokens that were not reported can weigh together, as a logarithm.
@@ -89,7 +89,7 @@ class KnownLogprobs:
                 rests.append((log_path + min(reported)) / temperature - min(reported) + math.log(left))
         return float(np.logaddexp.reduce(rests))
 
-    def weigh(self, choice: Choice) -> float:
+    def weigh(self, choice: SampledToken) -> float:
         """The log probability of a choice; if it was not reported, no more than the bound of all that were not."""
         reported = self.rows[find_row(choice.crossing.node)]
         return self._weigh_path(choice.crossing, []) + reported.get(choice.token_id, -math.inf)

@@ -29,8 +29,8 @@ from inference.engine.prompt import PromptBuilder
 from inference.errors import InvalidRequestError, MidtokenError, ModelError, OverloadedError, ServerError, quote
 from inference.healing.covering import Crossing, Rule
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
-from inference.model.sampler import Choice, NumpyRow, NumpyTokens, SampleRequest, SampleResult, Sampling, choose
-from inference.model.sizes import MEDIUM_TOKENS, check_window
+from inference.model.sampler import NumpyRow, NumpyTokens, SampledToken, SampleRequest, SampleResult, Sampling, choose
+from inference.model.sizes import MEDIUM_TOKENS, check_context_tokens
 from inference.model_folder import read_folder_file
 from inference.protocol.completion import FinishReason, Healing
 from inference.remote.choice import GeneratedToken, KnownLogprobs
@@ -155,7 +155,7 @@ class RemoteExecutor:
             result, num_more = await self._draw(job, server, rows, known)
             num_forwards += num_more
         else:
-            while not isinstance(choice := known.choose(), Choice):
+            while not isinstance(choice := known.choose(), SampledToken):
                 asked = [server.find_best_token(request, rows[query.row], query.token_ids) for query in choice]
                 known.answers |= dict(zip(choice, await asyncio.gather(*asked), strict=True))
                 num_forwards += 1
@@ -216,16 +216,16 @@ class RemoteExecutor:
                         break
                     if isinstance(token, GeneratedToken) and not server.returns_logprobs:
                         token = GeneratedToken(token.token_id, None)
-                    self._report(job, partial(self._take, candidate, token))
+                    self._report(job, partial(self._accept, candidate, token))
 
-    def _take(self, candidate: Candidate, token: GeneratedToken | FinishReason) -> None:
+    def _accept(self, candidate: Candidate, token: GeneratedToken | FinishReason) -> None:
         if candidate.is_finished:
             return
         if isinstance(token, FinishReason):
             candidate.text.finish(token)
         else:
             self._check_token(token.token_id)
-            candidate.accept((), Choice(_NEXT, token.token_id, token.log_prob))
+            candidate.accept((), SampledToken(_NEXT, token.token_id, token.log_prob))
 
     def _check_token(self, token_id: int) -> None:
         if not self._tokenizer.vocabulary.has(token_id):
@@ -252,9 +252,9 @@ def load_remote_engine(config: EngineConfig, find: Find = detect_server) -> Engi
     tokenizer = load_tokenizer(config.model_dir)
     choice = list_fill_ins(config.fill_in_layout, config.model_dir, tokenizer.vocabulary)
     prompts = PromptBuilder(tokenizer, next(iter(choice.fill_ins), None))
-    window = config.max_context_tokens or read_folder_file(config.model_dir).context_tokens or MEDIUM_TOKENS
+    context_tokens = config.max_context_tokens or read_folder_file(config.model_dir).context_tokens or MEDIUM_TOKENS
     executor = RemoteExecutor(config, tokenizer, find)
-    return Engine(replace(config, max_context_tokens=window), executor, prompts)
+    return Engine(replace(config, max_context_tokens=context_tokens), executor, prompts)
 
 
 async def _open(config: EngineConfig, sample: Sequence[tuple[str, tuple[int, ...]]], find: Find) -> ServerHealth:
@@ -263,7 +263,7 @@ async def _open(config: EngineConfig, sample: Sequence[tuple[str, tuple[int, ...
     try:
         with suppress(OverloadedError):  # as llama.cpp's server is while it loads: requests get an error then
             await health.check()
-        check_window(config, health.max_tokens or sys.maxsize)
+        check_context_tokens(config, health.max_tokens or sys.maxsize)
     except BaseException:
         await health.http.close()
         raise

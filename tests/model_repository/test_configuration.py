@@ -7,7 +7,7 @@ import pytest
 
 from inference.protocol import characters
 from inference.protocol.arrays import CHUNK_TYPES, COMMON_TYPES, DESCRIPTION_TYPES, REQUEST_TYPES
-from tests.support.adapters import read_configuration
+from tests.support.hosted_models import read_configuration
 
 _ROW = r'name: "(\w+)", data_type: TYPE_(\w+), dims: \[ (-?\d+) \](, optional: true)? \}'
 

@@ -125,7 +125,7 @@ async def test_changed_messages_to_the_service_of_a_host_are_answered_or_refused
     num, found, random = reliability.choose(_NUM_GRPC_SHORT, _NUM_GRPC_FULL), Found(), Random(1)
     server = grpc.aio.server(options=(LIMIT,))
     with run_dictated(lambda _: b"ms\nmore") as service:
-        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(_Service({COMPLETION: service.adapter}), server)
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(_Service({COMPLETION: service.hosted}), server)
         url = f"{ADDRESS}:{server.add_insecure_port(f'{ADDRESS}:0')}"
         await server.start()
         async with grpc.aio.insecure_channel(url) as channel:

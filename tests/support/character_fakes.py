@@ -1,4 +1,4 @@
-"""A scripted character-level model, for the real service and the real adapter."""
+"""A scripted character-level model, for the real service and the real model of the repository."""
 
 import time
 from contextlib import nullcontext

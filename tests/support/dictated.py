@@ -17,13 +17,13 @@ from inference.config import EngineConfig
 from inference.engine.local_executor import start_engine
 from inference.healing.covering import Crossing, Rule
 from inference.hosting.host import _Service
-from inference.model.language_model import SequenceInput
-from inference.model.sampler import Choice, SampleRequest, SampleResult
+from inference.model.language_model import SequencePart
+from inference.model.sampler import SampledToken, SampleRequest, SampleResult
 from inference.protocol.arrays import chunk_from_arrays, error_from_text, request_to_arrays
 from inference.protocol.completion import CompletionChunk, CompletionRequest
 from lsp_server.guard import Cleared
-from tests.support.adapters import load_adapter
 from tests.support.engine_bench import Clock
+from tests.support.hosted_models import load_hosted_model
 from tests.support.lsp_fakes import FedBackend
 from tests.support.scripted_model import CountedRow, ScriptedModel
 from tests.support.toys import END, ToyTokenizer, build_prompts, toy_tokenizer
@@ -45,14 +45,14 @@ class DictatedModel(ScriptedModel):
         self._max_bytes = max(map(len, self._ids))
         self._end_id = toy.vocabulary.special_tokens[END]
 
-    def forward(self, parts: Sequence[SequenceInput]) -> list[list[Any]]:
+    def forward(self, parts: Sequence[SequencePart]) -> list[list[Any]]:
         super().forward(parts)
         return [self._read(part) for part in parts]
 
     def count_held(self) -> None:
         """Counts nothing: with a hundred thousand caches, counting them at each new one would take most of the time."""
 
-    def _read(self, part: SequenceInput) -> list[Any]:
+    def _read(self, part: SequencePart) -> list[Any]:
         tree, join = part.tree, self.toy.join
         start = join((*part.cache.token_ids, *tree.chain_ids))  # type: ignore[attr-defined]
         nodes = [*([None] if tree.chain_ids else []), *range(len(part.stored), len(tree.branch_ids))]
@@ -66,15 +66,15 @@ class DictatedModel(ScriptedModel):
         seed = zlib.crc32(request.rows[0].text)
         return SampleResult((Random(seed).choice(choices),) * len(request.random_sources))
 
-    def _list_choices(self, request: SampleRequest, crossing: Crossing) -> list[Choice]:
+    def _list_choices(self, request: SampleRequest, crossing: Crossing) -> list[SampledToken]:
         text = request.rows[0 if crossing.node is None else crossing.node + 1].text
         healed = crossing.remaining_bytes
         rest = healed + self._find_rest(text + healed)
         if not rest:
-            return [Choice(crossing, self._end_id, 0.0)]
+            return [SampledToken(crossing, self._end_id, 0.0)]
         least = 1 if crossing.rule is Rule.SPELL else len(healed) + (crossing.rule is Rule.CROSS)
         ends = range(max(least, 1), min(len(rest), self._max_bytes) + 1)
-        return [Choice(crossing, self._ids[rest[:end]], 0.0) for end in ends if rest[:end] in self._ids]
+        return [SampledToken(crossing, self._ids[rest[:end]], 0.0) for end in ends if rest[:end] in self._ids]
 
 
 def _make_row(text: bytes) -> _Row:
@@ -84,12 +84,12 @@ def _make_row(text: bytes) -> _Row:
 
 
 class DictatedService(FedBackend):
-    """A backend: a request becomes a message, and what the adapter and the engine answer comes back as messages."""
+    """A backend: a request becomes a message, and what the hosted and the engine answer comes back as messages."""
 
-    def __init__(self, adapter: Any) -> None:
+    def __init__(self, hosted: Any) -> None:
         super().__init__()
-        self.adapter = adapter
-        self._service = _Service({COMPLETION: adapter})
+        self.hosted = hosted
+        self._service = _Service({COMPLETION: hosted})
 
     async def stream(self, request: Cleared[CompletionRequest]) -> AsyncGenerator[CompletionChunk, None]:
         async for chunk in self.ask(request.value):
@@ -123,10 +123,10 @@ def run_dictated(
     toy = toy_tokenizer(kind)
     model = DictatedModel(toy, find_rest)
     folder = Path("m")
-    adapter = load_adapter(
+    hosted = load_hosted_model(
         COMPLETION, lambda _: start_engine(EngineConfig(folder, **settings), model, build_prompts(toy), Clock())
     )
     try:
-        yield DictatedService(adapter)
+        yield DictatedService(hosted)
     finally:
-        adapter.finalize()
+        hosted.finalize()

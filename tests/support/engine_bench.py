@@ -19,7 +19,7 @@ from inference.engine.job import ChunkSink, Job
 from inference.engine.local_executor import LocalExecutor, start_engine
 from inference.engine.prompt import PromptBuilder
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 from inference.model.pytorch.loader import load_transformers_model
 from inference.model.pytorch.model import TokenKV, TorchModel, TorchRow, TorchSequenceCache, TorchTokens
 from inference.protocol.completion import CompletionRequest, Extent
@@ -58,10 +58,10 @@ class WatchedCache(TorchSequenceCache):
         self.owner.before_cache("copy_tokens")
         return self._name(super().copy_tokens(start), self.token_ids[start:])
 
-    def append(self, rows: Sequence[TokenKV]) -> None:
+    def append(self, stored: Sequence[TokenKV]) -> None:
         self.owner.before_cache("append")
-        super().append(rows)
-        self.token_ids += [self.owner.stored_ids[row] for row in rows]
+        super().append(stored)
+        self.token_ids += [self.owner.stored_ids[each] for each in stored]
 
     def cut(self, num_tokens: int) -> None:
         super().cut(num_tokens)
@@ -88,7 +88,7 @@ class WatchedModel(TorchModel):
         self.caches.append(cache)
         return cache
 
-    def forward(self, parts: Sequence[SequenceInput]) -> list[list[TorchRow]]:
+    def forward(self, parts: Sequence[SequencePart]) -> list[list[TorchRow]]:
         self.before_forward()
         return super().forward(parts)
 
@@ -164,7 +164,7 @@ def with_settings(**settings: Any) -> pytest.MarkDecorator:
 def build_executor(max_tokens: int = 512) -> LocalExecutor:
     """The executor of a model without weights. `max_tokens` is its window."""
     toy = toy_tokenizer("qwen")
-    model = ScriptedModel(toy, max_tokens, row_cost=math.inf)
+    model = ScriptedModel(toy, max_tokens, token_cost=math.inf)
     return LocalExecutor(EngineConfig(Path("model")), model, build_prompts(toy).tokenizer, Clock(), "")
 
 
@@ -173,7 +173,7 @@ def begin_job(executor: LocalExecutor, request: CompletionRequest, sink: ChunkSi
     job = Job(request, sink or CollectingSink(), submitted_at=10.0)
     room = executor.max_tokens - request.max_tokens
     job.prepare(build_prompts(toy_tokenizer("qwen")).build(request, room), executor.max_tokens)
-    job.begin(10.0)
+    job.note_begin(10.0)
     executor.begin(job)
     return job
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from inference.config import EngineConfig
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LanguageModel, SequenceCache, SequenceInput
+from inference.model.language_model import LanguageModel, SequenceCache, SequencePart
 from inference.model.pytorch.loader import load_transformers_model
 from inference.model.pytorch.model import TorchModel, TorchTokens
 from inference.model.sampler import NumpyTokens
@@ -146,7 +146,7 @@ class CheckedSequence:
         """All tokens up to each branch."""
         return [(*self.kept, *tree.chain_ids, *tree.spell_path(node)) for node in range(len(tree.branch_ids))]
 
-    def check(self, part: SequenceInput, rows: Sequence[Any]) -> None:
+    def check(self, part: SequencePart, rows: Sequence[Any]) -> None:
         """The rows are those of the new nodes of a part."""
         paths = self.find_paths(part.tree)[len(part.stored) :]
         if part.tree.chain_ids:
@@ -158,7 +158,7 @@ class CheckedSequence:
 
     def forward(self, tree: TokenTree) -> None:
         """Forwards a tree, and checks its rows."""
-        part = SequenceInput(self.cache, tree)
+        part = SequencePart(self.cache, tree)
         self.check(part, self.model.forward([part])[0])
 
     def keep(self, tree: TokenTree, node: int | None = None) -> None:
@@ -179,7 +179,7 @@ class CheckedSequence:
         """Reads further tokens in pieces, without logits."""
         for start in range(0, len(token_ids), num_at_once):
             tree = TokenTree(tuple(token_ids[start : start + num_at_once]))
-            assert self.model.forward([SequenceInput(self.cache, tree, wants_logits=False)]) == [[]]
+            assert self.model.forward([SequencePart(self.cache, tree, wants_logits=False)]) == [[]]
             self.keep(tree)
 
 

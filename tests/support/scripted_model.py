@@ -9,8 +9,8 @@ import numpy as np
 from inference.errors import OverloadedError
 from inference.healing.covering import Crossing, Rule
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
-from inference.model.sampler import Choice, CrossingScores, SampleRequest, SampleResult
+from inference.model.language_model import SequencePart
+from inference.model.sampler import CrossingScores, SampledToken, SampleRequest, SampleResult
 from tests.support.toys import ToyTokenizer
 
 
@@ -81,9 +81,9 @@ class ScriptedModel:
     toy: ToyTokenizer
     max_tokens: int = 512
     runs_together: bool = True
-    row_cost: float = 0.1
+    token_cost: float = 0.1
     before_new_cache: Callable[[], None] = lambda: None
-    before_forward: Callable[[Sequence[SequenceInput]], None] = lambda _: None
+    before_forward: Callable[[Sequence[SequencePart]], None] = lambda _: None
     before_choose: Callable[[Sequence[SampleRequest]], None] = lambda _: None
     before_fork: Callable[[], None] = lambda: None
     before_keep: Callable[[CountingCache], None] = lambda _: None
@@ -100,7 +100,7 @@ class ScriptedModel:
         self.before_new_cache()
         return CountingCache(self, num_tokens)
 
-    def forward(self, parts: Sequence[SequenceInput]) -> list[list[CountedRow]]:
+    def forward(self, parts: Sequence[SequencePart]) -> list[list[CountedRow]]:
         self.before_forward(parts)
         self.step_sizes.append(len(parts))
         for part in parts:
@@ -131,7 +131,7 @@ class ScriptedModel:
         if unread:
             return SampleResult((), unread)
         crossing = max(request.crossings, key=lambda crossing: len(request.tree.find_path(crossing.node)))
-        choice = Choice(crossing, self._find_shortest(crossing))
+        choice = SampledToken(crossing, self._find_shortest(crossing))
         num = len(request.crossings)
         scores = CrossingScores(np.zeros(num), np.full(num, choice.token_id), np.zeros(num))
         result = SampleResult((choice,) * len(request.random_sources), scores=scores if request.wants_scores else None)

@@ -199,7 +199,7 @@ class RunningServer:
 
 
 def make_scripted(folder: Path) -> Served:
-    """Writes a model repository with the real configurations and adapters, but scripted models."""
+    """Writes a model repository with the real configurations and models, but scripted engines."""
     repository = folder / "repository"
     _script(repository / "completion", "fakes.py", _SCRIPTED_COMPLETION)
     _script(repository / "characters", "character_fakes.py", _SCRIPTED_CHARACTERS)

@@ -24,7 +24,7 @@ from inference.config import EngineConfig
 from inference.engine.engine import ChunkBuffer
 from inference.engine.local_executor import load_engine
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 from inference.model.loader import load_model
 from inference.protocol.completion import Chunks, CompletionChunk, CompletionRequest, Extent
 
@@ -106,7 +106,7 @@ class _OwnPasses(Passes):
         self._cache = self._model.new_cache(len(token_ids))
         for start in range(0, len(token_ids), _PIECE):
             tree = TokenTree(tuple(token_ids[start : start + _PIECE]))
-            self._model.forward([SequenceInput(self._cache, tree, wants_logits=start + _PIECE >= len(token_ids))])
+            self._model.forward([SequencePart(self._cache, tree, wants_logits=start + _PIECE >= len(token_ids))])
             self._cache.keep(tree)
 
     def cut(self, num_tokens: int) -> None:
@@ -114,7 +114,7 @@ class _OwnPasses(Passes):
 
     def forward(self, token_ids: list[int]) -> None:
         tree = TokenTree((), tuple(token_ids), _PARENTS[len(token_ids)])
-        self._model.forward([SequenceInput(self._cache, tree)])
+        self._model.forward([SequencePart(self._cache, tree)])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any, Self
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.gguf.llama import BatchSpan, Llama
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 
 _NUM_IDLE = 48  # sequences that nobody uses
 
@@ -172,7 +172,7 @@ class GgufSequenceCache(PooledCache):
         """The memory of its cells, also of those that others have as well; its share, if that is more."""
         return max(self.capacity * self._pool.cell_nbytes, self._pool.least_nbytes)
 
-    def build_passes(self, part: SequenceInput) -> Generator[list[BatchSpan], None, None]:
+    def build_passes(self, part: SequencePart) -> Generator[list[BatchSpan], None, None]:
         """The rows of a part in one pass, after `reserve`. Each leaf of the tree has a sequence id.
 
         Raises OverloadedError.
@@ -225,11 +225,11 @@ class GgufSequenceCache(PooledCache):
         """Holds the kept tokens from `start` on. None for those without room."""
         return self._pool.store(self._ids[0], start, self._cells[start:])
 
-    def append(self, rows: Sequence[Any]) -> None:  # of StoredCell
+    def append(self, stored: Sequence[Any]) -> None:  # of StoredCell
         """Keeps further tokens, which are in the same pool."""
-        for row in rows:
-            _copy_stored(self._llama, row, self._ids[0])
-        self._cells += [row.cell for row in rows]
+        for each in stored:
+            _copy_stored(self._llama, each, self._ids[0])
+        self._cells += [each.cell for each in stored]
 
     def cut(self, num_tokens: int) -> None:
         """Discards the kept tokens after the first `num_tokens`."""

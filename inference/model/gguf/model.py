@@ -19,19 +19,19 @@ from inference.model.gguf.recurrent_cache import MIN_STATES, RecurrentSequenceCa
 from inference.model.language_model import (
     LanguageModel,
     LoadedModel,
-    SequenceInput,
+    SequencePart,
     check_tree_difference,
     measure_tree_difference,
 )
 from inference.model.sampler import NumpyRow, NumpyTokens
-from inference.model.sizes import choose_auto_tokens, choose_threads, choose_window, describe_choice, find_room
+from inference.model.sizes import choose_auto_tokens, choose_context_tokens, choose_threads, describe_choice, find_room
 from inference.model_folder import find_gguf_file
 
 _DTYPES = (AUTO_DTYPE, "float32")  # in which llama.cpp computes, whatever the file has
 _CELL_STEP = 256  # llama.cpp rounds up to it
 _MAX_CELLS = 2**20  # some thousand times as many end the process
 _FLOATS = ("F32", "F16")  # in the names of precisions, BF16 too: of those, several rows take hardly longer than one
-_CHEAP_ROW = 0.1
+_CHEAP_TOKEN = 0.1
 # Room in contexts of full length: for those in use, and for those remembered at least and at most. llama.cpp takes the
 # memory for all of it at once. What all of them have, each row looks at: with 20,000 tokens it takes three times as
 # long as with 400.
@@ -44,8 +44,8 @@ class GgufModel(LanguageModel):
 
     runs_together = True
 
-    def __init__(self, pool: CellPool, tokens: NumpyTokens, row_cost: float = math.inf) -> None:
-        self._pool, self._tokens, self.row_cost = pool, tokens, row_cost
+    def __init__(self, pool: CellPool, tokens: NumpyTokens, token_cost: float = math.inf) -> None:
+        self._pool, self._tokens, self.token_cost = pool, tokens, token_cost
         self.max_tokens = pool.llama.max_tokens
 
     def new_cache(self, num_tokens: int = 256) -> _Cache:
@@ -54,7 +54,7 @@ class GgufModel(LanguageModel):
             return RecurrentSequenceCache(self._pool, num_tokens)
         return GgufSequenceCache(self._pool, num_tokens)
 
-    def forward(self, parts: Sequence[SequenceInput]) -> list[list[NumpyRow]]:
+    def forward(self, parts: Sequence[SequencePart]) -> list[list[NumpyRow]]:
         """Forwards all parts, in as few passes as their caches allow. Returns the rows of each part that wants them.
 
         Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.
@@ -64,7 +64,7 @@ class GgufModel(LanguageModel):
         try:
             for part in parts:
                 assert isinstance(part.cache, _Cache), "every cache comes from new_cache"
-                part.cache.reserve(part.tree.num_rows)
+                part.cache.reserve(part.tree.num_tokens)
                 begun.append((part.cache, part.cache.build_passes(part)))
             while spans := [
                 (span, rows) for (_, passes), rows in zip(begun, found, strict=True) for span in next(passes, [])
@@ -113,10 +113,10 @@ def _load(config: EngineConfig, llama: Llama) -> LoadedModel[GgufModel]:
     num_states = _count_states(config, state_nbytes) if llama.has_state else 0
     is_on_gpu = config.device != "cpu" and llama_cpp.llama_supports_gpu_offload()
     auto_tokens = choose_auto_tokens(llama.num_weights, is_on_gpu)
-    window = choose_window(config, llama.max_tokens, cell_nbytes, auto_tokens)
+    num_context = choose_context_tokens(config, llama.max_tokens, cell_nbytes, auto_tokens)
     wanted = config.memory_mib * 2**20 // cell_nbytes
-    remembered = min(max(wanted, _LEAST_REMEMBERED * window), _MOST_REMEMBERED * window)
-    in_use, remembered = (min(room, config.cache_tokens, _MAX_CELLS) for room in (_IN_USE * window, remembered))
+    remembered = min(max(wanted, _LEAST_REMEMBERED * num_context), _MOST_REMEMBERED * num_context)
+    in_use, remembered = (min(room, config.cache_tokens, _MAX_CELLS) for room in (_IN_USE * num_context, remembered))
     num_cells, num_bytes = -(-(in_use + remembered) // _CELL_STEP) * _CELL_STEP, config.memory_mib * 2**20
     cell_nbytes = max(cell_nbytes, num_bytes // remembered)
     llama.open_context(num_cells, num_threads, num_states or NUM_SEQUENCE_IDS)
@@ -124,12 +124,12 @@ def _load(config: EngineConfig, llama: Llama) -> LoadedModel[GgufModel]:
         pool: CellPool = StatePool(llama, num_cells, cell_nbytes, num_bytes, num_states, state_nbytes)
     else:
         pool = CellPool(llama, num_cells, cell_nbytes, num_bytes)
-    has_cheap_rows = not num_states and (is_on_gpu or any(name in llama.dtype for name in _FLOATS))
+    has_cheap_tokens = not num_states and (is_on_gpu or any(name in llama.dtype for name in _FLOATS))
     tokens = NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
-    model = GgufModel(pool, tokens, _CHEAP_ROW if has_cheap_rows else math.inf)
+    model = GgufModel(pool, tokens, _CHEAP_TOKEN if has_cheap_tokens else math.inf)
     check_tree_difference(measure_tree_difference(model), "llama.cpp")
     runs_as = describe_choice(llama.dtype, num_threads, "llama.cpp", llama.num_weights)
-    return LoadedModel(model, tokenizer, runs_as, cache_tokens=in_use, context_tokens=window)
+    return LoadedModel(model, tokenizer, runs_as, cache_tokens=in_use, context_tokens=num_context)
 
 
 def _count_states(config: EngineConfig, state_nbytes: int) -> int:

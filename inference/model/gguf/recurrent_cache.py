@@ -20,7 +20,7 @@ from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.gguf.kv_cache import Cell, CellPool, PooledCache
 from inference.model.gguf.llama import BatchSpan, Llama
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 
 MIN_STATES = 16  # with fewer, there is none left for checkpoints
 _PATH_SHARE = _CHECKPOINT_SHARE = _IDLE_SHARE = 4  # this part of all: for paths, one's checkpoints, idle sequences
@@ -121,7 +121,7 @@ class RecurrentSequenceCache(PooledCache):
         own = self.capacity * self._pool.cell_nbytes + len(self._states) * self._pool.state_nbytes
         return max(own, self._pool.least_nbytes)
 
-    def build_passes(self, part: SequenceInput) -> Generator[list[BatchSpan], None, None]:
+    def build_passes(self, part: SequencePart) -> Generator[list[BatchSpan], None, None]:
         """The rows of a part, after `reserve`, in passes one after the other. Raises OverloadedError."""
         assert not part.stored, "nothing beside a sequence is stored"
         self._pool.touch(self)
@@ -136,7 +136,7 @@ class RecurrentSequenceCache(PooledCache):
             yield [BatchSpan(new_ids[:-1], start, own), BatchSpan(new_ids[-1:], stop - 1, own, row)]
         yield from self._build_paths(part, state)
 
-    def _find_stops(self, part: SequenceInput) -> list[int]:
+    def _find_stops(self, part: SequencePart) -> list[int]:
         """The places along the chain where a state is kept, if only as that of the end."""
         start, end, distance = self.num_tokens, self.num_tokens + len(part.tree.chain_ids), _FIRST_DISTANCE
         stops = {end} if part.tree.chain_ids else set()
@@ -147,7 +147,7 @@ class RecurrentSequenceCache(PooledCache):
             distance *= _DISTANCE_FACTOR
         return sorted(stops)
 
-    def _build_paths(self, part: SequenceInput, state: State | None) -> Iterator[list[BatchSpan]]:
+    def _build_paths(self, part: SequencePart, state: State | None) -> Iterator[list[BatchSpan]]:
         """Passes over the paths of the tree, each over as many as there are ids for."""
         tree = part.tree
         paths = [tree.find_path(leaf) for leaf in range(len(tree.branch_ids)) if leaf not in tree.parents]
@@ -211,9 +211,9 @@ class RecurrentSequenceCache(PooledCache):
         """None for each of the kept tokens from `start` on."""
         return [None] * (self.num_tokens - start)
 
-    def append(self, rows: Sequence[Any]) -> None:
+    def append(self, stored: Sequence[Any]) -> None:
         """Nothing is stored that could be appended."""
-        assert not rows, "nothing is stored"
+        assert not stored, "nothing is stored"
 
     def cut(self, num_tokens: int) -> None:
         """Discards the kept tokens after the last checkpoint up to `num_tokens`."""

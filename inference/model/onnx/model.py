@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from inference.errors import InvalidRequestError, OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import LanguageModel, RowsCache, SequenceInput
+from inference.model.language_model import ContiguousKVCache, LanguageModel, SequencePart
 from inference.model.onnx.decoder_config import DecoderConfig
 from inference.model.onnx.graph import HIDDEN
 from inference.model.onnx.session import InferenceSession
@@ -30,7 +30,7 @@ Bias = npt.NDArray[np.float32]  # [num_rows, num_keys], see `inference.model.onn
 TokenKV = npt.NDArray[np.float32]  # [2 * num_layers, num_kv_heads, head_dim]: one token's keys and values
 
 
-class OnnxSequenceCache(RowsCache):
+class OnnxSequenceCache(ContiguousKVCache):
     """Rows that are bound to inputs and outputs of a session."""
 
     planes: npt.NDArray[np.float32]  # [2 * num_layers, num_kv_heads, num_rows, head_dim]: keys, values of each layer
@@ -68,14 +68,14 @@ class OnnxSequenceCache(RowsCache):
             planes[:, :, : self.num_tokens] = self.planes[:, :, : self.num_tokens]
             self._bind_planes(planes)
 
-    def copy_rows(self, start: int, stop: int) -> list[TokenKV]:
-        """See `RowsCache`."""
+    def copy_kv(self, start: int, stop: int) -> list[TokenKV]:
+        """See `ContiguousKVCache`."""
         return [self.planes[:, :, place].copy() for place in range(start, stop)]
 
-    def write_rows(self, rows: Sequence[TokenKV]) -> None:
-        """See `RowsCache`."""
-        for place, row in enumerate(rows, self.num_tokens):
-            self.planes[:, :, place] = row
+    def write_kv(self, stored: Sequence[TokenKV]) -> None:
+        """See `ContiguousKVCache`."""
+        for place, each in enumerate(stored, self.num_tokens):
+            self.planes[:, :, place] = each
 
     def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
         """An independent copy, of the first `num_tokens` only if given, with room for `capacity` tokens.
@@ -115,7 +115,7 @@ class OnnxModel(LanguageModel):
     """
 
     runs_together = False
-    row_cost = 0.1
+    token_cost = 0.1
 
     def __init__(self, session: InferenceSession, config: DecoderConfig, tokens: NumpyTokens) -> None:
         self._tokens = tokens
@@ -129,20 +129,20 @@ class OnnxModel(LanguageModel):
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
         return OnnxSequenceCache(self._session, self.config, num_tokens)
 
-    def forward(self, parts: Sequence[SequenceInput]) -> list[list[NumpyRow]]:
+    def forward(self, parts: Sequence[SequencePart]) -> list[list[NumpyRow]]:
         """Forwards the parts one after the other. Returns the rows of each part that wants them.
 
         Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.
         """
         for part in parts:
-            part.cache.reserve(part.tree.num_rows)
+            part.cache.reserve(part.tree.num_tokens)
         return [self._tokens.build_rows(self._forward_part(part)) for part in parts]
 
-    def _forward_part(self, part: SequenceInput) -> Logits:
+    def _forward_part(self, part: SequencePart) -> Logits:
         """The logits after the nodes of a part, in one run, or in several if the bias of one would be large."""
         cache, tree, num_stored = part.cache, part.tree, len(part.stored)
         assert isinstance(cache, OnnxSequenceCache), "every cache comes from new_cache"
-        cache.write_rows(part.stored)
+        cache.write_kv(part.stored)
         token_ids = [*tree.chain_ids, *tree.branch_ids[num_stored:]]
         positions = tree.find_positions(cache.num_tokens)[num_stored:]
         if positions and max(positions) >= self.max_tokens:
@@ -224,8 +224,8 @@ def _pad(values: Sequence[int]) -> list[int]:
 
 def _divide(tree: TokenTree, num_kept: int, num_stored: int) -> list[range]:
     """The tree's new rows, in pieces that are run one after the other."""
-    num_chain, num_new = len(tree.chain_ids), tree.num_rows - num_stored
-    size = max(_MAX_BIAS // (num_kept + tree.num_rows + 1) // 2, 1) * 2  # with the row that an odd number gets
+    num_chain, num_new = len(tree.chain_ids), tree.num_tokens - num_stored
+    size = max(_MAX_BIAS // (num_kept + tree.num_tokens + 1) // 2, 1) * 2  # with the row that an odd number gets
     if _is_path(tree) or (num_new <= size and num_kept):
         return _cut(num_new, size)
     return [*_cut(num_chain, size), range(num_chain, num_new)]  # without a past, the positions must be 0, 1, 2 ...

@@ -26,7 +26,7 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 
 from inference.errors import ModelError, OverloadedError
 from inference.healing.covering import Crossing, find_allowed
-from inference.model.language_model import LanguageModel, RowsCache, SequenceInput
+from inference.model.language_model import ContiguousKVCache, LanguageModel, SequencePart
 from inference.model.sampler import BestToken, LogitRow, NumpyTokens, find_padding
 from trie_cache.trie import Trie, Vocabulary
 
@@ -108,7 +108,7 @@ class _Layout:
         return num_tokens
 
 
-class TorchSequenceCache(RowsCache):
+class TorchSequenceCache(ContiguousKVCache):
     """Rows in a `DynamicCache`."""
 
     def __init__(self, layout: _Layout, num_tokens: int) -> None:
@@ -142,22 +142,22 @@ class TorchSequenceCache(RowsCache):
         return other
 
     @torch.inference_mode()
-    def write_rows(self, rows: Sequence[TokenKV]) -> None:
-        """See `RowsCache`."""
+    def write_kv(self, stored: Sequence[TokenKV]) -> None:
+        """See `ContiguousKVCache`."""
         for layer in self.kv.layers:
             if layer.is_initialized:
                 layer.keys, layer.values = (each[:, :, : self.num_tokens] for each in (layer.keys, layer.values))
-        if not rows:
+        if not stored:
             return
-        with refusing_when_out_of_memory(f"the keys and values of {len(rows)} tokens"):
-            states = iter(torch.split(torch.stack(list(rows)), self._layout.sizes, dim=1))
+        with refusing_when_out_of_memory(f"the keys and values of {len(stored)} tokens"):
+            states = iter(torch.split(torch.stack(list(stored)), self._layout.sizes, dim=1))
             for index, heads, *dims in self._layout.planes:
-                shaped = [next(states).reshape(1, len(rows), heads, dim).transpose(1, 2) for dim in dims]
+                shaped = [next(states).reshape(1, len(stored), heads, dim).transpose(1, 2) for dim in dims]
                 self.kv.update(*shaped, index)
 
     @torch.inference_mode()
-    def copy_rows(self, start: int, stop: int) -> list[TokenKV]:
-        """See `RowsCache`."""
+    def copy_kv(self, start: int, stop: int) -> list[TokenKV]:
+        """See `ContiguousKVCache`."""
         if start >= stop:
             return []
         layers = [self.kv.layers[index] for index, *_ in self._layout.planes]
@@ -220,7 +220,7 @@ class TorchModel(LanguageModel):
     """A `LanguageModel` on one torch device."""
 
     runs_together = False
-    row_cost = 0.1
+    token_cost = 0.1
 
     tokens: TorchTokens  # of the tokenizer, which is read when the number of logits is known
 
@@ -241,13 +241,13 @@ class TorchModel(LanguageModel):
         """An empty cache with room for `num_tokens`. Raises OverloadedError."""
         return TorchSequenceCache(self._layout, num_tokens)
 
-    def forward(self, parts: Sequence[SequenceInput]) -> list[list[TorchRow]]:
+    def forward(self, parts: Sequence[SequencePart]) -> list[list[TorchRow]]:
         """Forwards the parts one after the other. Returns the rows of each part that wants them.
 
         Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.
         """
         for part in parts:
-            part.cache.reserve(part.tree.num_rows)
+            part.cache.reserve(part.tree.num_tokens)
         return [self._forward_part(part) for part in parts]
 
     def forward_plainly(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
@@ -256,10 +256,10 @@ class TorchModel(LanguageModel):
             logits = self._model(input_ids=torch.tensor([token_ids], device=self.device), use_cache=False).logits
         return self.tokens.build_rows(logits[0, -1:])[0].to_host()
 
-    def _forward_part(self, part: SequenceInput) -> list[TorchRow]:
+    def _forward_part(self, part: SequencePart) -> list[TorchRow]:
         cache, tree, num_stored = part.cache, part.tree, len(part.stored)
         assert isinstance(cache, TorchSequenceCache), "every cache comes from new_cache"
-        cache.write_rows(part.stored)
+        cache.write_kv(part.stored)
         positions = tree.find_positions(cache.num_tokens)
         places = None
         if tree.branch_ids:

@@ -53,7 +53,7 @@ _unlikely = st.just(-math.inf) | st.floats(-20, 0)  # each token has -1
 
 
 def _take(answer: CandidateText) -> str:
-    piece = answer.take()
+    piece = answer.pop_ready()
     return "" if piece is None else piece.text
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from inference.engine.engine import Engine
 from inference.errors import OverloadedError, ServerError
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 from inference.model.sampler import SampleRequest, SampleResult
 from inference.protocol.completion import CompletionRequest, Healing
 from tests.support.engine_bench import (
@@ -182,7 +182,7 @@ class _Deadly(SystemExit):
 def test_if_the_thread_ends_no_request_is_left_waiting_or_accepted(
     scripted: ScriptedBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def die(_: Sequence[SequenceInput]) -> None:
+    def die(_: Sequence[SequencePart]) -> None:
         raise _Deadly("secret")
 
     with holding(scripted, _LONG) as running:
@@ -204,8 +204,8 @@ def test_a_large_model_is_not_taken_for_one_that_hangs(scripted: ScriptedBench, 
     """As on one thread with 7 billion weights, and with thirty times as many."""
     measured: list[float] = []
 
-    def read_slowly(parts: Sequence[SequenceInput]) -> None:
-        scripted.clock.now += seconds_per_row * sum(part.num_new_rows for part in parts)
+    def read_slowly(parts: Sequence[SequencePart]) -> None:
+        scripted.clock.now += seconds_per_row * sum(part.num_new_tokens for part in parts)
         measured.append(scripted.engine.measure_heartbeat_ms())
 
     scripted.model.before_forward = read_slowly

@@ -9,7 +9,7 @@ import pytest
 from inference.engine.engine import complete
 from inference.engine.job import ChunkSink, Job
 from inference.errors import OverloadedError
-from inference.model.sampler import Choice, SampleResult
+from inference.model.sampler import SampledToken, SampleResult
 from inference.protocol.completion import (
     Chunks,
     CompletionChunk,
@@ -26,7 +26,7 @@ def test_text_is_sent_once_when_it_is_ready_and_the_last_chunk_has_the_times_sin
     sink, request = CollectingSink(), CompletionRequest("x = nam", extent=UNBOUNDED, chunks=Chunks.LINES)
     executor = build_executor()
     job = begin_job(executor, request, sink)
-    choice = Choice(job.prompt.covering.crossings[0], 0)
+    choice = SampledToken(job.prompt.covering.crossings[0], 0)
     _, second = job.begin_decode(SampleResult((choice, choice)), executor._tokenizer)
     second.text.skip_healed(len(job.prompt.healed))
     job.costs.queue_ms = 500

@@ -10,7 +10,7 @@ from inference.config import EngineConfig
 from inference.engine.fill_in import Layout, choose_fill_in
 from inference.engine.local_executor import PrefillSpeed, build_engine, load_engine
 from inference.errors import ModelError
-from inference.model.language_model import LoadedModel, SequenceInput
+from inference.model.language_model import LoadedModel, SequencePart
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest
 from tests.inference.conftest import MakeModel, Memorised
@@ -94,7 +94,7 @@ def test_a_chosen_path_without_keys_and_values_is_read_with_the_chosen_token() -
     job = begin_job(executor, CompletionRequest("x = nam", max_tokens=5, extent=UNBOUNDED))
     [running] = executor._running[job]
     sequence, tree = running.sequence, running.tree
-    part = SequenceInput(sequence.cache, tree)
+    part = SequencePart(sequence.cache, tree)
     sequence.absorb(part, executor.model.forward([part])[0])
     for node in sequence._nodes.values():
         node.stored = None
@@ -118,11 +118,11 @@ def _note(*passes: tuple[int, float]) -> PrefillSpeed:
 
 
 def test_the_speed_follows_the_passes() -> None:
-    assert _note((15, 1.0)).find_max_rows() == _note().find_max_rows()  # a small pass says nothing
-    assert _note((100, 1.0)).find_max_rows() == 100
-    assert 50 < _note((100, 1.0), (100, 2.0)).find_max_rows() < 100
+    assert _note((15, 1.0)).find_max_tokens() == _note().find_max_tokens()  # a small pass says nothing
+    assert _note((100, 1.0)).find_max_tokens() == 100
+    assert 50 < _note((100, 1.0), (100, 2.0)).find_max_tokens() < 100
     later = _note((100, 1.0), *[(200, 4.0)] * 100, (16, 1.0))  # a small one says less
-    assert later.find_max_rows() == pytest.approx(50, rel=0.5)
+    assert later.find_max_tokens() == pytest.approx(50, rel=0.5)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,6 @@ def test_a_step_takes_a_second_but_never_reads_very_few_or_very_many(
     if seconds_per_row is not None:
         speed.note(64, 64 * seconds_per_row)
 
-    assert speed.find_max_rows() == expected
+    assert speed.find_max_tokens() == expected
     for is_shared in (False, True):  # nobody waits for a prefetch's step
-        assert speed.find_max_rows(True, is_shared) == max(expected // 8, 16)
+        assert speed.find_max_tokens(True, is_shared) == max(expected // 8, 16)

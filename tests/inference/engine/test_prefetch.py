@@ -36,7 +36,7 @@ def test_a_prefetch_has_no_text_and_the_key_after_it_reads_nothing(scripted: Scr
 
     assert (ahead.text, ahead.finish_reason, ahead.stats.num_tokens) == ("", FinishReason.PREFILLED, 0)
     assert ahead.stats.num_read_tokens == ahead.stats.num_context_tokens > 600
-    assert (first.stats.num_first_rows, first.finish_reason) == (0, FinishReason.LENGTH)
+    assert (first.stats.num_first_tokens, first.finish_reason) == (0, FinishReason.LENGTH)
 
 
 @two_ways

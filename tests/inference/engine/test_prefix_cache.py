@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from inference.engine.prefix_cache import PrefixCache
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 from inference.model.token_sequence import TokenSequence
 from tests.support.scripted_model import CountedRow, CountingCache, ScriptedModel, raise_full
 from tests.support.toys import toy_tokenizer
@@ -23,9 +23,9 @@ _TEXTS += [(*range(20), 50, 51), (*range(10), 60)]
 
 def _read(sequence: TokenSequence, context_ids: tuple[int, ...], branch_ids: tuple[int, ...] = (7, 8)) -> None:
     """Reads a context and branches below it, as the engine does."""
-    unread = sequence.begin(context_ids)
+    unread = sequence.reuse(context_ids)
     tree = TokenTree(unread, branch_ids, (None,) * len(branch_ids))
-    part = SequenceInput(sequence.cache, tree) if unread else sequence.build_part(tree, range(len(branch_ids)))
+    part = SequencePart(sequence.cache, tree) if unread else sequence.build_part(tree, range(len(branch_ids)))
     sequence.absorb(part, [CountedRow()] * part.num_logit_rows)  # type: ignore[list-item]  # it is never asked
 
 
@@ -53,7 +53,7 @@ class SequenceMemories(RuleBasedStateMachine):
     def take(self, tenant: str, context_ids: tuple[int, ...], failure: int) -> None:
         self._fail_next(failure)
         try:
-            sequence = self.memory.take(tenant, context_ids, len(context_ids) + 4)
+            sequence = self.memory.acquire(tenant, context_ids, len(context_ids) + 4)
         except OverloadedError:
             assert _count_idle_bytes(self.memory) == 0, "idle sequences are dropped before a request is refused"
             return
@@ -131,7 +131,7 @@ def memory(model: ScriptedModel) -> PrefixCache:
 
 
 def _remember(memory: PrefixCache, context_ids: tuple[int, ...]) -> TokenSequence:
-    sequence = memory.take("a", context_ids, len(context_ids) + 4)
+    sequence = memory.acquire("a", context_ids, len(context_ids) + 4)
     _read(sequence, context_ids)
     memory.release(sequence)
     return sequence
@@ -161,12 +161,12 @@ def test_a_sequence_is_taken_if_it_is_idle_and_the_next_request_begins_alike_and
     is_idle: bool,
     memory: PrefixCache,
 ) -> None:
-    first = memory.take("a", tuple(range(20)), room)
+    first = memory.acquire("a", tuple(range(20)), room)
     _read(first, tuple(range(20)))
     if is_idle:
         memory.release(first)
 
-    taken = memory.take(tenant, context_ids, num_tokens)
+    taken = memory.acquire(tenant, context_ids, num_tokens)
 
     assert (taken is first, taken.num_tokens) == (is_same, num_known)
     assert first.token_ids == list(range(20))
@@ -179,10 +179,10 @@ def test_the_sequence_used_longest_ago_is_dropped_before_the_logits_of_any_other
     memory = PrefixCache(model.new_cache, 6 * 8 * 24 + (6 * 5 - 7) * _ROW_BYTES)
     texts = [tuple(range(start, start + 20)) for start in range(0, 600, 100)]
     sequences = [_remember(memory, text) for text in texts[:-1]]
-    memory.release(memory.take("a", texts[0], 24))
+    memory.release(memory.acquire("a", texts[0], 24))
     sequences.append(_remember(memory, texts[-1]))
 
-    taken = [memory.take("a", text, 24) for text in texts]
+    taken = [memory.acquire("a", text, 24) for text in texts]
 
     assert [own is other for own, other in zip(taken, sequences, strict=True)] == [True, False, True, True, True, True]
     has_logits = [sequence.recall_rows(TokenTree(())) != [None] for sequence in taken]
@@ -201,5 +201,5 @@ def test_idle_sequences_make_room_for_a_request(
 
     setattr(model, hook, fail_once)
 
-    assert memory.take("a", context_ids, 24).num_tokens == 0
+    assert memory.acquire("a", context_ids, 24).num_tokens == 0
     assert _count_idle_bytes(memory) == 0

@@ -78,7 +78,7 @@ def test_what_is_no_probability_ends_the_text_before_its_token(wrong: float) -> 
     answer.add(b"a", log_prob=-0.5)
     answer.add(b"b", log_prob=wrong)
 
-    piece = answer.take()
+    piece = answer.pop_ready()
 
     assert piece == Piece("a", {1: -0.5}, FinishReason.UNLIKELY)
 
@@ -88,7 +88,7 @@ def test_a_text_that_was_cut_inside_of_a_token_is_told_to_be_as_likely_as_with_a
     for token, log_prob in ((b"a", -0.5), (b"b;;c", -0.25)):
         answer.add(token, log_prob=log_prob)
 
-    piece = answer.take()
+    piece = answer.pop_ready()
 
     assert piece is not None
     assert (piece.text, piece.ends) == ("ab", {1: -0.5, 2: -0.75})

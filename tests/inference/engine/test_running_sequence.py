@@ -30,9 +30,9 @@ def test_a_draft_follows_the_latest_of_the_longest_matches(token_ids: list[int])
     assert propose(token_ids, 0.0) == _propose_slowly(token_ids)
 
 
-@pytest.mark.parametrize(("row_cost", "expected"), [(0.1, (4, 5, 6, 7)), (0.7, ())])
-def test_a_draft_is_what_followed_earlier_unless_rows_are_dear(row_cost: float, expected: tuple[int, ...]) -> None:
-    assert propose([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2, 3], row_cost) == expected
+@pytest.mark.parametrize(("token_cost", "expected"), [(0.1, (4, 5, 6, 7)), (0.7, ())])
+def test_a_draft_is_what_followed_earlier_unless_rows_are_dear(token_cost: float, expected: tuple[int, ...]) -> None:
+    assert propose([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2, 3], token_cost) == expected
 
 
 @pytest.mark.parametrize("kind", ["qwen", "llama2"])
@@ -49,7 +49,7 @@ def test_drafts_save_passes_and_change_no_completion(
         expected = complete(plain.engine, request)
     said = [list(cache.token_ids) for cache in plain.model.caches]
 
-    def guess(token_ids: list[int], row_cost: float) -> tuple[int, ...]:  # noqa: ARG001
+    def guess(token_ids: list[int], token_cost: float) -> tuple[int, ...]:  # noqa: ARG001
         num_read = len(token_ids)
         right = next((ids[num_read : num_read + 5] for ids in said if ids[:num_read] == token_ids), [])
         if num_read % 3 == 0:

@@ -186,7 +186,7 @@ def test_the_same_request_again_forwards_nothing(bench: Bench, fields: dict[str,
     again = _ask(bench, _TEXT + "chi", **fields)
 
     assert again.texts == first.texts
-    assert (again.stats.num_read_tokens, again.stats.num_first_rows) == (0, 0)
+    assert (again.stats.num_read_tokens, again.stats.num_first_tokens) == (0, 0)
     if "num_candidates" not in fields:
         assert again.stats.num_forwards == 0
 
@@ -199,7 +199,7 @@ def test_one_more_letter_of_a_word_reads_only_what_the_context_grew_by(bench: Be
         stats = _stats(bench, _TEXT + "child"[:end])
 
         assert stats.num_read_tokens <= stats.num_context_tokens - before.num_context_tokens
-        assert stats.num_first_rows <= 2
+        assert stats.num_first_tokens <= 2
         num_unread += stats.num_read_tokens == 0
         before = stats
     assert num_unread >= 2, "the case says little"

@@ -20,7 +20,7 @@ def test_each_beginning_of_a_path_is_one_node_that_spells_it(paths: list[tuple[i
     assert sorted(tree.spell_path(node) for node in nodes) == sorted(beginnings)
     assert all(parent is None or parent < node for node, parent in enumerate(tree.parents))
     assert tree.find_depths() == [len(tree.find_path(node)) for node in nodes]
-    assert tree.num_rows == 2 + len(nodes)
+    assert tree.num_tokens == 2 + len(nodes)
 
 
 @given(tree=token_trees())

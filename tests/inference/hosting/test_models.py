@@ -22,24 +22,24 @@ from inference.protocol.arrays import CANCEL, HEARTBEAT, Array, chunk_from_array
 from inference.protocol.characters import Ask, CharacterRequest, Surprisals
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Description, FinishReason
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES, find_default_model
-from tests.support.adapters import RecordedReply, load_adapter
 from tests.support.character_fakes import ScriptedCharacterModel, build_scripted_service
+from tests.support.hosted_models import RecordedReply, load_hosted_model
 from tests.support.servers import wait_until
 
 _LAST = CompletionChunk("x", finish_reason=FinishReason.END, stats=CompletionStats(num_tokens=1, num_context_tokens=3))
 
 
 def _make_model(act: Callable[[CompletionRequest, ChunkSink], None], model_dir: Path = Path("m")) -> Any:
-    """The adapter with an engine that calls the test's function for each request, at once."""
+    """The model with an engine that calls the test's function for each request, at once."""
     told: dict[str, Any] = {"runs_as": "int8", "problem": "gone", "repository_format": "qwen", "context_tokens": 512}
     told["load"] = EngineLoad(0, 0, {})
     engine = SimpleNamespace(**told, submit=act, measure_heartbeat_ms=lambda: 12.5)
-    return load_adapter("completion", lambda _: engine, model_dir)
+    return load_hosted_model("completion", lambda _: engine, model_dir)
 
 
 def _take(model: Any, arrays: dict[str, Array] | None = None) -> RecordedReply:
     reply = RecordedReply()
-    model.take(lambda: {"prefix": np.array([b"a"], np.object_), **(arrays or {})}, reply)
+    model.answer(lambda: {"prefix": np.array([b"a"], np.object_), **(arrays or {})}, reply)
     return reply
 
 
@@ -100,7 +100,7 @@ def test_a_request_is_cancelled_by_its_id_and_the_cancel_itself_is_answered_with
     sinks: list[Any] = []
     model = _make_model(lambda _, sink: sinks.append(sink))
     for name in ("1", "2", ""):
-        model.take(lambda: {"prefix": np.array([b"a"], np.object_)}, RecordedReply(), name)
+        model.answer(lambda: {"prefix": np.array([b"a"], np.object_)}, RecordedReply(), name)
     cancel = {CANCEL: np.array([b"2"], np.object_)}
     for cancelled in (cancel, {CANCEL: np.array([b""], np.object_)}, {CANCEL: np.array([b"3"], np.object_)}):
         reply = _take(model, cancelled)
@@ -135,11 +135,11 @@ def test_only_a_question_loads_the_model_and_gets_one_answer() -> None:
         return build_scripted_service(ScriptedCharacterModel(watch=watch)).answer
 
     def respond(arrays: dict[str, Array]) -> RecordedReply:
-        model.take(lambda: arrays, reply := RecordedReply())
+        model.answer(lambda: arrays, reply := RecordedReply())
         wait_until(lambda: reply.num_ends == 1)
         return reply
 
-    model = load_adapter("characters", load)
+    model = load_hosted_model("characters", load)
     question = characters.request_to_arrays(CharacterRequest(b"\x01\x03", ask=Ask.SURPRISAL))
     [heartbeat] = respond(question | {HEARTBEAT: np.array([True])}).parts
     assert (list(heartbeat), description_from_arrays(heartbeat).heartbeat_ms) == (["heartbeat_ms"], 0)
@@ -153,8 +153,8 @@ def test_only_a_question_loads_the_model_and_gets_one_answer() -> None:
 def test_torch_is_not_imported_before_the_first_request() -> None:
     script = """
 import sys
-from tests.support.adapters import load_adapter
-load_adapter("characters", print)
+from tests.support.hosted_models import load_hosted_model
+load_hosted_model("characters", print)
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], cwd=IMPORT_ROOT, check=True, timeout=60)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from inference.errors import OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 from tests.support.decoder_folders import write_decoder
 from tests.support.runners import RUNNERS, CheckedSequence, RunnerCase, load_runner, random_trees
 
@@ -74,7 +74,7 @@ def test_steps_of_any_kind_give_each_node_the_logits_of_its_path(
         each.read(1)
 
 
-def _build_part(sequence: CheckedSequence, tree: TokenTree, stored: dict[tuple[int, ...], Any]) -> SequenceInput:
+def _build_part(sequence: CheckedSequence, tree: TokenTree, stored: dict[tuple[int, ...], Any]) -> SequencePart:
     """A pass over the tree. If it has no chain, all that is stored below the sequence is above its branches."""
     known: list[tuple[int, ...]] = []
     for path in [] if tree.chain_ids else sorted(stored, key=len):
@@ -85,7 +85,7 @@ def _build_part(sequence: CheckedSequence, tree: TokenTree, stored: dict[tuple[i
     below = [last if parent is None else parent + len(known) for parent in tree.parents]
     parents = [*(place.get(path[:-1]) for path in known), *below]
     branch_ids = (*(path[-1] for path in known), *tree.branch_ids)
-    return SequenceInput(
+    return SequencePart(
         sequence.cache, TokenTree(tree.chain_ids, branch_ids, tuple(parents)), tuple(map(stored.get, known))
     )
 
@@ -126,7 +126,7 @@ def test_rows_are_in_the_order_of_the_parts_and_only_for_those_that_want_them(
     sequences = [new() for _ in ids]
     trees = [TokenTree(each) for each in ids]
     parts = [
-        SequenceInput(each.cache, tree, wants_logits=tree.num_rows > 1)
+        SequencePart(each.cache, tree, wants_logits=tree.num_tokens > 1)
         for each, tree in zip(sequences, trees, strict=True)
     ]
 
@@ -141,7 +141,7 @@ def test_a_pass_without_memory_says_so_leaves_all_caches_and_can_be_tried_again(
     runner: RunnerCase, sequence: CheckedSequence
 ) -> None:
     other = sequence.fork()
-    parts = [SequenceInput(each.cache, _TREE) for each in (sequence, other)]
+    parts = [SequencePart(each.cache, _TREE) for each in (sequence, other)]
     with runner.without_memory(), pytest.raises(OverloadedError, match=r"a forward pass over [0-9]+ tokens"):
         runner.model.forward(parts)
     assert sequence.cache.num_tokens == other.cache.num_tokens == 2
@@ -187,7 +187,7 @@ def test_a_long_text_is_read_in_pieces_of_any_size(new: Callable[[], CheckedSequ
 
 def test_a_row_depends_on_its_neighbours_by_less_than_the_gap(runner: RunnerCase) -> None:
     trees = [_TREE, TokenTree((1,)), TokenTree((7, 8, 9, 1, 2, 3), (4, 5), (None, None))]
-    together = runner.model.forward([SequenceInput(runner.model.new_cache(9), tree) for tree in trees])
-    alone = runner.model.forward([SequenceInput(runner.model.new_cache(9), _TREE)])
+    together = runner.model.forward([SequencePart(runner.model.new_cache(9), tree) for tree in trees])
+    alone = runner.model.forward([SequencePart(runner.model.new_cache(9), _TREE)])
     ours, theirs = (np.stack([row.to_host() for row in rows]) for rows in (together[0], alone[0]))
     np.testing.assert_allclose(ours, theirs, atol=runner.gap, rtol=0)

@@ -11,7 +11,7 @@ from inference.engine.local_executor import load_engine
 from inference.errors import ModelError
 from inference.model import sizes
 from inference.model.loader import load_model
-from inference.model.sizes import choose_auto_tokens, choose_threads, choose_window, find_memory
+from inference.model.sizes import choose_auto_tokens, choose_context_tokens, choose_threads, find_memory
 from inference.protocol.completion import CompletionRequest
 from tests.support.sinks import complete
 
@@ -70,7 +70,7 @@ def test_a_window_is_what_is_named_or_follows_from_the_size_and_has_memory(
 ) -> None:
     config = EngineConfig(tmp_path, max_context_tokens=named)
     with patch.object(sizes, "find_memory", lambda: memory_nbytes):
-        assert choose_window(config, max_tokens, _TOKEN_NBYTES, 8192) == expected
+        assert choose_context_tokens(config, max_tokens, _TOKEN_NBYTES, 8192) == expected
 
 
 def test_a_window_that_has_no_memory_is_refused_with_one_that_has(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_window_that_has_no_memory_is_refused_with_one_that_has(tmp_path: Path
             ModelError, match=r"no memory for a context of 5001 tokens \(--context\): at most 5000 would fit"
         ),
     ):
-        choose_window(config, 32_768, _TOKEN_NBYTES, 8192)
+        choose_context_tokens(config, 32_768, _TOKEN_NBYTES, 8192)
 
 
 @pytest.mark.parametrize(

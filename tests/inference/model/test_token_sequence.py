@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from inference.healing.token_tree import TokenTree, TreeBuilder
 from inference.model import token_sequence
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 from inference.model.pytorch.model import TorchModel
 from inference.model.sampler import LogitRow
 from inference.model.token_sequence import TokenSequence
@@ -41,7 +41,7 @@ def _build_model() -> TorchModel:
 def _read_plainly(token_ids: tuple[int, ...]) -> torch.Tensor:
     """The logits after the tokens, from a pass over all of them."""
     model = _build_model()
-    [[row]] = model.forward([SequenceInput(model.new_cache(), TokenTree(token_ids))])
+    [[row]] = model.forward([SequencePart(model.new_cache(), TokenTree(token_ids))])
     logits: torch.Tensor = row.logits
     return logits
 
@@ -75,7 +75,7 @@ class TokenSequences(RuleBasedStateMachine):
     def begin(self, num_kept: int, word: tuple[int, ...], tree: TokenTree) -> None:
         context = (*self.sequence.token_ids[:num_kept], *word)
 
-        unread = self.sequence.begin(context)
+        unread = self.sequence.reuse(context)
 
         assert (*self.sequence.token_ids, *unread) == context
         if unread:
@@ -145,7 +145,7 @@ class TokenSequences(RuleBasedStateMachine):
         """The next token's logits are those of a plain pass. The sequence does not change."""
         if self.sequence.num_tokens:
             tree = TokenTree((5,))
-            [[row]] = self.model.forward([SequenceInput(self.sequence.cache, tree)])
+            [[row]] = self.model.forward([SequencePart(self.sequence.cache, tree)])
             _assert_row(row, (*self.sequence.token_ids, 5))
 
     @invariant()
@@ -159,10 +159,10 @@ class TokenSequences(RuleBasedStateMachine):
                     _assert_row(row, before + path)
 
     def _read(self, tree: TokenTree) -> None:
-        self._forward(SequenceInput(self.sequence.cache, tree))
+        self._forward(SequencePart(self.sequence.cache, tree))
         assert None not in self.sequence.recall_rows(TokenTree((), tree.branch_ids, tree.parents))
 
-    def _forward(self, part: SequenceInput) -> None:
+    def _forward(self, part: SequencePart) -> None:
         self.sequence.absorb(part, self.model.forward([part])[0])
 
 
@@ -186,13 +186,13 @@ def sequence() -> TokenSequence:
     return TokenSequence(_build_model().new_cache(8))
 
 
-def _absorb(sequence: TokenSequence, part: SequenceInput) -> None:
+def _absorb(sequence: TokenSequence, part: SequencePart) -> None:
     sequence.absorb(part, _build_model().forward([part])[0])
 
 
 def test_the_least_recently_used_nodes_are_dropped(sequence: TokenSequence, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_sequence, "_MAX_NODES", 3)
-    _absorb(sequence, SequenceInput(sequence.cache, TokenTree((1,), (2, 3, 4), (None, None, None))))
+    _absorb(sequence, SequencePart(sequence.cache, TokenTree((1,), (2, 3, 4), (None, None, None))))
     for token_id in (5, 6, 7, 8):
         sequence.recall_rows(_build_tree([(2,)]))
         _absorb(sequence, sequence.build_part(_build_tree([(token_id,)]), (0,)))
@@ -205,7 +205,7 @@ def test_the_least_recently_used_nodes_are_dropped(sequence: TokenSequence, monk
 def test_the_bytes_are_those_of_the_cache_and_of_what_stands_beside_it_and_a_copy_keeps_its_own(
     sequence: TokenSequence,
 ) -> None:
-    _absorb(sequence, SequenceInput(sequence.cache, TokenTree((1, 1), (2, 3), (None, 0))))
+    _absorb(sequence, SequencePart(sequence.cache, TokenTree((1, 1), (2, 3), (None, 0))))
     row_bytes = 4 * toy_tokenizer("qwen").num_rows
     token_bytes = sequence.cache.nbytes // sequence.cache.capacity
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from inference.healing.covering import build_covering, find_crossing_interval
 from inference.healing.heal_point import find_heal_point
 from inference.healing.token_tree import TokenTree
-from inference.model.sampler import Choice, NumpyRow, NumpyTokens, SampleRequest, Sampling, choose, find_row
+from inference.model.sampler import NumpyRow, NumpyTokens, SampledToken, SampleRequest, Sampling, choose, find_row
 from inference.remote.choice import KnownLogprobs
 from tests.support.toys import toy_tokenizer
 
@@ -47,7 +47,7 @@ def test_the_choice_is_that_of_the_whole_distributions_and_asks_for_nothing_twic
             _weigh_unknown(known, log_probs, temperature) <= 1.000001 * np.exp(known.bound_unknown(temperature)) + 1e-9
         )
     assert known.bound_unknown(1.1) == np.inf
-    while not isinstance(choice := known.choose(), Choice):
+    while not isinstance(choice := known.choose(), SampledToken):
         assert not set(choice) & known.answers.keys()
         for probe in choice:
             best = max(probe.token_ids, key=log_probs[probe.row].__getitem__)

@@ -17,8 +17,8 @@ from inference.errors import (
 from inference.protocol.characters import Generated, NextByte, Surprisals, TextProbability
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
 from midtoken.http.generate import write_answer
-from tests.support.adapters import read_configuration
 from tests.support.front import FrontClient, last_chunk
+from tests.support.hosted_models import read_configuration
 
 _MODEL = "/v2/models/completion"
 _STREAM, _WHOLE = f"{_MODEL}/generate_stream", f"{_MODEL}/versions/1/generate"

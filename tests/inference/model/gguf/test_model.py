@@ -21,7 +21,7 @@ from inference.errors import InvalidRequestError, ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model import loader
 from inference.model.gguf.kv_cache import GgufSequenceCache
-from inference.model.language_model import LanguageModel, SequenceInput
+from inference.model.language_model import LanguageModel, SequencePart
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent
 from tests.support.runners import CheckedSequence
@@ -62,7 +62,7 @@ def model(folder: Path) -> LanguageModel:
 def _read(model: LanguageModel, token_ids: tuple[int, ...], *branch_ids: int) -> tuple[GgufSequenceCache, Any]:
     cache: Any = model.new_cache(len(token_ids))
     tree = TokenTree(token_ids, branch_ids, (None,) * len(branch_ids))
-    [rows] = model.forward([SequenceInput(cache, tree)])
+    [rows] = model.forward([SequencePart(cache, tree)])
     cache.keep(tree)
     return cache, np.stack([row.to_host() for row in rows])
 
@@ -78,7 +78,7 @@ def test_a_text_and_a_tree_that_take_several_passes_get_the_logits_of_onnxruntim
     text = tuple(np.random.default_rng(0).integers(8, 8000, 1100).tolist())
     _, ours = _read(model, text, *range(40, 140))
     cache: Any = reference.new_cache(1)
-    [rows] = reference.forward([SequenceInput(cache, TokenTree(text, tuple(range(40, 140)), (None,) * 100))])
+    [rows] = reference.forward([SequencePart(cache, TokenTree(text, tuple(range(40, 140)), (None,) * 100))])
     np.testing.assert_allclose(ours, np.stack([row.to_host() for row in rows]), atol=0.05)
 
 
@@ -93,7 +93,7 @@ def test_more_sequences_than_llama_cpp_has_are_refused_by_name_and_all_are_free_
     model: Any = load_model(EngineConfig(folder, cache_tokens=8192)).model
     cache, _ = _read(model, (1, 2, 3), *range(20))
     tree = TokenTree((4,), tuple(range(200)), (None,) * 200)
-    model.forward([SequenceInput(cache, tree)])
+    model.forward([SequencePart(cache, tree)])
     stored = cache.copy_branches(tree)  # the rest has no room
     cache.keep(tree)
     assert (None in stored, sum(row is not None for row in stored) > 20) == (True, True)
@@ -101,7 +101,7 @@ def test_more_sequences_than_llama_cpp_has_are_refused_by_name_and_all_are_free_
     with pytest.raises(OverloadedError, match="no room for 1 further sequences"):
         caches.extend(cache.fork() for _ in range(300))
     with pytest.raises(OverloadedError, match="no room for 199 further sequences"):
-        model.forward([SequenceInput(cache, tree)])
+        model.forward([SequencePart(cache, tree)])
 
     del stored, caches, cache
     gc.collect()
@@ -117,7 +117,7 @@ def test_completions_are_those_of_onnxruntime_key_after_key_and_sixteen_at_once(
     with closing(load_engine(EngineConfig(_DEFAULT, dtype="float32"))) as other:
         expected = [complete(other, request)[0] for request in requests]
     assert [text for text, _ in warm] == expected
-    assert np.mean([stats.num_first_rows for _, stats in warm[1:]]) <= 2
+    assert np.mean([stats.num_first_tokens for _, stats in warm[1:]]) <= 2
     for first in range(0, 64, 16):
         sinks = [submit(engine, request) for request in requests[first : first + 16]]
         for sink in sinks:
@@ -238,7 +238,7 @@ def test_the_families_of_this_year_get_the_logits_of_separate_texts_however_a_te
     for _ in range(12):
         chain, branches = (tuple(random.integers(8, 8000, size).tolist()) for size in (random.integers(1, 40), 3))
         tree = TokenTree(chain, branches, (None, 0, None))
-        [rows] = model.forward([SequenceInput(cache, tree)])
+        [rows] = model.forward([SequencePart(cache, tree)])
         found = np.stack([row.to_host() for row in rows])
         cache.keep(tree)
         text += chain

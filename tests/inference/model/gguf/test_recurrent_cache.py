@@ -15,7 +15,7 @@ from inference.engine.local_executor import load_engine
 from inference.errors import ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
 from inference.model.gguf import model as gguf_model
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent, Priority
 from tests.support.runners import CheckedSequence
@@ -112,7 +112,7 @@ def test_more_paths_than_there_are_states_are_read_one_after_the_other(new: Call
     for sequence in sequences:
         sequence.read(1, 2, 3)
     tree = TokenTree((4,), tuple(range(10, 30)), (None, *range(4), *[2] * 15))
-    parts = [SequenceInput(sequence.cache, tree) for sequence in sequences]
+    parts = [SequencePart(sequence.cache, tree) for sequence in sequences]
     for sequence, part, rows in zip(sequences, parts, sequences[0].model.forward(parts), strict=True):
         sequence.check(part, rows)
         sequence.keep(tree)

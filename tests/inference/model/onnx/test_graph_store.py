@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from inference.errors import ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 from inference.model.onnx.graph_store import CONSTANTS_NAME, GRAPH_NAME, GraphStore
 from inference.model.onnx.model import OnnxModel
 from tests.support.decoder_folders import change_config, write_decoder
@@ -24,10 +24,10 @@ _SCRIPT = """
 import sys
 from pathlib import Path
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 from tests.support.onnx_folder import load_folder
 model = load_folder(Path(sys.argv[1]), graph_dir=Path(sys.argv[2]))
-print(model.forward([SequenceInput(model.new_cache(), TokenTree((1, 2, 3)))])[0][0].logits.tolist())
+print(model.forward([SequencePart(model.new_cache(), TokenTree((1, 2, 3)))])[0][0].logits.tolist())
 """
 
 
@@ -42,7 +42,7 @@ def logits(folder: Path) -> list[float]:
 
 
 def _compute(model: OnnxModel) -> list[float]:
-    result: list[float] = model.forward([SequenceInput(model.new_cache(), TokenTree((1, 2, 3)))])[0][0].logits.tolist()
+    result: list[float] = model.forward([SequencePart(model.new_cache(), TokenTree((1, 2, 3)))])[0][0].logits.tolist()
     return result
 
 

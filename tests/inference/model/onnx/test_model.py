@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from inference.errors import InvalidRequestError, ModelError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 from inference.model.onnx.model import OnnxModel, OnnxSequenceCache
 from inference.model.sampler import NumpyRow
 from tests.support.decoder_folders import (
@@ -43,7 +43,7 @@ def model(folder: Path) -> OnnxModel:
 
 
 def _forward(model: OnnxModel, cache: OnnxSequenceCache, tree: TokenTree) -> list[NumpyRow]:
-    return model.forward([SequenceInput(cache, tree)])[0]
+    return model.forward([SequencePart(cache, tree)])[0]
 
 
 def _new_sequence(folder: Path) -> CheckedSequence:
@@ -169,7 +169,7 @@ def _read_in_pieces(
 @given(trees=st.lists(random_trees(VOCAB_SIZE), min_size=2, max_size=4))
 def test_bits_do_not_depend_on_the_neighbours_in_a_pass(trees: list[TokenTree], model: OnnxModel) -> None:
     alone = [_forward(model, model.new_cache(), tree) for tree in trees]
-    together = model.forward([SequenceInput(model.new_cache(), tree) for tree in trees])
+    together = model.forward([SequencePart(model.new_cache(), tree) for tree in trees])
     for some, others in zip(alone, together, strict=True):
         for one, other in zip(some, others, strict=True):
             np.testing.assert_array_equal(one.logits, other.logits)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from inference.config import EngineConfig
 from inference.errors import ModelError, OverloadedError
 from inference.healing.token_tree import TokenTree
-from inference.model.language_model import SequenceInput
+from inference.model.language_model import SequencePart
 from inference.model.pytorch.loader import load_torch_model
 from inference.model.pytorch.model import TorchModel, refusing_when_out_of_memory
 from tests.inference.conftest import MakeModel
@@ -37,7 +37,7 @@ def test_a_window_counts_from_the_positions_of_stored_branches(make_model: MakeM
     sequence.forward(tree)
     stored = sequence.cache.copy_branches(tree)
     sequence.keep(tree)
-    part = SequenceInput(sequence.cache, TokenTree((), (3, 4, 5, 6, 7, 8, 9), (None, 0, 1, 2, 3, 4, 5)), tuple(stored))
+    part = SequencePart(sequence.cache, TokenTree((), (3, 4, 5, 6, 7, 8, 9), (None, 0, 1, 2, 3, 4, 5)), tuple(stored))
 
     sequence.check(part, sequence.model.forward([part])[0])
 
@@ -47,7 +47,7 @@ def test_logits_have_the_type_that_the_model_computes_in_but_at_most_float32(
     make_model: MakeModel, dtype: str, of_logits: torch.dtype
 ) -> None:
     model = load_torch_model(EngineConfig(make_model(), dtype=dtype)).model
-    [[row]] = model.forward([SequenceInput(model.new_cache(), TokenTree((1,)))])
+    [[row]] = model.forward([SequencePart(model.new_cache(), TokenTree((1,)))])
 
     assert row.logits.dtype == of_logits
 
@@ -77,7 +77,7 @@ def test_rows_are_selected_for_a_model_that_returns_all(family: type) -> None:
 
 
 def _forward_once(model: TorchModel, tree: TokenTree) -> torch.Tensor:
-    [rows] = model.forward([SequenceInput(model.new_cache(), tree)])
+    [rows] = model.forward([SequencePart(model.new_cache(), tree)])
     return torch.stack([row.logits for row in rows])
 
 

@@ -1,4 +1,4 @@
-"""The adapters of the model repository, and the answers that they send."""
+"""The models of the model repository, and the answers that they send."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,8 +19,8 @@ def read_configuration(name: str) -> str:
     return (find_model_repository() / name / "config.pbtxt").read_text()
 
 
-def load_adapter(name: str, load: Callable[..., Any], model_dir: Path = Path("m")) -> Any:
-    """Returns a loaded adapter, which gets its engine or its service from `load`."""
+def load_hosted_model(name: str, load: Callable[..., Any], model_dir: Path = Path("m")) -> Any:
+    """Returns a loaded model, which gets its engine or its service from `load`."""
     model = _MODELS[name](load)
     model.load(EngineConfig(model_dir))
     return model
