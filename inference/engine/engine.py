@@ -29,7 +29,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, Co
 
 _log = logging.getLogger(__name__)
 
-_MAX_WAITING = 64  # requests, beside those that may run at once; further ones are refused
+_MAX_WAITING = 64  # requests, beside those that may run at once; so many are answered before people type on
 _POLL_S = 0.01  # between checks of cancels and deadlines, while there is nothing to do
 _COMPLETION_FRACTION = 0.25  # of what the model sees: the prompt leaves this much room, if the completion may need it
 

@@ -34,7 +34,7 @@ None of the known families can be measured here, so their layouts follow from wh
 - Codestral: suffix, then prefix, without a third marker (Mistral's `encode_fim`).
 - Seed-Coder, and Zeta 2, which was made of it: suffix–prefix–middle (its paper, section on pre-training).
 - Mellum: suffix–prefix–middle (its model card). It has StarCoder's names, so a model with those is measured in both
-  orders.
+  orders. Nothing is measured where the weights are on another server (`--engine`): there it needs `fill_in_layout`.
 - aiXcoder: both orders; its prompts begin with two markers and the suffix, the prefix follows the last (its README).
 
 A model that knows prefix–suffix–middle gets `psm_line`, one that knows suffix–prefix–middle `spm_line`: the same order,

@@ -52,7 +52,7 @@ class Job:
     candidates: list[Candidate] = field(default_factory=list)  # none until the first choice
     costs: CompletionStats = field(default_factory=CompletionStats)
     num_to_prefill: int = 0  # context tokens to forward before the first choice, as far as the executor knows
-    num_steps: int = 0  # in which it was, for each candidate
+    num_steps: int = 0  # in which it was, for each candidate; with --engine, rounds in which it waited, too
     failure: BaseException | None = None  # why it cannot continue
     _prompt: Prompt | None = None
     _explanation: Explanation | None = None

@@ -37,7 +37,7 @@ _STEP_S = 1.0  # that a step should take at most: a key that comes meanwhile wai
 _MIN_TOKENS, _MAX_TOKENS = 16, 512  # of a step. A pass over fewer takes nearly as long, and says little of the speed
 _PREFETCH_STEPS = 8  # instead of one
 _SHARED_STEP_S = 0.03  # that a step should take while other people wait: most of them need less than that in all
-_EQUAL_TOKENS = 64  # a pass over so many counts as much as all before
+_EQUAL_TOKENS = 64  # a pass over so many counts as much as all before: many short ones do not outweigh a long one
 
 _Asked = TypeVar("_Asked")
 _Result = TypeVar("_Result")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from inference.engine.job import Job
 from inference.errors import OverloadedError
 
-_STEP_LEVELS = (256, 1024)  # a request with more steps than one of them gives way to those below; a line never does
+_STEP_LEVELS = (256, 1024)  # a request with more steps than one of them gives way; a line never has so many
 _LONG_PREFILL = 64  # tokens
 _LONG_WAIT_S = 0.6  # 99 of 100 people who type on have done so by then; most of the others wait
 

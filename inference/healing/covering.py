@@ -22,9 +22,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from inference.healing.heal_point import HealPoint, Split, count_common, encode_pieces
+from inference.healing.heal_point import HealPoint, Split, encode_pieces
 from inference.healing.text_encoder import TextEncoder
-from inference.healing.token_tree import TokenTree, TreeBuilder
+from inference.healing.token_tree import TokenTree, TreeBuilder, count_common
 from trie_cache.trie import Interval, Trie
 
 

@@ -21,9 +21,10 @@ characters.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from inference.healing.text_encoder import PreToken, TextEncoder
+from inference.healing.token_tree import count_common
 
 # The continuations to try, one for each branch of the known pre-tokenizers' patterns: letters in
 # both cases, blank and letter, digits up to a group of three, line ends with and without
@@ -42,9 +43,6 @@ _REACH_BYTES = 128  # the longest token of the vocabularies in use, so the earli
 _MAX_BEGINNINGS = 64
 _MAX_AGAIN = 1024  # characters to split again; before more, a later beginning is settled
 _DISTANCE = 256  # characters between a new beginning and the end, which later keys may delete
-
-
-Comparable = TypeVar("Comparable", str, list[int], tuple[int, ...])
 
 
 class Split(NamedTuple):
@@ -183,17 +181,6 @@ def _find_shared(splits: set[Split]) -> tuple[int, ...]:
     """The boundaries that all splits begin with, which the smallest and the greatest have in common."""
     first, last = (choose(split.ends for split in splits) for choose in (min, max))
     return first[: count_common(first, last)]
-
-
-def count_common(first: Comparable, second: Comparable) -> int:
-    """How many of the first items of two texts, or of two token strings, are equal.
-
-    Often one is the beginning of the other, which is quickly seen.
-    """
-    limit = min(len(first), len(second))
-    if first[:limit] == second[:limit]:
-        return limit
-    return next(at for at in range(limit) if first[at] != second[at])
 
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:

@@ -22,9 +22,10 @@ import regex
 from tokenizers import Tokenizer
 
 from inference.errors import ModelError, quote
-from inference.healing.heal_point import HealPoint, count_common, encode_text, find_heal_point
+from inference.healing.heal_point import HealPoint, encode_text, find_heal_point
 from inference.healing.sentencepiece_encoder import SentencePieceEncoder
 from inference.healing.text_encoder import ByteLevelEncoder, TextEncoder
+from inference.healing.token_tree import count_common
 from inference.healing.tokenizer_file import (
     BLANK_MARK,
     TokenizerFile,

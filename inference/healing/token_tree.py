@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+Comparable = TypeVar("Comparable", str, list[int], tuple[int, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +84,14 @@ class TreeBuilder:
         """The tree of all added paths, below `chain_ids`."""
         branch_ids = tuple([token_id for _, token_id in self._nodes])
         return TokenTree(chain_ids, branch_ids, tuple([parent for parent, _ in self._nodes]))
+
+
+def count_common(first: Comparable, second: Comparable) -> int:
+    """How many of the first items of two texts, or of two token strings, are equal.
+
+    Often one is the beginning of the other, which is quickly seen.
+    """
+    limit = min(len(first), len(second))
+    if first[:limit] == second[:limit]:
+        return limit
+    return next(at for at in range(limit) if first[at] != second[at])

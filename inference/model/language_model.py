@@ -128,7 +128,7 @@ class SequencePart:
     cache: SequenceCache
     tree: TokenTree  # its chain may be empty if the cache has kept tokens
     stored: tuple[Any, ...] = ()  # of the tree's first branches, which are not forwarded again; then it has no chain
-    wants_logits: bool = True  # False while a piece of a long prompt is read
+    wants_logits: bool = True  # False while a piece of a long prompt is prefilled
 
     def __post_init__(self) -> None:
         assert not (self.stored and self.tree.chain_ids), "stored branches follow the kept tokens"

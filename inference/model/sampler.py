@@ -103,8 +103,8 @@ class SampleRequest:
 
     @property
     def wants_best(self) -> bool:
-        """True if only the single most likely path and token is asked for."""
-        return self.sampling.is_greedy and len(self.random_sources) == 1 and not self.wants_scores
+        """True if the single most likely path and token is asked for."""
+        return self.sampling.is_greedy and len(self.random_sources) == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,8 @@ def choose(request: SampleRequest) -> SampleResult:
     found = [row.find_best(each) for row, each in zip(rows, reached, strict=True)]
     offsets = [path_log_probs[each.node] - row.log_total for row, each in zip(rows, reached, strict=True)]
     bests = [each.logit + offset for each, offset in zip(found, offsets, strict=True)]
-    least = max(bests, default=-math.inf) if request.wants_best else -math.inf  # what is less likely changes nothing
+    least = max(bests, default=-math.inf) if request.wants_best and not request.wants_scores else -math.inf
+    # What is less likely than the best changes nothing but the scores.
     needed = set().union(*(missing[each.node] for each in request.crossings if path_log_probs[each.node] >= least))
     if needed:
         return SampleResult((), tuple(sorted(needed)))
@@ -152,7 +153,7 @@ def choose(request: SampleRequest) -> SampleResult:
     # All at and below a branch without a row have no more mass than the path to it.
     bounds = [path_log_probs[branch] for branch, on_path in missing.items() if on_path == (branch,)]
     log_total = log_sum_exp(np.array([*log_masses, *bounds]))
-    if request.sampling.is_greedy and len(request.random_sources) == 1:
+    if request.wants_best:
         best = max(range(len(bests)), key=bests.__getitem__)
         choices = [SampledToken(reached[best], found[best].token_id, bests[best] - log_total)]
     else:

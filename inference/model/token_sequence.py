@@ -9,8 +9,7 @@ contains: a word that closes is already a node, and so is the text that was gene
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from inference.healing.heal_point import count_common
-from inference.healing.token_tree import TokenTree
+from inference.healing.token_tree import TokenTree, count_common
 from inference.model.language_model import SequenceCache, SequencePart, TokenKV
 from inference.model.sampler import LogitRow
 

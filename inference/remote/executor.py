@@ -26,7 +26,15 @@ from inference.engine.engine import Engine, ExecutorInfo
 from inference.engine.fill_in import list_fill_ins
 from inference.engine.job import Job
 from inference.engine.prompt import PromptBuilder
-from inference.errors import InvalidRequestError, MidtokenError, ModelError, OverloadedError, ServerError, quote
+from inference.errors import (
+    InvalidRequestError,
+    MidtokenError,
+    ModelError,
+    OverloadedError,
+    ServerError,
+    as_failure,
+    quote,
+)
 from inference.healing.covering import Crossing, Rule
 from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from inference.model.sampler import NumpyRow, NumpyTokens, SampledToken, SampleRequest, SampleResult, Sampling, choose
@@ -133,7 +141,7 @@ class RemoteExecutor:
         except BaseException as error:  # a library's panic is no Exception, and the client waits
             if isinstance(error, ServerError | OverloadedError | ModelError):
                 self._health.note(error)
-            self._report(job, partial(_raise, error))
+            self._report(job, partial(setattr, job, "failure", as_failure(error)))
 
     def _report(self, job: Job, apply: Callable[[], object]) -> None:
         """Has the engine's thread apply what the server has answered."""
@@ -231,10 +239,6 @@ class RemoteExecutor:
         if not self._tokenizer.vocabulary.has(token_id):
             name = self._health.http.name
             raise ServerError(f"{name} has chosen the token {quote(str(token_id))}, which its model does not have")
-
-
-def _raise(error: BaseException) -> None:
-    raise error
 
 
 class _ReportedRow(NumpyRow):

@@ -15,7 +15,7 @@ from typing import Any  # parsed JSON
 from urllib.parse import quote
 
 from inference.errors import ModelError, ServerError
-from inference.healing.heal_point import count_common
+from inference.healing.token_tree import count_common
 from inference.protocol.completion import CompletionRequest, FinishReason
 from inference.remote.choice import GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient, is_count, naming_malformed, parse_token, read_log_prob, read_whole

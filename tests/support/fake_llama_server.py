@@ -15,8 +15,9 @@ import numpy.typing as npt
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from inference.healing.heal_point import count_common, encode_text
+from inference.healing.heal_point import encode_text
 from inference.healing.text_encoder import TextEncoder
+from inference.healing.token_tree import count_common
 
 _NUM_SEEN = 3  # tokens that decide what follows
 _SPELLED = {"token": "token", "bytes": [*b"token"]}  # a row of 8,192 tokens is longer than 2**19 bytes

@@ -8,8 +8,9 @@ from tokenizers import Regex
 from tokenizers.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence, Split
 
 from inference.healing import heal_point
-from inference.healing.heal_point import HealPointCache, count_common, find_heal_point
+from inference.healing.heal_point import HealPointCache, find_heal_point
 from inference.healing.text_encoder import PreToken, TextEncoder
+from inference.healing.token_tree import count_common
 from tests.support.toys import KINDS, long_texts, texts, toy_tokenizer
 
 # Pre-tokenizers that no toy tokenizer has, and that once had a wrong heal point.
