@@ -192,10 +192,6 @@ class LocalExecutor:
             for job in dict.fromkeys(running.job for running, _ in forwarded):
                 job.costs.model_ms += ms
                 job.costs.num_forwards += 1
-            for job in dict.fromkeys(
-                running.job for running, part in forwarded if running.is_healing and part.wants_logits
-            ):
-                job.costs.num_healing_forwards += 1
             max_bytes = self._max_bytes // max(sum(job.request.num_candidates for job in self._running), 1)  # of rows
             for (running, part), own_rows in zip(forwarded, rows, strict=True):
                 with running.job.recording_failure():

@@ -48,9 +48,11 @@ class PythonCode:
         It may not if it returns to a column in which no block is, if it leaves a block without what that needs, as a
         decorator or `try` does, or if it is a clause of no statement.
         """
-        lines = _read_lines(self.line_before + text[:start])[0]
         line = (self.line_before if not start else "") + text[start:].partition("\n")[0]
         column, body = find_indent(line), line.lstrip()
+        if not body or (start == 0 and (self.line_before.strip() or not _CLAUSE.match(body))):
+            return True  # the first line may continue the cursor's, whose indentation is the user's
+        lines = _read_lines(self.line_before + text[:start])[0]
         if body.startswith((*CLOSERS, "#")) or (start and self.is_inside(text[:start], body)):
             return True
         found = _CLAUSE.match(body)
@@ -77,15 +79,8 @@ class PythonCode:
             nearest, is_first = min(nearest, at), False
         return clause is None and (column == 0 or is_first)
 
-    def forbids(self, text: str, start: int) -> bool:
-        """Returns whether the completion must end before its line that starts there."""
-        line = text[start:].partition("\n")[0]
-        if start == 0 and (self.line_before.strip() or _CLAUSE.match(line.lstrip()) is None):
-            return False  # it may continue the cursor's line, whose indentation is the user's
-        return line.strip() != "" and not self.has_place(text, start)
-
-    def may_forbid(self, text: str, start: int) -> bool:
-        """Returns whether that may become so: the line is not complete."""
+    def may_lack_place(self, text: str, start: int) -> bool:
+        """Returns whether an incomplete line may turn out to have none."""
         line = text[start:].lstrip()
         is_own = line != "" and (start > 0 or not self.line_before.strip())
         return is_own and any(each.startswith(line) or re.match(rf"{each}\b", line) for each in _AFTER)

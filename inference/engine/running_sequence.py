@@ -50,14 +50,6 @@ class RunningSequence:
         self._token_cost = token_cost
         self._draft_ids: tuple[int, ...] = ()  # guesses of the next tokens, as long as they are right
 
-    @property
-    def is_healing(self) -> bool:
-        """True until all healed bytes are spelled, if there are some."""
-        candidate = self.candidate
-        if candidate is None or not candidate.token_ids:
-            return bool(self.job.prompt.healed)
-        return bool(candidate.crossings[0].remaining_bytes)
-
     def prepare_choice(self) -> SampleRequest | None:
         """The request for the next choice; None if the model must forward something before it.
 

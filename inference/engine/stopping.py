@@ -18,14 +18,14 @@ class LineRule:
 
     def find_end(self, text: str, line_start: int = 0) -> int | None:
         """The end of the completion in `text`, or None while it may continue. `line_start`: no line before ends it."""
-        if self.code is not None and self.code.forbids(text, 0):
+        if self.code is not None and not self.code.has_place(text, 0):
             return 0
         end = text.find("\n", line_start)
         return None if end < 0 else _without_cr(text, end)
 
     def count_settled(self, text: str) -> int:
         """How many of the first characters of a text without an end stay, however it goes on."""
-        return 0 if self.code is not None and self.code.may_forbid(text, 0) else _without_cr(text, len(text))
+        return 0 if self.code is not None and self.code.may_lack_place(text, 0) else _without_cr(text, len(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class BlockRule:
 
     def find_end(self, text: str, line_start: int = 0) -> int | None:
         """The end of the completion in `text`, or None while it may continue. `line_start`: no line before ends it."""
-        if self.code is not None and self.code.forbids(text, 0):
+        if self.code is not None and not self.code.has_place(text, 0):
             return 0
         start = line_start or text.find("\n") + 1
         while start:
@@ -56,7 +56,7 @@ class BlockRule:
                     return len(text[:start].rstrip())
                 if end >= 0 and not line.rstrip().endswith(_BRACKETS):  # `} else {` is in the middle
                     return _without_cr(text, end)
-            elif self.code is not None and self.code.forbids(text, start):
+            elif self.code is not None and not self.code.has_place(text, start):
                 return len(text[:start].rstrip())
             start = end + 1
         return None
@@ -65,7 +65,7 @@ class BlockRule:
         """How many of the first characters of a text without an end stay, however it goes on."""
         line_start = text.rfind("\n") + 1
         line = text[line_start:]
-        if self.code is not None and self.code.may_forbid(text, line_start):
+        if self.code is not None and self.code.may_lack_place(text, line_start):
             return len(text[:line_start].rstrip())
         if self.min_indent == 0 and self.code is None:  # nothing is indented less
             return len(text)

@@ -18,13 +18,13 @@ such a token little mass. No token string is counted twice: a token that ends ex
 bytes end does not cross their end. It belongs to the longer path that it completes.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from inference.healing.heal_point import HealPoint, Split, encode_pieces
 from inference.healing.text_encoder import TextEncoder
-from inference.healing.token_tree import TokenTree, TreeBuilder, count_common
+from inference.healing.token_tree import TokenTree, TreeBuilder, find_common
 from trie_cache.trie import Interval, Trie
 
 
@@ -58,7 +58,7 @@ class CoveringTree:
 def build_covering(encoder: TextEncoder, trie: Trie, heal_point: HealPoint) -> CoveringTree:
     """The canonical covering of the healed bytes, as a tree after the kept tokens and the common ones."""
     paths = build_canonical_paths(encoder, trie, heal_point)
-    common_ids = _find_common([*paths, *_build_settled_paths(encoder, trie, heal_point)])
+    common_ids = find_common([*paths, *_build_settled_paths(encoder, trie, heal_point)])
     branches = TreeBuilder()
     crossings: dict[Crossing, None] = {}
     for path, remaining_bytes in paths.items():
@@ -73,12 +73,6 @@ def _build_settled_paths(encoder: TextEncoder, trie: Trie, heal_point: HealPoint
     settled = heal_point.healed[: -heal_point.num_unsettled_bytes]
     splits = {Split(opens, tuple([end for end in ends if end <= len(settled)])) for opens, ends in heal_point.splits}
     return build_canonical_paths(encoder, trie, replace(heal_point, healed=settled, splits=tuple(splits)))
-
-
-def _find_common(paths: Collection[tuple[int, ...]]) -> tuple[int, ...]:
-    """The tokens that all paths begin with."""
-    first, last = min(paths), max(paths)  # what these have in common, all have
-    return first[: count_common(first, last)]
 
 
 def build_canonical_paths(

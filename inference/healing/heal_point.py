@@ -24,7 +24,7 @@ from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
 from inference.healing.text_encoder import PreToken, TextEncoder
-from inference.healing.token_tree import count_common
+from inference.healing.token_tree import find_common
 
 # The continuations to try, one for each branch of the known pre-tokenizers' patterns: letters in
 # both cases, blank and letter, digits up to a group of three, line ends with and without
@@ -103,7 +103,7 @@ def find_tail_heal_point(
         return None
     tail_start, splits = found
     tail = text.encode()[tail_start:]
-    shared = [end for end in _find_shared(splits) if end <= len(tail) - num_unsettled_bytes]
+    shared = [end for end in find_common([split.ends for split in splits]) if end <= len(tail) - num_unsettled_bytes]
     start = shared[-1] if shared else 0
     stable_ids = _encode_all(encoder, [piece.data for piece in whole if piece.end <= tail_start])
     point = HealPoint(
@@ -142,7 +142,9 @@ def _find_open_tail(
         if not anchor or max(openings, default=0) <= len(tail_text):
             splits = _find_splits(encoder, tail_text, openings)
             ends = [start + piece.end for piece in encoder.split(tail_text)]
-            if not anchor or (_find_shared(splits) and ends == [piece.end for piece in whole[anchor:]]):
+            if not anchor or (
+                find_common([split.ends for split in splits]) and ends == [piece.end for piece in whole[anchor:]]
+            ):
                 return start, splits
         num_pre_tokens *= _TAIL_GROWTH
 
@@ -175,12 +177,6 @@ def _find_splits(encoder: TextEncoder, text: str, openings: list[int]) -> set[Sp
         goes_beyond = bool(openings and num_bytes) and (not ends or ends[-1] < num_bytes)
         splits.add((goes_beyond and encoder.is_added_text(pre_tokens[len(ends)].data), ends))
     return {Split(*split) for split in splits}
-
-
-def _find_shared(splits: set[Split]) -> tuple[int, ...]:
-    """The boundaries that all splits begin with, which the smallest and the greatest have in common."""
-    first, last = (choose(split.ends for split in splits) for choose in (min, max))
-    return first[: count_common(first, last)]
 
 
 def encode_text(encoder: TextEncoder, text: str) -> tuple[int, ...]:

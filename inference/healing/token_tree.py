@@ -1,6 +1,6 @@
 """The tokens that a sequence forwards in one step: a chain of new tokens, and branches below the last one."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -95,3 +95,9 @@ def count_common(first: Comparable, second: Comparable) -> int:
     if first[:limit] == second[:limit]:
         return limit
     return next(at for at in range(limit) if first[at] != second[at])
+
+
+def find_common(sequences: Collection[tuple[int, ...]]) -> tuple[int, ...]:
+    """What all begin with: what the smallest and the greatest have in common."""
+    first, last = min(sequences), max(sequences)
+    return first[: count_common(first, last)]

@@ -153,9 +153,6 @@ class CompletionStats:
     total_ms: float = 0.0
     num_tokens: int = 0  # generated for all candidates, beyond what was typed
     num_forwards: int = 0
-    num_healing_forwards: int = (
-        0  # passes until all candidates have spelled the healed bytes; at most 1 with exact healing
-    )
     num_context_tokens: int = 0
     num_related_tokens: int = 0  # those of them that are about other files, and the file's path
     num_tree_nodes: int = 0

@@ -72,7 +72,9 @@ class KnownLogprobs:
         rivals = [each for each in bounds if each.open and (best is None or each.log_prob >= best.log_prob)]
         if rivals or best is None:
             return tuple(dict.fromkeys(query for each in rivals for query in each.open))
-        return SampledToken(best.crossing, best.token_id, best.log_prob - self._estimate_total())
+        # The mass of all crossings together; a path that was not reported counts with its bound.
+        masses = [self._weigh_path(each, []) + self._estimate_mass(each) for each in self.covering.crossings]
+        return SampledToken(best.crossing, best.token_id, best.log_prob - float(np.logaddexp.reduce(masses)))
 
     def bound_unknown(self, temperature: float) -> float:
         """The most that all choices with tokens that were not reported can weigh together, as a logarithm.
@@ -93,11 +95,6 @@ class KnownLogprobs:
         """The log probability of a choice; if it was not reported, no more than the bound of all that were not."""
         reported = self.rows[find_row(choice.crossing.node)]
         return self._weigh_path(choice.crossing, []) + reported.get(choice.token_id, -math.inf)
-
-    def _estimate_total(self) -> float:
-        """The logarithm of the mass of all crossings together. A path that was not reported counts with its bound."""
-        masses = [self._weigh_path(each, []) + self._estimate_mass(each) for each in self.covering.crossings]
-        return float(np.logaddexp.reduce(masses))
 
     def _estimate_mass(self, crossing: Crossing) -> float:
         """The logarithm of the probability of all tokens that may follow at a crossing."""

@@ -8,7 +8,6 @@ import pytest
 
 from inference.engine.engine import complete
 from inference.engine.job import ChunkSink, Job
-from inference.errors import OverloadedError
 from inference.model.sampler import SampledToken, SampleResult
 from inference.protocol.completion import (
     Chunks,
@@ -117,8 +116,3 @@ def test_the_first_candidates_text_and_the_stats_are_returned_whoever_ends_last(
             sink.send(chunk)
 
     assert _complete(act) == ("ab", _STATS)
-
-
-def test_a_failure_is_raised() -> None:
-    with pytest.raises(OverloadedError, match="full"):
-        _complete(lambda sink: sink.fail(OverloadedError("full")))

@@ -52,23 +52,6 @@ def test_a_key_waits_for_one_step_of_a_prefetch_which_goes_on_afterwards(scripte
     assert complete(scripted.engine, _KEY).stats.num_read_tokens == 0
 
 
-@two_ways
-@pytest.mark.parametrize(
-    ("older", "newer", "is_superseded"),
-    [(_ahead(_KEY), _ahead(_KEY), True), (_ahead(_KEY), _KEY, True), (_KEY, _ahead(_KEY), False)],
-)
-def test_a_prefetch_is_superseded_by_any_newer_request_and_supersedes_no_person(
-    scripted: ScriptedBench, older: CompletionRequest, newer: CompletionRequest, is_superseded: bool
-) -> None:
-    with holding(scripted, older) as first:
-        second = submit(scripted.engine, newer)
-
-    assert (first.wait().finish_reason is FinishReason.SUPERSEDED) == is_superseded
-    assert second.wait().finish_reason is not FinishReason.SUPERSEDED
-    if is_superseded:  # what was read in one step is not read again
-        assert 0 < second.stats.num_read_tokens < second.stats.num_context_tokens
-
-
 @with_settings(max_tokens=4000, max_sequences=2, max_context_tokens=3000)
 def test_under_load_a_prefetch_is_refused_and_one_that_is_in_the_way_ends(scripted: ScriptedBench) -> None:
     with holding(scripted, _ahead(_KEY)) as ahead:

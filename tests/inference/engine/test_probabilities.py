@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from inference.engine.candidate import CandidateText, Piece, StopConditions
+from inference.engine.candidate import CandidateText, StopConditions
 from inference.engine.stopping import LineRule
 from inference.protocol.completion import Chunks, CompletionRequest, Extent, FinishReason, RelatedFile
 from tests.inference.conftest import MakeModel
@@ -70,17 +70,6 @@ def test_a_text_ends_after_the_first_token_that_makes_it_unlikely(make_model: Ma
 
             assert (sink.text, sink.finish_reason) == (whole.text[:num_chars], FinishReason.UNLIKELY)
             assert dict(_list_ends(sink)) == pytest.approx(dict(ends[: at + 1]))
-
-
-@pytest.mark.parametrize("wrong", [math.nan, 0.7, math.inf])
-def test_what_is_no_probability_ends_the_text_before_its_token(wrong: float) -> None:
-    answer = CandidateText(StopConditions(64, (), LineRule()))
-    answer.add(b"a", log_prob=-0.5)
-    answer.add(b"b", log_prob=wrong)
-
-    piece = answer.pop_ready()
-
-    assert piece == Piece("a", {1: -0.5}, FinishReason.UNLIKELY)
 
 
 def test_a_text_that_was_cut_inside_of_a_token_is_told_to_be_as_likely_as_with_all_of_it() -> None:

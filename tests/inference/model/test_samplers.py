@@ -218,15 +218,3 @@ def test_greedy_candidates_are_the_most_likely_members_then_the_first(
     assert [(crossings.index(choice.crossing), choice.token_id) for choice in result.choices] == [
         (member.crossing, member.token_id) for member in members[:num_choices]
     ]
-
-
-@both_rows
-@pytest.mark.parametrize("sampling", [GREEDY, _EXACT])
-def test_every_candidate_is_an_allowed_token_even_if_few_are_allowed(name: str, sampling: Sampling) -> None:
-    toy = toy_tokenizer("qwen")
-    remaining_bytes = max(toy.vocabulary.token_bytes, key=len)
-    tree, crossings = TokenTree((4,)), (Crossing(None, remaining_bytes, Rule.EXTEND),)
-
-    result = _choose(name, toy, (tree, crossings), _random_logits(toy, tree, 0), sampling, num_choices=8)
-
-    assert {toy.vocabulary.token_bytes[choice.token_id] for choice in result.choices} == {remaining_bytes}
