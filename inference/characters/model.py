@@ -55,15 +55,6 @@ class CoveringSettings:
     threshold: float = 0.1  # canonical: other strings of a smaller probability are dropped
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """How likely a text is. Natural logarithms."""
-
-    log_probability: float  # of the text after the context, in the model that the covering defines
-    log_probability_with_end: float  # of the text and its end
-    log_mass: float  # of the followed token strings, given the context's stable tokens
-
-
 _DEFAULT = CoveringSettings()
 
 
@@ -107,12 +98,6 @@ class CharacterModel:
     def check_spelled(self, text: bytes) -> None:
         """Raises InvalidRequestError if the vocabulary cannot spell all of a text whose probability is asked for."""
         self._encoder.check_end(text.decode(errors="surrogateescape"), len(text), "text")
-
-    def score(self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT) -> Score:
-        """How likely the text is after `context`. Raises InvalidRequestError."""
-        state = self.open(context, settings).advance(text)
-        log_with_end = state.log_probability + float(state.next_log_probs[END])
-        return Score(state.log_probability, log_with_end, state.log_mass)
 
     def compute_surprisals(
         self, text: bytes, context: bytes = b"", settings: CoveringSettings = _DEFAULT

@@ -77,11 +77,11 @@ class CharacterService:
                 bits = np.where(np.isnan(bits), np.inf, bits)  # after an impossible byte, all count as impossible
                 return Surprisals(tuple(bits.tolist()), float(np.mean(bits)))
             case Ask.PROBABILITY:
-                score = self._model.score(request.text, request.context, settings)
+                state = self._model.open(request.context, settings).advance(request.text)
                 return TextProbability(
-                    log2_prefix=score.log_probability / math.log(2),
-                    log2_whole=score.log_probability_with_end / math.log(2),
-                    log2_at_least=score.log_mass / math.log(2),
+                    log2_prefix=state.log_probability / math.log(2),
+                    log2_whole=state.log_probability_with_end / math.log(2),
+                    log2_at_least=state.log_mass / math.log(2),
                 )
             case Ask.SAMPLE | Ask.GREEDY:
                 rng = np.random.default_rng(request.seed) if request.ask is Ask.SAMPLE else None

@@ -203,6 +203,11 @@ class State:
         total = log_sum_exp(masses)
         return masses if np.isneginf(total) else masses - total
 
+    @property
+    def log_probability_with_end(self) -> float:
+        """Like `log_probability`, with the end of the text after it."""
+        return self.log_probability + float(self.next_log_probs[END])
+
     def find_members(self, limit: int) -> list[Member]:
         """The most likely token strings of the state, most likely first."""
         found = [member for bundle in self.bundles for member in bundle.find_most_likely(limit)]

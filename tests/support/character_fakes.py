@@ -61,16 +61,6 @@ class ScriptedCharacterModel:
             [np.nan if 0 in text[:index] else np.inf if byte == 0 else byte % 8 for index, byte in enumerate(text)]
         )
 
-    def score(self, text: bytes, context: bytes, settings: object) -> SimpleNamespace:
-        """Returns one bit for each byte and two for the end. NUL is impossible."""
-        self.open(context, settings)
-        log_probability = -np.inf if b"\0" in text else len(text) * np.log(0.5)
-        return SimpleNamespace(
-            log_probability=log_probability,
-            log_probability_with_end=log_probability + np.log(0.25),
-            log_mass=log_probability,
-        )
-
     def sample(self, state: "ScriptedState", rng: np.random.Generator | None, max_bytes: int) -> bytes:
         """Returns letters that the generator draws; without one, the text so far, reversed."""
         if rng is None:
@@ -88,11 +78,13 @@ def build_scripted_service(model: ScriptedCharacterModel, max_bytes: int = 10_00
 
 
 class ScriptedState:
-    """The state of the scripted model after a text."""
+    """The state of the scripted model after a text: one bit for each byte that it was advanced by, two for the end."""
 
-    def __init__(self, model: ScriptedCharacterModel, text: bytes) -> None:
-        self.text = text
+    def __init__(self, model: ScriptedCharacterModel, text: bytes, num_bits: float = 0.0) -> None:
+        self.text, self._num_bits = text, num_bits
         self._model = model
+        self.log_probability = self.log_mass = num_bits * np.log(0.5)
+        self.log_probability_with_end = self.log_probability + np.log(0.25)
 
     @property
     def nbytes(self) -> int:
@@ -100,7 +92,8 @@ class ScriptedState:
 
     def advance(self, data: bytes) -> "ScriptedState":
         self._model.note(f"advance {data!r}")
-        return ScriptedState(self._model, self.text + data)
+        num_bits = self._num_bits + (np.inf if b"\0" in data else len(data))  # NUL is impossible
+        return ScriptedState(self._model, self.text + data, num_bits)
 
     @property
     def next_log_probs(self) -> npt.NDArray[np.float64]:

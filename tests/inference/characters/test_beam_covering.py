@@ -48,11 +48,11 @@ def test_enumerate_gives_ratios_of_prefix_probabilities_after_any_context(
     assume(sums[-1] > -np.inf)
 
     state = characters.open(context, _ALL).advance(text)
-    score, bits = characters.score(text, context, _ALL), characters.compute_surprisals(text, context, _ALL)
+    bits = characters.compute_surprisals(text, context, _ALL)
 
     _assert_close(state.next_log_probs, every.find_next(whole))
-    _assert_close([score.log_mass, score.log_probability], [sums[-1], sums[-1] - sums[0]])
-    _assert_close(score.log_probability_with_end, every.log_whole(whole) - sums[0])
+    _assert_close([state.log_mass, state.log_probability], [sums[-1], sums[-1] - sums[0]])
+    _assert_close(state.log_probability_with_end, every.log_whole(whole) - sums[0])
     _assert_close(bits, -np.diff(sums) / np.log(2))
 
 

@@ -72,10 +72,10 @@ def test_a_blank_can_be_on_either_side_of_the_prompts_end() -> None:
     characters = open_toy(toy, model)
 
     for covering in (_BEAM, _CANONICAL):
-        blank = characters.score(b" ", prompt.encode(), covering).log_probability
+        blank = characters.open(prompt.encode(), covering).advance(b" ").log_probability
         for remaining_bytes in (b"one-eyed man", b"man."):
-            moved = characters.score(remaining_bytes, prompt.encode() + b" ", covering).log_probability
-            unmoved = characters.score(b" " + remaining_bytes, prompt.encode(), covering).log_probability
+            moved = characters.open(prompt.encode() + b" ", covering).advance(remaining_bytes).log_probability
+            unmoved = characters.open(prompt.encode(), covering).advance(b" " + remaining_bytes).log_probability
             assert blank + moved == pytest.approx(unmoved, abs=1e-9)
         assert characters.sample(characters.open(prompt.encode() + b" ", covering), None, 7) == b"one-eye"
 
@@ -140,10 +140,9 @@ def test_the_empty_prefix_has_probability_one(covering: CoveringSettings) -> Non
     characters = open_toy(toy, RandomModel(toy.trie.num_tokens))
 
     state = characters.open(b"", covering)
-    score = characters.score(b"", b"", covering)
 
-    assert score.log_probability == 0
-    assert score.log_probability_with_end == pytest.approx(float(state.next_log_probs[256]))
+    assert state.log_probability == 0
+    assert state.log_probability_with_end == pytest.approx(float(state.next_log_probs[256]))
     assert characters.compute_surprisals(b"", b"as", covering).shape == (0,)
     assert state.advance(b"") is state
     assert list(state.walk(b"")) == []

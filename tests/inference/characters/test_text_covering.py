@@ -121,7 +121,7 @@ def test_a_text_has_one_probability_however_it_is_divided_and_read(
         for state in states:
             _assert_close(np.exp(state.next_log_probs).sum(), 1)
         for cut in cuts if covering is not _DEFAULT else []:
-            rest = characters.score(text[cut:], text[:cut], covering)
+            rest = characters.open(text[:cut], covering).advance(text[cut:])
             found = np.array([rest.log_probability, rest.log_probability_with_end])
             expected = [whole.log_probability, whole.log_probability + whole.next_log_probs[END]]
             _assert_close(states[min(cut, len(text))].log_probability + found, expected)
