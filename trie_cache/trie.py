@@ -117,7 +117,9 @@ class Trie:
     def __init__(self, tokens: list[bytes], ids: "array[int]", num_rows: int) -> None:
         """Use `build`. `tokens` are sorted; `ids` are their ids, in the same order."""
         self.order: npt.NDArray[np.int32] = _freeze(np.frombuffer(ids, np.int32))  # [num_tokens] rank -> token id
-        self.rank: npt.NDArray[np.int32] = _build_rank(self.order, num_rows)  # [num_rows] id -> rank, or num_tokens
+        rank = np.full(num_rows, len(ids), np.int32)  # of ids that are not text: outside every interval
+        rank[self.order] = np.arange(len(ids), dtype=np.int32)
+        self.rank: npt.NDArray[np.int32] = _freeze(rank)  # [num_rows] id -> rank, or num_tokens
         self._tokens = tokens
         self._ids = ids  # shares memory with `order`; reading one item takes a quarter of NumPy's time
         self._parents = _build_parents(tokens)
@@ -138,11 +140,6 @@ class Trie:
     def num_tokens(self) -> int:
         """The number of tokens in the trie: the length of `order`."""
         return len(self._tokens)
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows of the model's head: the length of `rank`."""
-        return len(self.rank)
 
     @property
     def max_token_bytes(self) -> int:
@@ -212,12 +209,6 @@ class Trie:
                 if hi - lo >= min_tokens:
                     waiting.append((prefix + bytes([byte]), Interval(lo, hi)))
                     yield waiting[-1]
-
-
-def _build_rank(order: npt.NDArray[np.int32], num_rows: int) -> npt.NDArray[np.int32]:
-    rank = np.full(num_rows, len(order), np.int32)  # of ids that are not text: outside every interval
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return _freeze(rank)
 
 
 def _build_parents(tokens: list[bytes]) -> "array[int]":

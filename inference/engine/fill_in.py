@@ -160,16 +160,11 @@ _MIN_CONTRAST = math.log(10)
 _END_NAMES = {"▁<EOT>", "<EOT>", "<|file_separator|>", "<|endoftext|>", "<|end_of_text|>", "<file_sep>", "<|file_sep|>"}
 
 
-@dataclass(frozen=True, slots=True)
-class FillInChoice:
-    """How suffixes may be given to a model. Empty: they are not."""
+def list_fill_ins(setting: str, folder: Path, vocabulary: Vocabulary) -> tuple[tuple[FillIn, ...], bool]:
+    """Returns how suffixes may be given to the model in `folder`, in no way if there is none.
 
-    fill_ins: tuple[FillIn, ...]
-    is_named: bool  # the layout, by the setting or the folder's file; else it follows from the markers
-
-
-def list_fill_ins(setting: str, folder: Path, vocabulary: Vocabulary) -> FillInChoice:
-    """Returns the choice for the model in `folder`. `setting` is the engine's, a layout or `auto`.
+    With that comes whether setting or file name the layout; else it follows from the markers. `setting` is the
+    engine's, a layout or `auto`.
 
     Raises ModelError if the setting or the folder's file is wrong or does not fit the tokenizer.
     """
@@ -197,7 +192,7 @@ def list_fill_ins(setting: str, folder: Path, vocabulary: Vocabulary) -> FillInC
     )
     markers = [marker for marker in ids if marker is not None]
     fill_ins = tuple([FillIn(FimMarkers(*markers), each) for each in layouts]) if is_used else ()
-    return FillInChoice(fill_ins, layout is not None)
+    return fill_ins, layout is not None
 
 
 def _read_file(folder: Path) -> tuple[Layout | None, tuple[str, ...]]:
@@ -230,10 +225,10 @@ def choose_fill_in(config: EngineConfig, loaded: LoadedModel[LanguageModel]) -> 
     was trained on them, and of several that in which it most likely ends where the suffix begins. Raises ModelError if
     file or setting are wrong.
     """
-    choice = list_fill_ins(config.fill_in_layout, config.model_dir, loaded.tokenizer.vocabulary)
-    if choice.is_named or not choice.fill_ins:
-        return next(iter(choice.fill_ins), None)
-    measures = {each: measure_markers(loaded.model, loaded.tokenizer, each) for each in choice.fill_ins}
+    fill_ins, is_named = list_fill_ins(config.fill_in_layout, config.model_dir, loaded.tokenizer.vocabulary)
+    if is_named or not fill_ins:
+        return next(iter(fill_ins), None)
+    measures = {each: measure_markers(loaded.model, loaded.tokenizer, each) for each in fill_ins}
     fill_in, measure = max(measures.items(), key=lambda each: each[1].log_end)
     if measure.is_trained:
         return fill_in

@@ -254,8 +254,8 @@ class _ReportedRow(NumpyRow):
 def load_remote_engine(config: EngineConfig, find: Find = detect_server) -> Engine:
     """An engine for the server `config.engine_url`, with the tokenizer in `config.model_dir`. Raises ModelError."""
     tokenizer = load_tokenizer(config.model_dir)
-    choice = list_fill_ins(config.fill_in_layout, config.model_dir, tokenizer.vocabulary)
-    prompts = PromptBuilder(tokenizer, next(iter(choice.fill_ins), None))
+    fill_ins, _ = list_fill_ins(config.fill_in_layout, config.model_dir, tokenizer.vocabulary)
+    prompts = PromptBuilder(tokenizer, next(iter(fill_ins), None))
     context_tokens = config.max_context_tokens or read_folder_file(config.model_dir).context_tokens or MEDIUM_TOKENS
     executor = RemoteExecutor(config, tokenizer, find)
     return Engine(replace(config, max_context_tokens=context_tokens), executor, prompts)

@@ -199,7 +199,7 @@ class TorchTokens:
         self._trie = trie
         self._ranks = torch.from_numpy(trie.rank.copy()).to(device)  # [vocab_size] int32
         self._padding = torch.from_numpy(find_padding(vocabulary, trie)).to(device)
-        self.ids = torch.arange(trie.num_rows, device=device)
+        self.ids = torch.arange(len(trie.rank), device=device)
         self.find_ids = NumpyTokens(vocabulary, trie).find_ids
 
     @torch.inference_mode()

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from inference.config import EngineConfig
 from inference.engine.fill_in import (
     FillIn,
-    FillInChoice,
     FimMarkers,
     Layout,
     MarkerMeasure,
@@ -55,10 +54,10 @@ def test_without_a_file_the_family_decides(names: tuple[str, ...], layouts: list
     markers = FimMarkers(1, 2, 3 if len(names) == 3 else None)
     expected = tuple(FillIn(markers, layout) for layout in layouts)
 
-    assert list_fill_ins("auto", tmp_path, vocabulary) == FillInChoice(expected, False)
+    assert list_fill_ins("auto", tmp_path, vocabulary) == (expected, False)
     if layouts:  # a folder's file that names the same markers, as that of a GGUF file does, says no more
         folder = _write(tmp_path, dict(zip(("prefix", "suffix", "middle"), names, strict=False)))
-        assert list_fill_ins("auto", folder, vocabulary) == FillInChoice(expected, False)
+        assert list_fill_ins("auto", folder, vocabulary) == (expected, False)
     assert markers.num_tokens == len(names)
 
 
@@ -78,7 +77,7 @@ def test_the_folders_file_names_layout_and_markers(
 ) -> None:
     choice = list_fill_ins("auto", _write(tmp_path, fill_in), _KNOWN)
 
-    assert choice == FillInChoice(tuple(expected), "layout" in fill_in)
+    assert choice == (tuple(expected), "layout" in fill_in)
 
 
 def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: Path) -> None:
@@ -86,8 +85,8 @@ def test_the_setting_overrides_the_folders_layout_but_not_its_markers(tmp_path: 
 
     choice = list_fill_ins("spm", folder, _UNKNOWN)
 
-    assert choice == FillInChoice((FillIn(FimMarkers(4, 5, 6), Layout.SPM),), True)
-    assert list_fill_ins("none", folder, _UNKNOWN) == FillInChoice((), True)
+    assert choice == ((FillIn(FimMarkers(4, 5, 6), Layout.SPM),), True)
+    assert list_fill_ins("none", folder, _UNKNOWN) == ((), True)
 
 
 @pytest.mark.parametrize(

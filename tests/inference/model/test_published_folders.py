@@ -20,7 +20,7 @@ def _find_name(published: dict[str, Any]) -> str:
 @pytest.mark.parametrize("published", _FOLDERS, ids=_find_name)
 def test_a_published_model_has_its_fill_in_and_runner(published: dict[str, Any], tmp_path: Path) -> None:
     names = {name: 1 + index for index, name in enumerate(published["markers"])}
-    fill_ins = list_fill_ins("auto", tmp_path, Vocabulary.from_tokens({0: b"a"}, names)).fill_ins
+    fill_ins, _ = list_fill_ins("auto", tmp_path, Vocabulary.from_tokens({0: b"a"}, names))
     assert [each.layout.value for each in fill_ins] == published["layouts"]
     (tmp_path / "config.json").write_text(json.dumps(published["config"]))
     (tmp_path / "model.safetensors").touch()
