@@ -15,7 +15,7 @@ Outputs are `logits`, [1, num_wanted, vocab_size] float32, and `present_<n>`. Bi
 attention then writes the new rows' keys and values after the stored ones, and copies nothing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -72,17 +72,6 @@ class Graph:
 
     model: ModelProto
     groups: Sequence[tuple[tuple[Constant, ...], Callable[[], Sequence[Array]]]]  # constants that are read together
-
-    @property
-    def num_constant_bytes(self) -> int:
-        """The size of the file of all constants."""
-        last = self.groups[-1][0][-1]
-        return last.offset + last.num_bytes
-
-    def iter_constants(self) -> Iterable[tuple[Constant, Array]]:
-        """All constants and their values, in the order of their offsets."""
-        for constants, read in self.groups:
-            yield from zip(constants, read(), strict=True)
 
 
 def build_graph(config: DecoderConfig, weights: Weights, precision: Precision, file_name: str) -> Graph:

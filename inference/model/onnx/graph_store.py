@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -47,10 +48,10 @@ class GraphStore:
 
     def find(self, graph: Graph, key: str) -> Path | None:
         """The graph's file in the entry of this key; None if there is no such entry, or it is not whole."""
-        entry = self._folder / key
+        entry, last = self._folder / key, graph.groups[-1][0][-1]
         try:
             num_bytes = (entry / CONSTANTS_NAME).stat().st_size
-            if (entry / GRAPH_NAME).read_bytes() != _serialize(graph) or num_bytes != graph.num_constant_bytes:
+            if (entry / GRAPH_NAME).read_bytes() != _serialize(graph) or num_bytes != last.offset + last.num_bytes:
                 return None
             os.utime(entry)
         except OSError:
@@ -67,7 +68,9 @@ class GraphStore:
         draft = Path(tempfile.mkdtemp(prefix=_DRAFT_PREFIX, dir=self._folder))
         try:
             with (draft / CONSTANTS_NAME).open("wb") as file:
-                for constant, value in graph.iter_constants():
+                for constant, value in chain.from_iterable(
+                    zip(each, read(), strict=True) for each, read in graph.groups
+                ):
                     file.seek(constant.offset)
                     file.write(value.reshape(-1).view(np.uint8).data)
                 os.fsync(file.fileno())  # what is renamed later is whole, even if the power fails
