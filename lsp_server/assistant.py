@@ -26,7 +26,7 @@ from lsp_server.no_suggestion import (
     find_document_reason,
     to_no_suggestion,
 )
-from lsp_server.open_files import find_path, find_project_unit, list_pieces
+from lsp_server.open_files import find_folder_unit, find_path, find_project_unit, list_pieces
 from lsp_server.session import EditorRequest, Purpose, Session, build_editor_request, read_texts
 from lsp_server.settings import ReadSettings, Settings
 from lsp_server.status import Status
@@ -108,6 +108,8 @@ class Assistant:
         self.close(document.uri)
         session = self.sessions[document.uri] = Session(document, self._build, self.starter, self.status)
         self._check_soon(session)
+        # In a thread, because other files may be on a slow disk, and no key waits for them.
+        session.folder_unit = asyncio.ensure_future(asyncio.to_thread(find_folder_unit, document.file_uri))
         start = Position(0, 0)
         self._expect(Expectation(session, Range(start, start)))
 
@@ -205,8 +207,10 @@ class Assistant:
 
     def _offer(self, session: Session, request: EditorRequest, texts: list[str]) -> Suggestion | NoSuggestion:
         """Returns what is left of the texts to insert. The first one is the best."""
-        opened = [each.document for each in self.sessions.values()]
-        insertions = fit_all(texts, request.context, partial(find_project_unit, session.document, opened))[:_MAX_ITEMS]
+        opened, unit = [each.document for each in self.sessions.values()], session.folder_unit
+        folder_unit = unit.result() if unit is not None and unit.done() else None
+        find_unit = partial(find_project_unit, session.document, opened, folder_unit)
+        insertions = fit_all(texts, request.context, find_unit)[:_MAX_ITEMS]
         best = insertions[0] if insertions else Insertion("")
         start = request.place.position
         end = Position(start.line, start.character + num_units(best.replaced_after))

@@ -90,7 +90,7 @@ class _NameRules:
 
     def __init__(self, patterns: Sequence[str], folder_uris: Sequence[str]) -> None:
         """Raises UnreadableRulesError."""
-        self.folders = [posixpath.normpath(path) for uri in folder_uris for path in read_uri(uri)[0][:1]]
+        self.folders = [posixpath.normpath(path) for uri in folder_uris for path in read_uri(uri)[0]]
         self._roots = dict.fromkeys(
             each.rstrip("/") + "/" for each in ("/", *self.folders, *map(os.path.realpath, self.folders))
         )

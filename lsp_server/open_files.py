@@ -72,16 +72,23 @@ _WITH_TABS = ("go", "gomod", "make")
 _MAX_FILES, _MAX_CHARS = 8, 16_384  # of the same folder that are looked at
 
 
-def find_project_unit(document: Document, others: Iterable[Document]) -> str | None:
+def find_project_unit(document: Document, others: Iterable[Document], folder_unit: str | None) -> str | None:
     """Returns the unit of indentation that other open files, those of the folder or the language's custom say.
+
+    `folder_unit`: see `find_folder_unit`.
+    """
+    similar = [each for each in others if each.language == document.language and each is not document]
+    texts = ["".join(each.lines)[:_MAX_CHARS] for each in similar if each.problem is None]
+    return _find_common(texts) or folder_unit or ("\t" if document.language in _WITH_TABS else None)
+
+
+def find_folder_unit(uri: str) -> str | None:
+    """Returns the unit of the files beside one that have its ending. It reads them, so it may take long.
 
     Nothing of these files leaves the process.
     """
-    path = to_fs_path(document.file_uri) if document.file_uri.startswith("file:") else None
-    similar = [each for each in others if each.language == document.language and each is not document]
-    texts = ["".join(each.lines)[:_MAX_CHARS] for each in similar if each.problem is None]
-    found = _find_common(texts) or _find_common(_read_neighbours(Path(path)) if path else ())
-    return found or ("\t" if document.language in _WITH_TABS else None)
+    path = to_fs_path(uri) if uri.startswith("file:") else None
+    return _find_common(_read_neighbours(Path(path))) if path else None
 
 
 def _find_common(texts: Iterable[str]) -> str | None:

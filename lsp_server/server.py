@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 import sys
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,6 +32,7 @@ from lsp_server.protocol import MessageReader, MidtokenProtocol, build_converter
 from lsp_server.settings import SECTION, SettingsSources
 from lsp_server.status import Status
 
+_NO_ANSWER = "has not answered workspace/configuration"
 _NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")])
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.
@@ -67,18 +69,19 @@ class MidtokenServer(LanguageServer):
             notebook_document_sync=_NOTEBOOKS,
         )
         self.line_ends = LineEnds.UNKNOWN
-        self.configuration_wait_s = 5.0  # for an answer to workspace/configuration
+        self.configuration_wait_s = 1.0  # for an answer to workspace/configuration
         self._client = ""
         self._status = Status(self)
         guard = Guard(policy, is_remote=is_remote)
-        self.assistant = Assistant(connect, languages, guard, lambda: self.workspace.folders, self._status)
+        self.assistant = Assistant(connect, languages, guard, self.list_folders, self._status)
         self.protocol.mark_out_of_sync = self.assistant.mark_out_of_sync
         self._settings_sources = SettingsSources()
         self._are_settings_known = False
+        self._num_pulls = 0  # of the settings
         self._notebooks: dict[str, Notebook] = {}  # by URI
         handlers: dict[str, Callable[[Any], Any]] = {
             types.INITIALIZE: self.initialize,
-            types.INITIALIZED: self._pull_settings,
+            types.INITIALIZED: self._start,
             types.SHUTDOWN: self._shut_down,
             types.TEXT_DOCUMENT_DID_OPEN: lambda params: self.open(params.text_document),
             types.TEXT_DOCUMENT_DID_CHANGE: lambda edit: self.assistant.edit(
@@ -107,6 +110,11 @@ class MidtokenServer(LanguageServer):
         else:  # the others would show each suggestion twice
             options = types.CompletionOptions(trigger_characters=_TRIGGER_CHARACTERS)
             self._add(types.TEXT_DOCUMENT_COMPLETION, self._complete, options)
+
+    def list_folders(self) -> Sequence[str]:
+        """Returns the URIs of the workspace's folders; the root, if the editor knows only that."""
+        folders = [each.uri for each in self.workspace.folders.values()]  # the keys are not the URIs
+        return folders or [each for each in [self.workspace.root_uri] if each is not None]
 
     def open(self, item: types.TextDocumentItem, notebook: Notebook | None = None) -> None:
         """Adds a document that the editor opened. `notebook`: the one that has it as a cell."""
@@ -146,32 +154,49 @@ class MidtokenServer(LanguageServer):
         self._read_settings()
         await self._pull_settings()
 
-    async def _pull_settings(self, _: types.InitializedParams | None = None) -> None:
-        """Requests the editor's settings. On an error they stay unchanged.
+    async def _start(self, _: types.InitializedParams) -> None:
+        """Requests the editor's settings, and asks it to tell when they change if it waits for that (LSP 3.17)."""
+        if get_capability(self.client_capabilities, "workspace.did_change_configuration.dynamic_registration"):
+            changes = types.Registration(str(uuid.uuid4()), types.WORKSPACE_DID_CHANGE_CONFIGURATION)
+            self.client_register_capability(types.RegistrationParams([changes]))
+        await self._pull_settings()
 
-        Until the first answer nothing is sent, but an editor that does not answer is not waited for for ever.
+    async def _pull_settings(self) -> None:
+        """Requests the editor's settings until it answers, or is asked anew because they have changed.
+
+        Before the first answer nothing is sent. An answer that does not come, or is an error, is said to be why.
         """
-        workspace = self.client_capabilities.workspace
-        if workspace is not None and workspace.configuration:
-            params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
-            asking = asyncio.ensure_future(self.workspace_configuration_async(params))
+        self._num_pulls += 1
+        number, asking = self._num_pulls, None
+        while get_capability(self.client_capabilities, "workspace.configuration"):
+            asking = asking or asyncio.ensure_future(self._ask_settings())
             await asyncio.wait({asking}, timeout=self.configuration_wait_s)
-            if not asking.done():
-                waited = f"for {self.configuration_wait_s:g} s; until then, other settings hold"
-                self._status.log(
-                    f"the editor has not answered workspace/configuration {waited}", types.MessageType.Warning
-                )
-                self._know_settings()
-            with contextlib.suppress(JsonRpcException):
-                self._settings_sources.pulled = (await asking or [None])[0]
+            if number != self._num_pulls:
+                return
+            if asking.done() and (answer := asking.result()) is not None:
+                self._settings_sources.pulled = answer[0]
+                break
+            problem = "answers workspace/configuration with an error" if asking.done() else _NO_ANSWER
+            self._know_settings(f"the editor {problem}, so its settings are not known")
+            if asking.done():
+                await asyncio.sleep(self.configuration_wait_s)
+                asking = None
         self._know_settings()
 
-    def _know_settings(self) -> None:
-        self._are_settings_known = True
-        self._read_settings()
+    async def _ask_settings(self) -> Sequence[Any] | None:
+        params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
+        with contextlib.suppress(JsonRpcException):
+            return await self.workspace_configuration_async(params) or [None]
+        return None
 
-    def _read_settings(self) -> None:
-        self.assistant.configure(self._settings_sources.read(), self._are_settings_known)
+    def _know_settings(self, refusal: str | None = None) -> None:
+        self._are_settings_known = True
+        self._read_settings(refusal)
+
+    def _read_settings(self, refusal: str | None = None) -> None:
+        """`refusal`: why nothing may be sent, whatever the settings say."""
+        read = self._settings_sources.read()
+        self.assistant.configure(replace(read, refusal=refusal or read.refusal), self._are_settings_known)
 
     def _open_notebook(self, params: types.DidOpenNotebookDocumentParams) -> None:
         uri, cells = params.notebook_document.uri, list(params.notebook_document.cells)

@@ -171,6 +171,7 @@ class Session:
         self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
         self.off: NoSuggestion | None = None  # why it gets no suggestions, as the user was told
         self.check: asyncio.Task[None] | None = None  # waits for the rules, and then says whether it gets some
+        self.folder_unit: asyncio.Future[str | None] | None = None  # of indentation, in the files of its folder
         self.offered: frozenset[str] = frozenset()  # what was suggested last, from the start of the cursor's line on
         self._build = build
         self._starter = starter

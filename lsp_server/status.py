@@ -1,11 +1,14 @@
 """What the user is told: the state of the completion server, why a document has no suggestions, and each error once."""
 
+import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable
 from enum import StrEnum
 from urllib.parse import unquote
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
 
 from inference.errors import MidtokenError
@@ -38,7 +41,9 @@ class Status:
 
     def __init__(self, server: LanguageServer) -> None:
         self._server = server
-        self._progress_token: str | None = None
+        self._progress_token: str | None = None  # that the editor has allowed
+        self._progress_end: asyncio.Future[str] | None = None  # gets the last text; None if nothing is in progress
+        self._showing: asyncio.Task[None] | None = None
         self._is_downloading = False
         self._is_failing = False
         self._shown_errors: set[str] = set()
@@ -55,9 +60,9 @@ class Status:
         if percentage == 100:
             return self.starting()
         if not self._is_downloading:
-            self.begin_progress(text, on_cancel)
+            self.begin_progress(text, on_cancel, percentage)
             self._is_downloading = True
-        if self._progress_token is not None:
+        elif self._progress_token is not None:
             report = types.WorkDoneProgressReport(message=text, percentage=percentage)
             self._server.work_done_progress.report(self._progress_token, report)
         self.report(State.STARTING, "downloading", f"{text} ({percentage} %)")
@@ -70,9 +75,9 @@ class Status:
 
     def start_cancelled(self, why: str = "") -> None:
         """The start was cancelled. This is not an error. `why`: why there will be no other."""
-        self.end_progress(why or "start of the completion server cancelled")
-        if why:
-            self.report(State.OFF, Reason.UNREACHABLE, why)
+        text = why or "start of the completion server cancelled"
+        self.end_progress(text)
+        self.report(State.OFF if why else State.READY, Reason.UNREACHABLE if why else "ready", text)
 
     def not_started(self, error: MidtokenError) -> None:
         """The completion server could not be started or reached."""
@@ -89,9 +94,9 @@ class Status:
     def failed(self, error: MidtokenError, reason: Reason | None = None) -> None:
         """A completion failed. `reason`: None for that of the error."""
         text = " ".join(str(error).split()) or type(error).__name__
-        is_general = not isinstance(error, EditorError)  # otherwise only one document has no suggestions
-        self._is_failing |= is_general
-        if self.show_error(text) and is_general:
+        self.show_error(text)
+        if not isinstance(error, EditorError):  # otherwise only one document has no suggestions
+            self._is_failing = True
             self.report(State.ERROR, reason or find_reason(error), text)
 
     def checked(self, uri: str, found: NoSuggestion | None) -> None:
@@ -114,13 +119,11 @@ class Status:
         if is_invoked and found.reason in DOCUMENT_REASONS:
             self.show(f"no suggestion: {found.message}")
 
-    def show_error(self, text: str) -> bool:
-        """Shows an error. Returns False if that was shown before."""
-        if text in self._shown_errors:
-            return False
-        self._shown_errors.add(text)
-        self.show(text, types.MessageType.Error)
-        return True
+    def show_error(self, text: str) -> None:
+        """Shows an error, unless that was done before."""
+        if text not in self._shown_errors:
+            self._shown_errors.add(text)
+            self.show(text, types.MessageType.Error)
 
     def log(self, text: str, kind: types.MessageType = types.MessageType.Info) -> None:
         """LSP window/logMessage."""
@@ -135,26 +138,39 @@ class Status:
         report = {"uri": uri, "state": state, "code": code, "message": message}
         self._server.protocol.notify(STATUS_NOTIFICATION, report)
 
-    def begin_progress(self, text: str, on_cancel: Callable[[], None] | None = None) -> None:
+    def begin_progress(self, text: str, on_cancel: Callable[[], None] | None = None, percentage: int = 0) -> None:
         """LSP $/progress, if the editor supports it, and the log. Ends what was begun before.
 
-        `on_cancel`: what to do when the user cancels it; None: that is not offered.
+        `on_cancel`: what to do when the user cancels it; None: that is not offered, and no percentage is shown.
         """
         self.end_progress(text)
         window = self._server.client_capabilities.window
         if window is not None and window.work_done_progress:
-            progress = self._server.work_done_progress
-            token = self._progress_token = str(uuid.uuid4())
             begin = types.WorkDoneProgressBegin("midtoken", cancellable=on_cancel is not None, message=text)
-            begin.percentage = None if on_cancel is None else 0
-            cancel = (lambda _: on_cancel()) if on_cancel is not None else (lambda _: None)
-            progress.create(token, lambda _: progress.tokens[token].add_done_callback(cancel))
-            progress.begin(token, begin)
+            begin.percentage = None if on_cancel is None else percentage
+            self._progress_end = asyncio.get_running_loop().create_future()
+            self._showing = asyncio.create_task(self._show_progress(begin, on_cancel, self._progress_end))
 
     def end_progress(self, text: str) -> None:
         """LSP $/progress, if `begin_progress` began one, and the log."""
         self.log(text)
         self._is_downloading = False
-        if self._progress_token is not None:
-            self._server.work_done_progress.end(self._progress_token, types.WorkDoneProgressEnd(message=text))
-            self._progress_token = None
+        self._progress_token = None
+        if self._progress_end is not None:
+            self._progress_end.set_result(text)
+            self._progress_end = None
+
+    async def _show_progress(
+        self, begin: types.WorkDoneProgressBegin, on_cancel: Callable[[], None] | None, end: "asyncio.Future[str]"
+    ) -> None:
+        """Shows a progress until it ends, if the editor allows its token."""
+        token, progress = str(uuid.uuid4()), self._server.work_done_progress
+        with contextlib.suppress(JsonRpcException):
+            await progress.create_async(token)
+            if on_cancel is not None:
+                progress.tokens[token].add_done_callback(lambda _: on_cancel())
+            progress.begin(token, begin)
+            if not end.done():
+                self._progress_token = token
+            progress.end(token, types.WorkDoneProgressEnd(message=await end))
+            del progress.tokens[token]

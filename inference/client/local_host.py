@@ -70,7 +70,7 @@ class HostPlace:
             open_folder(self.socket.parent) as short,
             socket.socket(socket.AF_UNIX) as client,
         ):
-            client.settimeout(1.0)  # of a host that hangs, the queue may be full
+            client.setblocking(False)  # the queue of a host that hangs may be full, which is an error at once
             return client.connect_ex(str(short / self.socket.name)) == 0
         return False
 

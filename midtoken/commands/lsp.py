@@ -11,6 +11,7 @@ from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
+from inference.errors import ModelError
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.exclusion import Policy
 from lsp_server.server import MidtokenServer, serve_stdio
@@ -40,10 +41,12 @@ def build_language_server(options: argparse.Namespace) -> MidtokenServer:
 async def _connect(options: argparse.Namespace, settings: Settings, on_download: OnDownload) -> CompletionBackend:
     # The module imports gRPC and NumPy. The editor would wait for that before it gets the answer to `initialize`.
     module = await asyncio.to_thread(import_module, "midtoken.connection")
-    chosen: dict[str, object] = {"model": settings.model or options.model}
-    if options.server is None:  # one that runs has its own; less text is sent there
-        chosen["max_context_tokens"] = settings.context or options.max_context_tokens
-    options = argparse.Namespace(**vars(options) | chosen)
+    if options.server is None:
+        chosen = (settings.model or options.model, settings.context or options.max_context_tokens)
+        options = argparse.Namespace(**vars(options) | dict(zip(("model", "max_context_tokens"), chosen, strict=True)))
+    elif settings.model is not None:  # to one with another context, less text is sent
+        reason = "because a running server has its model already"
+        raise ModelError(f"the setting model has no effect with --server, {reason}: omit it")
     backend: CompletionBackend = await module.Connection.open(options, _log, on_download)
     return backend
 

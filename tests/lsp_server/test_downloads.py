@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from lsprotocol import types
 
 from inference.protocol.completion import Description
@@ -26,21 +27,25 @@ async def test_the_settings_name_the_model_and_another_one_is_connected_anew() -
         assert both.backend.is_closed
 
 
-async def _download(on_download: OnDownload) -> None:
-    for percentage in (0, 44, 100):
-        on_download(_TEXT.format(9 * percentage // 100), percentage)
-
-
 async def test_an_editor_sees_how_far_the_download_has_got(both: InProcess) -> None:
-    both.download = _download
+    async def download(on_download: OnDownload) -> None:
+        on_download(_TEXT.format(0), 0)
+        await wait_for(lambda: len(both.editor.progress) > 1)  # the editor has allowed it
+        for percentage in (44, 100):
+            on_download(_TEXT.format(9 * percentage // 100), percentage)
+
+    both.download = download
     await both.start_with("a", build_capabilities(shows_progress=True), {"model": "owner/name"})
     assert (await both.ask_and_finish(0, 1, "b")).items
-    created, begun, *reported, ended, created_again, started, ready = both.editor.progress
-    assert (created, created_again) == ("create", "create")
+    await wait_for(lambda: len(both.editor.progress) == 7)
+    created, begun, reported, *rest = both.editor.progress
+    assert created == "create"
     assert begun == _progress("begin", 0, 0) | {"title": "midtoken", "cancellable": True}
-    assert reported == [_progress("report", 0, 0), _progress("report", 3, 44)]
-    assert [each["kind"] for each in (ended, started, ready)] == ["end", "begin", "end"]
-    assert started["cancellable"] is False
+    assert reported == _progress("report", 3, 44)
+    rest.remove("create")
+    assert [each["kind"] for each in rest] == ["end", "begin", "end"]
+    assert rest[1]["cancellable"] is False
+    assert both.server.work_done_progress.tokens == {}
     told = [(state, code, message) for _, state, code, message in both.editor.reports]
     assert ("starting", "downloading", f"{_TEXT.format(3)} (44 %)") in told
     assert told[-1][:2] == ("ready", "ready")
@@ -48,6 +53,22 @@ async def test_an_editor_sees_how_far_the_download_has_got(both: InProcess) -> N
 
 def _progress(kind: str, num_mb: int, percentage: int) -> dict[str, Any]:
     return {"kind": kind, "message": _TEXT.format(num_mb), "percentage": percentage}
+
+
+async def test_an_editor_that_refuses_a_progress_gets_none_and_its_completions(
+    both: InProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def download(on_download: OnDownload) -> None:
+        for percentage in (0, 44, 100):
+            on_download(_TEXT.format(9 * percentage // 100), percentage)
+            await asyncio.sleep(0.05)
+
+    both.editor.refuses_progress = True
+    both.download = download
+    await both.start_with("a", build_capabilities(shows_progress=True))
+    assert (await both.ask_and_finish(0, 1, "b")).items
+    assert both.editor.progress == ["create", "create"]
+    assert [record for record in caplog.records if "exception calling callback" in record.message] == []
 
 
 async def _stall(on_download: OnDownload) -> None:
@@ -59,7 +80,7 @@ async def test_a_download_that_is_cancelled_begins_again_only_when_it_is_asked_f
     both.download = _stall
     both.server.assistant.starter._retry_s = 0
     await both.start_with("a", build_capabilities(shows_progress=True), {"model": "owner/name"})
-    await wait_for(lambda: "create" in both.editor.progress)
+    await wait_for(lambda: len(both.editor.progress) > 1)
     (token,) = both.editor.progress_tokens
     both.editor.client.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(token))
     await wait_for(lambda: both.editor.reports[-1][1:3] == ("off", "unreachable"))

@@ -1,15 +1,18 @@
 """What requests tell of other open files, and what those say of a new one."""
 
+import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
 from lsprotocol import types
 
 from inference.protocol.completion import Description, RelatedFile
+from lsp_server import assistant
 from lsp_server.documents import Document
 from lsp_server.guard import Guard
-from lsp_server.open_files import find_path, find_project_unit, list_pieces
+from lsp_server.open_files import find_folder_unit, find_path, find_project_unit, list_pieces
 from tests.support.lsp_editor import URI
 from tests.support.lsp_in_process import InProcess
 from tests.support.secret_forms import SECRETS, count_secret_bytes
@@ -116,14 +119,32 @@ def test_the_unit_of_a_new_file_is_that_of_its_project(
         (tmp_path / name).write_text(text)
     items = [types.TextDocumentItem(f"untitled:{number}", "python", 0, text) for number, text in enumerate(others)]
     new = Document(types.TextDocumentItem((tmp_path / "a.py").as_uri(), language, 0, ""))
-    assert find_project_unit(new, map(Document, items)) == unit
+    assert find_project_unit(new, map(Document, items), find_folder_unit(new.uri)) == unit
 
 
 def test_only_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "b.py")
-    assert (
-        find_project_unit(Document(types.TextDocumentItem((tmp_path / "a.py").as_uri(), "python", 0, "")), []) is None
-    )
+    assert find_folder_unit((tmp_path / "a.py").as_uri()) is None
+
+
+async def test_a_suggestion_does_not_wait_for_the_files_of_a_slow_folder(
+    both: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, may_answer = list[str](), threading.Event()
+
+    def find_slowly(uri: str) -> str:
+        asked.append(uri)
+        may_answer.wait(20)
+        return "\t"
+
+    monkeypatch.setattr(assistant, "find_folder_unit", find_slowly)
+    await both.start_with("def f():")
+    (item,) = (await both.ask_and_finish(0, 8, "\n    return 1")).items
+    assert item.insert_text == "\n    return 1"
+    may_answer.set()
+    await asyncio.wait([unit for each in both.server.assistant.sessions.values() if (unit := each.folder_unit)])
+    assert (await both.editor.ghost(0, 8)).insert_text == "\n\treturn 1"
+    assert asked == [URI]
 
 
 async def test_a_block_in_a_new_file_has_the_indentation_of_the_open_ones(both: InProcess) -> None:

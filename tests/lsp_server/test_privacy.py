@@ -2,13 +2,17 @@
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from lsprotocol import types
 from lsprotocol.types import InlineCompletionList
 
 from lsp_server import assistant
 from lsp_server.guard import PLACEHOLDER
+from lsp_server.no_suggestion import Reason
 from tests.support.lsp_editor import URI, wait_for
 from tests.support.lsp_in_process import InProcess, run_in_process
 from tests.support.secret_forms import SECRETS
@@ -113,6 +117,82 @@ async def test_nothing_is_sent_until_the_editor_has_answered_what_the_settings_a
     assert await asking == _NOTHING
     assert both.editor.reports[-1][1:3] == ("off", "excluded")
     assert both.backend.streams == []
+
+
+@pytest.mark.parametrize("name", ["workspaceFolders", "rootUri", "rootPath"])
+async def test_a_pattern_counts_from_the_workspace_folder_on_however_it_is_named(
+    name: str, both: InProcess, tmp_path: Path
+) -> None:
+    folder = tmp_path / "c# 100%25?" / "project"
+    sent = {"rootPath": str(folder), "rootUri": folder.as_uri()}.get(name, [{"uri": folder.as_uri(), "name": "a"}])
+    capabilities: dict[str, Any] = {"textDocument": {"inlineCompletion": {}}}
+    options = {"exclude": ["/private/"]}
+    params = {"processId": None, "rootUri": None, "capabilities": capabilities, "initializationOptions": options}
+    await both.exchange("initialize", params | {name: sent})
+    both.editor.client.initialized(types.InitializedParams())
+    for path, reason in (("private/a.py", Reason.EXCLUDED), ("a/private/a.py", None)):
+        both.editor.uri = (folder / path).as_uri()
+        both.editor.open("x")
+        if reason is None:
+            assert (await both.ask_and_finish(0, 1, "y")).items
+        else:
+            assert await asyncio.wait_for(both.editor.ask(0, 1), 5) == _NOTHING
+    assert [stream.request.path for stream in both.backend.streams] == ["a/private/a.py"]
+
+
+async def _refuse(both: InProcess, *_: object) -> None:
+    """The next answers to workspace/configuration are errors."""
+
+    def answer() -> None:
+        raise ValueError
+
+    both.editor.answer_configuration = answer
+
+
+async def _be_silent(both: InProcess, settings: "asyncio.Future[object]") -> None:
+    both.editor.answer_configuration = lambda: settings
+
+
+@pytest.mark.parametrize("fail", [_refuse, _be_silent])
+@pytest.mark.parametrize("is_later", [False, True])
+async def test_nothing_is_sent_while_the_editor_does_not_answer_what_its_settings_are(
+    fail: Callable[..., Awaitable[None]], is_later: bool, both: InProcess
+) -> None:
+    both.server.configuration_wait_s = 0.02
+    settings = asyncio.get_running_loop().create_future()
+    if is_later:
+        await both.start_with("x")
+        assert (await both.ask_and_finish(0, 1, "y")).items
+        await fail(both, settings)
+        both.editor.push_settings(None)
+    else:
+        await fail(both, settings)
+        await both.start_with("x")
+    await wait_for(lambda: both.editor.reports[-1:] != [] and both.editor.reports[-1][1:3] == ("off", "excluded"))
+    assert "workspace/configuration" in both.editor.reports[-1][3]
+    both.editor.replace_all("z")
+    assert await both.editor.ask(0, 1) == _NOTHING
+    assert len(both.backend.streams) == is_later
+    both.editor.answer_configuration = lambda: [None]  # it is asked again
+    if not settings.done():
+        settings.set_result([None])
+    await wait_for(lambda: (URI, "ready") in [each[:2] for each in both.editor.reports])
+    assert (await both.ask_and_finish(0, 1, "y")).items
+
+
+async def test_of_several_answers_that_to_the_last_question_counts(both: InProcess) -> None:
+    loop = asyncio.get_running_loop()
+    answers = [loop.create_future(), loop.create_future()]
+    waiting = iter(answers)
+    both.editor.answer_configuration = lambda: next(waiting)
+    await both.start_with("x")
+    both.editor.push_settings(None)
+    await wait_for(lambda: both.editor.num_configuration_requests == 2)
+    answers[1].set_result([{"exclude": ["*.py"]}])
+    await wait_for(lambda: both.editor.reports != [])
+    answers[0].set_result([None])
+    await both.exchange("unknown", {})
+    assert await both.editor.ask(0, 1) == _NOTHING
 
 
 async def test_a_document_has_an_id_that_its_path_does_not_tell(both: InProcess) -> None:

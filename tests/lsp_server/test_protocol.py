@@ -67,6 +67,26 @@ async def test_initialize_of_another_form_is_refused_and_can_be_repeated(both: I
     assert "capabilities" in (await both.exchange("initialize", params | {"capabilities": {}}))["result"]
 
 
+async def test_a_request_before_initialize_or_after_shutdown_is_refused_and_a_notification_ignored(
+    both: InProcess,
+) -> None:
+    document = {"uri": URI, "languageId": "python", "version": 0, "text": ""}
+    for method in ("textDocument/inlineCompletion", "shutdown", "unknown"):
+        assert (await both.exchange(method, _ASK))["error"]["code"] == -32002
+    both.editor.send({"jsonrpc": "2.0", "method": "textDocument/didOpen", "params": {"textDocument": document}})
+    both.editor.send({"jsonrpc": "2.0", "method": "workspace/didChangeConfiguration", "params": {"settings": None}})
+    await both.start()
+    assert both.server.assistant.sessions == {}
+    for number in range(2):
+        methods = ("initialize", "textDocument/inlineCompletion", "shutdown", "unknown")
+        for method in methods if number else methods[:1]:
+            response = await both.exchange(method, {"capabilities": {}} if method == "initialize" else _ASK)
+            assert response["error"]["code"] == -32600
+        if number == 0:
+            assert "result" in await both.exchange("shutdown", None)
+    assert both.editor.shown == []
+
+
 _ERROR = {"code": -32603, "message": "failed"}
 
 

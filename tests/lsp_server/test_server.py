@@ -248,16 +248,23 @@ async def test_settings_are_not_pulled_from_editors_without_support_and_a_push_o
     assert (both.editor.num_configuration_requests, both.editor.shown) == (0, [])
 
 
-async def test_an_editor_that_does_not_answer_which_settings_it_has_is_not_waited_for_for_ever(both: InProcess) -> None:
-    answer = asyncio.get_running_loop().create_future()
-    both.editor.answer_configuration = lambda: answer
-    both.server.configuration_wait_s = 0.01
-    await both.start(options={"maxTokens": 5})
-    assert (await find_request(both)).max_tokens == 5
-    assert sum("has not answered workspace/configuration" in line for line in both.editor.logged) == 1
-    answer.set_result([{"maxTokens": 9}])
-    await both.exchange("unknown", {})  # any message after the answer
-    assert (await find_request(both)).max_tokens == 9
+@pytest.mark.parametrize("is_dynamic", [True, False])
+async def test_an_editor_that_can_is_asked_to_tell_that_its_configuration_has_changed(
+    is_dynamic: bool, both: InProcess
+) -> None:
+    registered = list[types.Registration]()
+
+    def register(params: types.RegistrationParams) -> None:
+        registered.extend(params.registrations)
+
+    both.editor.client.feature(types.CLIENT_REGISTER_CAPABILITY)(register)
+    capabilities = build_capabilities()
+    assert capabilities.workspace is not None
+    capabilities.workspace.did_change_configuration = types.DidChangeConfigurationClientCapabilities(is_dynamic)
+    await both.start(capabilities)
+    await wait_for_configuration(both, 1)
+    methods = [(each.method, each.register_options) for each in registered]
+    assert methods == [("workspace/didChangeConfiguration", None)] * is_dynamic
 
 
 async def test_no_request_is_sent_while_suggestions_are_disabled(both: InProcess) -> None:

@@ -5,7 +5,6 @@ import json
 import selectors
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 from lsp_server.backend import BackendFactory
@@ -17,7 +16,7 @@ _Result = TypeVar("_Result")
 class BareLsp:
     """A language server, and its answers.
 
-    Rules on documents are asked for at once, without threads, so that the order of events depends on the test only.
+    In `run_simulated`, what threads do is done at once, so that the order of events depends on the test only.
     """
 
     def __init__(self, connect: BackendFactory, on_answer: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
@@ -25,9 +24,7 @@ class BareLsp:
         self.server = MidtokenServer(connect)
         self.asked, self.answered = Counter[str](), Counter[str]()  # how often, by the id as JSON
         self._on_answer = on_answer
-        exclusions = self.server.assistant.guard.exclusions
-        exclusions._now_s = lambda: 0.0
-        exclusions._threads = _AtOnce()  # type: ignore[assignment]
+        self.server.assistant.guard.exclusions._now_s = lambda: 0.0
         self.server.protocol.set_writer(self)
 
     def receive(self, message: dict[str, Any]) -> None:
@@ -84,15 +81,6 @@ INITIALIZE: dict[str, Any] = {
 }
 
 
-class _AtOnce(Executor):
-    """Calls in the same step."""
-
-    def submit(self, call: Any, /, *arguments: Any, **named: Any) -> "Future[Any]":
-        done: Future[Any] = Future()
-        done.set_result(call(*arguments, **named))
-        return done
-
-
 class _Selector(selectors.DefaultSelector):
     """Waits for no time, but moves the clock."""
 
@@ -119,3 +107,8 @@ class _Loop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._simulated.now_s
+
+    def run_in_executor(self, _: object, call: Any, *arguments: Any) -> "asyncio.Future[Any]":  # type: ignore[override]
+        done = self.create_future()
+        done.set_result(call(*arguments))
+        return done

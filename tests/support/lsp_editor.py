@@ -60,6 +60,7 @@ class LspEditor:
         self.logged: list[str] = []  # window/logMessage
         self.progress: list[Any] = []  # the values of $/progress
         self.progress_tokens: list[types.ProgressToken] = []
+        self.refuses_progress = False
         self.settings: Any = None  # the section "midtoken" of its configuration
         self.answer_configuration: Callable[[], Any] = lambda: [self.settings]
         self.num_configuration_requests = 0
@@ -196,6 +197,8 @@ class LspEditor:
         def create_progress(params: types.WorkDoneProgressCreateParams) -> None:
             self.progress_tokens.append(params.token)
             self.progress.append("create")
+            if self.refuses_progress:
+                raise ValueError
 
         async def configure(_: types.ConfigurationParams) -> Any:
             self.num_configuration_requests += 1
