@@ -87,7 +87,7 @@ class Extension {
       workspace.onDidOpenTextDocument(() => void this.update()),
       workspace.onDidChangeConfiguration((event) => {
         if (event.affectsConfiguration(SECTION) || event.affectsConfiguration("editor.inlineSuggest")) {
-          void this.update(true);
+          void this.update();
         }
       }),
       window.onDidChangeActiveTextEditor(() => {
@@ -101,13 +101,10 @@ class Extension {
   }
 
   /** Brings the language server in step with the settings and the open files. Never rejects: errors are shown. */
-  update(haveSettingsChanged = false): Promise<void> {
+  update(): Promise<void> {
     this.#lastTask = this.#lastTask.then(async () => {
       try {
         await this.#update();
-        if (haveSettingsChanged) {
-          await this.#server.announceSettings();
-        }
         this.#shownError = undefined;
       } catch (error) {
         this.#report(error);

@@ -2,7 +2,6 @@
 
 import { commands, type LogOutputChannel, NotebookCellKind, type TextEditor, window } from "vscode";
 import {
-  DidChangeConfigurationNotification,
   type Executable,
   LanguageClient,
   type LanguageClientOptions,
@@ -11,10 +10,7 @@ import {
   ShowMessageNotification,
   type ShowMessageParams,
   State,
-  type WorkDoneProgressBegin,
   WorkDoneProgressCancelNotification,
-  type WorkDoneProgressEnd,
-  type WorkDoneProgressReport,
 } from "vscode-languageclient/node";
 
 import type { Command } from "./command.ts";
@@ -95,13 +91,6 @@ export class LanguageServer {
     this.#onChange();
   }
 
-  /** Lets the language server request the settings again. */
-  async announceSettings(): Promise<void> {
-    if (this.#client?.isRunning() === true) {
-      await this.#client.sendNotification(DidChangeConfigurationNotification.type, { settings: null });
-    }
-  }
-
   /** Tells the language server where the cursor is, so that it has the text around it read before the next key. */
   async tellCursor({ document, selection }: TextEditor): Promise<void> {
     if (this.#client?.isRunning() === true) {
@@ -152,7 +141,6 @@ export class LanguageServer {
           configuration: ({ items }) => items.map(({ section }) => (section === SECTION ? this.#readSettings() : null)),
         },
         handleWorkDoneProgress: (progressToken, progress, next) => {
-          this.#followProgress(progress);
           if (!this.#download.follow(progressToken, progress)) {
             next(progressToken, progress);
           }
@@ -160,10 +148,6 @@ export class LanguageServer {
         provideInlineCompletionItems: async (document, position, context, token, next) => {
           const items = await next(document, position, context, token);
           this.#unanswered = items === null || items === undefined ? document.uri.toString() : undefined;
-          if (items !== null && items !== undefined) {
-            this.#tracker.answers();
-            this.#onChange();
-          }
           return items;
         },
       },
@@ -193,18 +177,9 @@ export class LanguageServer {
     }
   }
 
-  #followProgress(progress: WorkDoneProgressBegin | WorkDoneProgressReport | WorkDoneProgressEnd): void {
-    if (progress.kind === "begin") {
-      this.#tracker.progressBegins(progress.message ?? progress.title);
-    } else if (progress.kind === "end") {
-      this.#tracker.progressEnds();
-    }
-    this.#onChange();
-  }
-
+  /** Shows a message, which is no state: it may be about one document or setting. */
   #show({ type, message }: ShowMessageParams): void {
     if (type === MessageType.Error) {
-      this.fail(message.replace(/^midtoken: /, ""));
       void this.#showError(message);
     } else {
       void window.showInformationMessage(message);

@@ -38,93 +38,51 @@ export interface StatusText {
 /** The schemes of files that the language server gets: not those of diffs, outputs or settings. */
 export const SCHEMES = ["file", "untitled", "vscode-notebook-cell"] as const;
 
-/**
- * Follows the state of the language server.
- *
- * An error stays until a completion arrives, because the server reports an error that occurs again only once.
- */
+/** Follows the state of the language server: whether it runs, and what it tells in `$/midtoken/status`. */
 export class StateTracker {
-  #error: string | undefined;
-  #progress: string | undefined;
-  #off: ToldStatus | undefined; // why the server suggests nothing in any file
+  #general: ServerState = { kind: "stopped" };
   readonly #documents = new Map<string, ToldStatus>(); // those that are not ready, by URI
-  #runs: "no" | "starting" | "yes" = "no";
 
   /** The client begins to start the language server. */
   clientStarts(): void {
-    this.#error = undefined;
-    this.#progress = undefined;
-    this.#off = undefined;
+    this.#general = { kind: "starting", what: "starting the language server" };
     this.#documents.clear();
-    this.#runs = "starting";
   }
 
   /** The language server has answered `initialize`. */
   clientRuns(): void {
-    this.#runs = "yes";
+    this.#general = { kind: "ready" };
   }
 
   /** The language server has ended. Without a reason, it was stopped on purpose. */
   clientEnds(why?: string): void {
-    this.#runs = "no";
-    this.#progress = undefined;
-    this.#error = why ?? this.#error;
+    if (why !== undefined) {
+      this.fails(why);
+    } else if (this.#general.kind !== "failed") {
+      this.#general = { kind: "stopped" };
+    }
   }
 
-  /** The server began to do something that takes long. */
-  progressBegins(what: string): void {
-    this.#progress = what;
-  }
-
-  /** The server has ended what it was doing. */
-  progressEnds(): void {
-    this.#progress = undefined;
-  }
-
-  /** Something failed. */
+  /** The language server cannot be started. */
   fails(why: string): void {
-    this.#error = why;
-  }
-
-  /** A completion arrived. */
-  answers(): void {
-    this.#error = undefined;
+    this.#general = { kind: "failed", why };
   }
 
   /** The server told its state, or that of a document. */
   told(status: ToldStatus): void {
-    if (status.uri !== null) {
-      if (status.state === "ready") {
-        this.#documents.delete(status.uri);
-      } else {
-        this.#documents.set(status.uri, status);
-      }
-      return;
+    if (status.uri === null) {
+      this.#general = toState(status);
+    } else if (status.state === "ready") {
+      this.#documents.delete(status.uri);
+    } else {
+      this.#documents.set(status.uri, status);
     }
-    this.#progress = status.state === "starting" ? status.message : undefined;
-    this.#error = status.state === "error" ? status.message : undefined;
-    this.#off = status.state === "off" ? status : undefined;
   }
 
   /** Returns the state for a document, by its URI; undefined if none is open. */
   findState(uri: string | undefined): ServerState {
-    if (this.#runs === "starting") {
-      return { kind: "starting", what: "starting the language server" };
-    }
-    if (this.#progress !== undefined) {
-      return { kind: "starting", what: this.#progress };
-    }
-    if (this.#error !== undefined) {
-      return { kind: "failed", why: this.#error };
-    }
-    if (this.#runs === "no") {
-      return { kind: "stopped" };
-    }
-    if (this.#off !== undefined) {
-      return toState(this.#off);
-    }
     const told = uri === undefined ? undefined : this.#documents.get(uri);
-    return told === undefined ? { kind: "ready" } : toState(told);
+    return told === undefined || this.#general.kind !== "ready" ? this.#general : toState(told);
   }
 
   /** Returns why nothing of a document is sent, as the server told; undefined if it has not. */

@@ -30,24 +30,6 @@ test("a language server starts, and is ready when it runs", () => {
   assert.deepEqual(track(starts, runs).findState(undefined), { kind: "ready" });
 });
 
-test("while the completion server starts, the state says so in the server's words", () => {
-  const tracker = track(starts, runs);
-  tracker.progressBegins("starting the completion server");
-  assert.deepEqual(tracker.findState(undefined), { kind: "starting", what: "starting the completion server" });
-  tracker.progressEnds();
-  assert.deepEqual(tracker.findState(undefined), { kind: "ready" });
-});
-
-test("an error stays after another start of the completion server, until a completion arrives", () => {
-  const tracker = track(starts, runs, fails);
-  tracker.progressBegins("starting the completion server");
-  assert.equal(tracker.findState(undefined).kind, "starting");
-  tracker.progressEnds();
-  assert.deepEqual(tracker.findState(undefined), { kind: "failed", why: "no server" });
-  tracker.answers();
-  assert.deepEqual(tracker.findState(undefined), { kind: "ready" });
-});
-
 test("a server tells its state, and that of a file, which comes second", () => {
   const tracker = track(starts, runs);
   const all = { uri: null, code: "x", message: "because" } as const;
@@ -85,18 +67,14 @@ test("an error is gone when the language server is started again", () => {
 
 test("a language server that ends by itself has failed; one that is stopped has not", () => {
   const crashed = track(starts, runs);
-  crashed.progressBegins("starting the completion server");
   crashed.clientEnds("it has ended");
   assert.deepEqual(crashed.findState(undefined), { kind: "failed", why: "it has ended" });
   const stopped = track(starts, runs);
   stopped.clientEnds();
   assert.deepEqual(stopped.findState(undefined), { kind: "stopped" });
-});
-
-test("a failed start stays known after the client has ended", () => {
-  const tracker = track(starts, fails);
-  tracker.clientEnds();
-  assert.deepEqual(tracker.findState(undefined), { kind: "failed", why: "no server" });
+  const failed = track(starts, fails);
+  failed.clientEnds();
+  assert.deepEqual(failed.findState(undefined), { kind: "failed", why: "no server" });
 });
 
 test("a file of a listed language gets suggestions, saved or not, and without a list one of any", () => {
