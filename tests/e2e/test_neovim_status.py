@@ -110,6 +110,14 @@ def test_the_status_is_what_the_language_server_tells(open_editor: OpenEditor, t
     editor.wait_for(lambda: editor.status, "midtoken: ready")
 
 
+def test_a_message_about_a_setting_is_shown_and_is_no_state(open_editor: OpenEditor, write_script: WriteScript) -> None:
+    command = write_script().command
+    editor = open_editor(command, [""])
+    editor.lua("require('midtoken').setup(...)", {"cmd": list(command), "settings": {"maxTokenz": 1}})
+    editor.wait_for(lambda: "unknown setting 'maxTokenz'" in editor.messages, True)
+    editor.wait_for(lambda: editor.status, "midtoken: ready")
+
+
 def test_several_suggestions_are_asked_for_when_the_next_one_is_wanted(open_editor: OpenEditor, tmp_path: Path) -> None:
     record = tmp_path / "record"
     editor = open_editor(build_command(record), ["f"])

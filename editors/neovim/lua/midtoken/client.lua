@@ -254,7 +254,6 @@ function M.start()
     require('midtoken.suggestion').forget(buf)
     status.changed()
   end)
-  on('LspProgress', status.progressed)
   on({ 'BufFilePre', 'BufWipeout' }, M.detach) -- where `:write` names a buffer, BufWipeout comes before it
   on({ 'FileType', 'BufFilePost', 'BufWritePost' }, update)
   on('BufEnter', function(buf)

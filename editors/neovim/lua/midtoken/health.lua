@@ -87,7 +87,6 @@ local function check_completion(client)
   local started_ns = vim.uv.hrtime()
   local text = complete_sample(client)
   if text then
-    require('midtoken.status').answered()
     local took_ms = (vim.uv.hrtime() - started_ns) / 1e6
     vim.health.ok(('a completion came after %.0f ms: %s'):format(took_ms, vim.inspect(text)))
     return

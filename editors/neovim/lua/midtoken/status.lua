@@ -6,18 +6,16 @@ local switch = require('midtoken.switch')
 
 local M = {}
 
-local is_starting = false -- the language server or the completion server
-local shown_problem -- the last error that was shown; nil after a completion has arrived
-local problem -- the last error; nil after a completion has arrived
-local told_problem -- the error that the language server has told as its state; nil if it is in another state
-local off_reason -- why the language server suggests nothing anywhere
-local download -- what it downloads, and how far that has got; nil if nothing
+local shown -- the last error that was shown; nil after a completion has arrived
 
 ---@class midtoken.Told # the notification `$/midtoken/status`
 ---@field uri? string # of the document that it concerns; nil for all
 ---@field state 'starting'|'ready'|'off'|'error'
----@field code string
----@field message string
+---@field code? string
+---@field message? string
+
+---@type midtoken.Told
+local general = { state = 'ready' } -- the state of all documents
 
 ---@type table<string, midtoken.Told?>
 local documents = {} -- those of which the language server has told that they are not ready
@@ -29,65 +27,61 @@ function M.changed()
   end)
 end
 
---- Keeps an error as the state, and shows it unless it is shown already.
+--- Shows an error, unless it was the last one.
 ---@param text string
-local function fail(text)
-  text = text:gsub('^midtoken: ', '')
-  if text ~= problem and text ~= shown_problem then
+local function show_once(text)
+  if text ~= shown then
     message.show(text)
+    shown = text
   end
-  problem, shown_problem = text, text
+end
+
+---@param told midtoken.Told
+local function set(told)
+  general = told
   M.changed()
 end
 
---- The handler of window/showMessage.
+--- The handler of window/showMessage. A message is no state: it may be about one document or setting.
 ---@param params lsp.ShowMessageParams
 function M.showed(params)
   local types = vim.lsp.protocol.MessageType
   if params.type == types.Error then
-    fail(params.message)
+    show_once(params.message)
   elseif params.type < types.Log then
     message.show(params.message, params.type == types.Warning and vim.log.levels.WARN or vim.log.levels.INFO)
   end
 end
 
---- The language server has told its state, or that of a document. Servers that never tell are taken by what they do.
+--- The language server has told its state, or that of a document.
 ---@param params midtoken.Told
 function M.told(params)
-  local uri = params.uri ~= vim.NIL and params.uri or nil
-  if uri then
-    documents[uri] = params.state ~= 'ready' and params or nil
+  if params.uri == nil or params.uri == vim.NIL then
+    set(params)
   else
-    is_starting = params.state == 'starting'
-    download = params.code == 'downloading' and params.message or nil
-    local told = params.state == 'error' and params.message or nil
-    if told or problem == told_problem then -- other errors, such as a wrong setting, stay
-      problem = told
-    end
-    told_problem = told
-    off_reason = params.state == 'off' and params.message or nil
+    documents[params.uri] = params.state ~= 'ready' and params or nil
+    M.changed()
   end
-  M.changed()
 end
 
---- The language server is being started. It may show errors before it has answered.
+--- The language server is being started.
 function M.starting()
-  problem, told_problem, is_starting, off_reason, documents = nil, nil, true, nil, {}
-  M.changed()
+  documents = {}
+  set({ state = 'starting' })
 end
 
---- The language server is ready, and connects to the completion server. It reports that as progress if it takes long.
+--- The language server is ready. It tells when it starts the completion server.
 function M.started()
-  is_starting = false
-  M.changed()
+  set({ state = 'ready' })
 end
 
 --- The language server has ended, though nobody asked it to.
 function M.ended(code, signal, is_last)
-  is_starting = false
   local how = signal ~= 0 and 'signal ' .. signal or 'status ' .. code
   local next_step = is_last and 'again; its log may say why' or 'and is started again'
-  fail(('the language server ended (%s) %s'):format(how, next_step))
+  local text = ('the language server ended (%s) %s'):format(how, next_step)
+  show_once(text)
+  set({ state = 'error', message = text })
 end
 
 --- The language server is given the text of a buffer. What it has told of an earlier text no longer counts.
@@ -96,24 +90,14 @@ function M.opened(buf)
   M.changed()
 end
 
---- An answer has arrived.
+--- An answer has arrived, so the same error may be shown again.
 function M.answered()
-  if problem or is_starting then
-    problem, told_problem, is_starting = nil, nil, false
-    M.changed()
-  end
-  shown_problem = nil
+  shown = nil
 end
 
---- The callback of the autocommand LspProgress. The language server reports the start of the completion server.
-function M.progressed(_, event)
-  is_starting = event.data.params.value.kind ~= 'end'
-  M.changed()
-end
-
----@return string? # the last error; nil if a completion has arrived since
+---@return string? # why no document gets suggestions, if the state is an error
 function M.problem()
-  return problem
+  return general.state == 'error' and general.message or nil
 end
 
 --- Finds the state of a buffer.
@@ -136,18 +120,18 @@ function M.find(buf)
     return 'off', ("file type '%s' is not in the option filetypes"):format(vim.bo[buf].filetype)
   elseif vim.fn.executable(chosen.cmd[1]) == 0 then
     return 'error', ("there is no command '%s'"):format(chosen.cmd[1])
-  elseif off_reason then
-    return 'off', off_reason
+  elseif general.state == 'off' then
+    return 'off', general.message
   end
   local here = documents[vim.uri_from_bufnr(buf)]
   if here and here.state ~= 'starting' then
     return here.state, here.message
-  elseif problem then
-    return 'error', problem
+  elseif general.state == 'error' then
+    return 'error', general.message
   elseif #vim.lsp.get_clients({ bufnr = buf, name = 'midtoken', _uninitialized = true }) == 0 then
     return 'off', 'the language server is not attached'
-  elseif is_starting or here then
-    return 'starting', download
+  elseif general.state == 'starting' or here then
+    return 'starting', general.code == 'downloading' and general.message or nil
   end
   return 'ready'
 end
