@@ -9,10 +9,8 @@ import {
   type InlineCompletionItem,
   InlineCompletionRequest,
   type InlineCompletionTriggerKind,
-  MessageType,
   type Position,
   type ProtocolConnection,
-  ShowMessageNotification,
   type TextDocumentContentChangeEvent,
   WorkDoneProgress,
   WorkDoneProgressCreateRequest,
@@ -25,13 +23,13 @@ const RETRY_MS = 400;
 /** What the language server says beside its answers. */
 export interface Listener {
   onState(report: StateReport): void;
-  onError(text: string): void;
   /** An answer to a request has come, with ghost text or without. */
   onAnswer(tookMs: number, hasText: boolean): void;
 }
 
-/** What the language server tells in `$/midtoken/status`: see `Status.report` in lsp_server/status.py. */
+/** What the language server tells in `$/midtoken/status`: see docs/other_editors.md. */
 export interface StateReport {
+  readonly uri: string | null;
   readonly state: "starting" | "ready" | "off" | "error";
   readonly message: string;
 }
@@ -49,11 +47,6 @@ export class LanguageClient {
   /** Initializes the language server behind an open WebSocket. */
   static async start(socket: WebSocket, listener: Listener): Promise<LanguageClient> {
     const connection = createProtocolConnection(new WebSocketReader(socket), new WebSocketWriter(socket));
-    connection.onNotification(ShowMessageNotification.type, ({ type, message }) => {
-      if (type === MessageType.Error || type === MessageType.Warning) {
-        listener.onError(message);
-      }
-    });
     connection.onNotification("$/midtoken/status", (report: StateReport) => {
       listener.onState(report);
     });

@@ -108,11 +108,9 @@ function addExamples(): void {
 
 async function startLanguageClient(): Promise<void> {
   const client = await LanguageClient.start(editorSocket, {
-    onState: ({ state, message }) => {
-      setSituation({ editorError: state === "off" || state === "error" ? message : undefined });
-    },
-    onError: (text) => {
-      setSituation({ editorError: text });
+    onState: ({ uri, state, message }) => {
+      const error = state === "off" || state === "error" ? message : undefined;
+      setSituation(uri === null ? { editorError: error } : { documentError: error });
     },
     onAnswer: (tookMs, hasText) => {
       find("ghost-time").textContent = hasText ? `The ghost text took ${showTime(tookMs)}.` : "No ghost text here.";
@@ -134,7 +132,7 @@ showText(editor, first.text, first.cursor);
 editor.onDidChangeCursorPosition(ask);
 editor.onDidChangeModelContent(ask);
 find("retry").addEventListener("click", () => {
-  setSituation({ failure: undefined, editorError: undefined });
+  setSituation({ failure: undefined, editorError: undefined, documentError: undefined });
   ask();
   askForGhostText(editor);
 });

@@ -7,8 +7,10 @@ export interface Situation {
   readonly isConnected: boolean;
   /** What failed of the newest question. */
   readonly failure?: string | undefined;
-  /** The newest error that the language server has shown. */
+  /** Why the language server suggests nothing at all, as it has told. */
   readonly editorError?: string | undefined;
+  /** Why it suggests nothing in the page's text. */
+  readonly documentError?: string | undefined;
 }
 
 export interface Status {
@@ -19,7 +21,8 @@ export interface Status {
 
 /** Returns the one thing that the user should know first. */
 export function decideStatus(situation: Situation): Status {
-  const { closed, failure, editorError } = situation;
+  const { closed, failure } = situation;
+  const editorError = situation.editorError ?? situation.documentError;
   if (closed !== undefined) {
     return { tone: "bad", text: closed, canRetry: false };
   }
