@@ -10,8 +10,8 @@ from functools import partial
 from lsprotocol.types import Position, Range
 
 from inference.errors import MidtokenError
-from inference.protocol.completion import Chunks, CompletionRequest, Description, Priority
-from lsp_server.backend import BackendFactory, BackendStarter, CompletionBackend, OnDownload
+from inference.protocol.completion import Chunks, CompletionRequest, Priority
+from lsp_server.backend import Connect, Connector
 from lsp_server.context import move_window
 from lsp_server.documents import Change, Document, num_units
 from lsp_server.errors import EditorError, NotSentError, OutOfSyncError, to_midtoken_error
@@ -58,7 +58,7 @@ class Assistant:
 
     def __init__(
         self,
-        connect: BackendFactory,
+        connect: Connect,
         languages: tuple[str, ...] | None,
         guard: Guard,
         list_folders: Callable[[], Iterable[str]],
@@ -67,14 +67,13 @@ class Assistant:
         """`languages`: those of the default model; None: any. `list_folders`: the URIs of those of the workspace."""
         self.status = status
         self.guard = guard
-        self.starter = BackendStarter(partial(self._connect, connect), status)
+        self.connector = Connector(connect, status, self._note_connected)
         self.sessions: dict[str, Session] = {}  # by URI; the one that was opened or edited last is last
         self._list_folders = list_folders
         self._default_languages = languages
         self._tenant = uuid.uuid4().hex  # the server shares nothing that it has cached with other editors
         self._chosen = ReadSettings(Settings(), ())
         self._are_settings_known = False
-        self._served: Description | None = None  # by the connected server
         self._expected: Expectation | None = None
         self._prefetch: asyncio.Task[None] | None = None
 
@@ -82,7 +81,8 @@ class Assistant:
     def _settings(self) -> Settings:
         """Those that were chosen, with a context that the connected server can take."""
         chosen = self._chosen.settings
-        limits = (chosen.context, None if self._served is None else self._served.context_tokens)
+        served = self.connector.description
+        limits = (chosen.context, None if served is None else served.context_tokens)
         return replace(chosen, context=min((each for each in limits if each is not None), default=None))
 
     def configure(self, read: ReadSettings, are_known: bool) -> None:
@@ -90,8 +90,7 @@ class Assistant:
         old, new = self._chosen.settings, read.settings
         self._chosen, self._are_settings_known = read, are_known
         if (new.model, new.context) != (old.model, old.context):
-            self._served = None
-            self.starter.restart()
+            self.connector.restart(new)
         for problem in read.problems:
             self.status.show_error(problem)
         self.configure_guard()
@@ -106,7 +105,7 @@ class Assistant:
     def open(self, document: Document) -> None:
         """Adds a document. If the rules allow suggestions in it, the completion server is started."""
         self.close(document.uri)
-        session = self.sessions[document.uri] = Session(document, self._build, self.starter, self.status)
+        session = self.sessions[document.uri] = Session(document, self._build, self.connector, self.status)
         self._check_soon(session)
         # In a thread, because other files may be on a slow disk, and no key waits for them.
         session.folder_unit = asyncio.ensure_future(asyncio.to_thread(find_folder_unit, document.file_uri))
@@ -157,7 +156,7 @@ class Assistant:
         for uri in list(self.sessions):
             self.close(uri)
         self.guard.exclusions.close()
-        await self.starter.close()
+        await self.connector.close()
 
     async def suggest(self, uri: str, position: Position, is_invoked: bool) -> Suggestion | NoSuggestion:
         """Returns what to suggest at a position, or why there is no suggestion. Reports a failure to the user.
@@ -239,16 +238,14 @@ class Assistant:
             edited, position = session.document.with_edit(expected.span, expected.text)
             request = build_editor_request(edited, position, settings)
             cleared = await self._build(session, request, Purpose.PREFETCH)
-            if not isinstance(cleared, NoSuggestion) and (backend := await self.starter.get()) is not None:
+            if not isinstance(cleared, NoSuggestion) and (backend := await self.connector.get()) is not None:
                 await read_texts(backend, cleared)
 
-    async def _connect(self, connect: BackendFactory, on_download: OnDownload) -> CompletionBackend:
-        backend = await connect(self._chosen.settings, on_download)
-        self._served = backend.description
+    def _note_connected(self) -> None:
+        """What the server says of itself holds for the documents from now on."""
         for session in self.sessions.values():
             self._check(session)
         self._expect(self._expected)
-        return backend
 
     async def _read_rules(self, sessions: Iterable[Session], wait_s: float | None = None) -> None:
         """Waits until the rules say whether text of some documents may be sent; those older than a second anew."""
@@ -270,7 +267,7 @@ class Assistant:
     async def _check_when_known(self, session: Session) -> None:
         await self._read_rules([session])
         if self._check(session) is None:
-            self.starter.start()
+            self.connector.start()
 
     def _tell(self, session: Session, found: NoSuggestion | None) -> None:
         """Tells the user whether a document gets suggestions, if that has changed."""
@@ -283,14 +280,15 @@ class Assistant:
         if self.sessions.get(document.uri) is not session:
             return SUPERSEDED
         default = self._default_languages if self._chosen.settings.model is None else None
-        languages = default if self._served is None else self._served.languages or default
+        served = self.connector.description
+        languages = default if served is None else served.languages or default
         exclusion = self.guard.exclusions.find_exclusion(document.file_uri)
         return find_document_reason(document, self._settings, languages, exclusion)
 
     async def _find_others(self, session: Session) -> list[Session]:
         """Returns the other documents of which pieces may be sent with a text of this one, the newest first."""
-        reads_files = self._served is not None and self._served.reads_files
-        if not reads_files or (self._settings.context or 0) < _MIN_CONTEXT_TOKENS:
+        served = self.connector.description
+        if served is None or not served.reads_files or (self._settings.context or 0) < _MIN_CONTEXT_TOKENS:
             return []
         own = session.document
         others = [

@@ -33,26 +33,31 @@ class CompletionBackend(Protocol):
 
 OnDownload = Callable[[str, int], None]  # gets a text for the user, and how much there is, in percent
 # Gets the settings, of which `model` and `context` override the command line.
-BackendFactory = Callable[[Settings, OnDownload], Awaitable[CompletionBackend]]
+Connect = Callable[[Settings, OnDownload], Awaitable[CompletionBackend]]
 
 
-class BackendStarter:
+class Connector:
     """Connects the one backend of all documents in the background, and again after the connection is lost."""
 
     def __init__(
         self,
-        connect: Callable[[OnDownload], Awaitable[CompletionBackend]],
+        connect: Connect,
         status: Status,
+        on_connected: Callable[[], None] = lambda: None,
         grace_s: float = 0.2,
         retry_s: float = 1.0,
         close_s: float = 0.1,
     ) -> None:
         """`connect` finds or starts the completion server. It may take long, and may raise any Exception.
 
+        `on_connected` is called each time, when `description` is known.
+
         `get` waits for it for at most `grace_s`, which is enough if the completion server is already running. Attempts
         start at least `retry_s` apart. `close` waits for `close_s`, because editors kill a server that ends slowly.
         """
-        self._connect = connect
+        self.description: Description | None = None  # of the server that was connected last, since `restart`
+        self._connect, self._on_connected = connect, on_connected
+        self._settings = Settings()
         self._status = status
         self._grace_s, self._retry_s, self._close_s = grace_s, retry_s, close_s
         self._backend: CompletionBackend | None = None
@@ -62,7 +67,7 @@ class BackendStarter:
         self._failure = "the connection to the completion server was lost"  # why there is no backend
 
     @property
-    def reason(self) -> NoSuggestion:
+    def unavailable(self) -> NoSuggestion:
         """Why `get` returned None."""
         if self._starting is not None:
             return NoSuggestion(Reason.STARTING, "the completion server is starting")
@@ -78,8 +83,9 @@ class BackendStarter:
             self._may_start_at_s = now_s + self._retry_s
             self._starting = asyncio.create_task(self._start())
 
-    def restart(self) -> None:
-        """Ends the connection, or the attempt to connect. The next `start` connects anew."""
+    def restart(self, settings: Settings) -> None:
+        """Ends the connection, or the attempt to connect. The next `start` connects anew, with other settings."""
+        self._settings, self.description = settings, None
         if self._starting is not None:
             self._starting.cancel()
             self._starting = None
@@ -118,7 +124,7 @@ class BackendStarter:
     async def close(self) -> None:
         """Cancels an attempt to connect, closes the backend, and waits for both, for at most `close_s`."""
         ending = set[asyncio.Task[None]]() if self._starting is None else {self._starting}
-        self.restart()
+        self.restart(self._settings)
         if ending := ending | self._closing:
             await asyncio.wait(ending, timeout=self._close_s)
 
@@ -127,9 +133,11 @@ class BackendStarter:
         started_s = loop.time()
         notice = loop.call_later(self._grace_s, self._status.starting)
         try:
-            self._backend = await self._connect(partial(self._status.downloading, self._cancel))
+            self._backend = await self._connect(self._settings, partial(self._status.downloading, self._cancel))
+            self.description = self._backend.description
+            self._on_connected()
             self._failure = "the connection to the completion server was lost"
-            self._status.ready(loop.time() - started_s, self._backend.description.runs_as)
+            self._status.ready(loop.time() - started_s, self.description.runs_as)
         except asyncio.CancelledError:
             self._status.start_cancelled(self._failure if self._may_start_at_s == math.inf else "")
             raise

@@ -21,7 +21,7 @@ from pygls.lsp.server import LanguageServer
 from inference.errors import describe_failure
 from inference.platforms import call_at_signals
 from lsp_server.assistant import Assistant
-from lsp_server.backend import BackendFactory
+from lsp_server.backend import Connect
 from lsp_server.documents import Document, LineEnds, Notebook, find_line_ends
 from lsp_server.errors import to_midtoken_error
 from lsp_server.exclusion import Policy
@@ -49,7 +49,7 @@ class MidtokenServer(LanguageServer):
 
     def __init__(
         self,
-        connect: BackendFactory,
+        connect: Connect,
         languages: tuple[str, ...] | None = None,
         policy: Policy | None = None,
         is_remote: bool = False,

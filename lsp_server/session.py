@@ -14,7 +14,7 @@ from inference.brackets import CLOSERS, QUOTES
 from inference.errors import MidtokenError, ServerUnreachableError
 from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
-from lsp_server.backend import BackendStarter, CompletionBackend
+from lsp_server.backend import CompletionBackend, Connector
 from lsp_server.context import Context, cut_context, move_window
 from lsp_server.documents import Change, Document, Place
 from lsp_server.errors import to_midtoken_error
@@ -166,7 +166,7 @@ class Session:
     for it then has no suggestion, and the next request starts a new generation.
     """
 
-    def __init__(self, document: Document, build: Build, starter: BackendStarter, status: Status) -> None:
+    def __init__(self, document: Document, build: Build, connector: Connector, status: Status) -> None:
         self.document = document
         self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
         self.off: NoSuggestion | None = None  # why it gets no suggestions, as the user was told
@@ -174,7 +174,7 @@ class Session:
         self.folder_unit: asyncio.Future[str | None] | None = None  # of indentation, in the files of its folder
         self.offered: frozenset[str] = frozenset()  # what was suggested last, from the start of the cursor's line on
         self._build = build
-        self._starter = starter
+        self._connector = connector
         self._status = status
         self._generation: Generation | None = None
         self._remembered: deque[Generation] = deque(maxlen=_MAX_REMEMBERED)  # finished ones, the newest first
@@ -225,7 +225,7 @@ class Session:
         """
         number = self._num_requests
         if self._drawing is None:
-            backend, cleared = await self._starter.get(), await self._build(self, request, Purpose.ALTERNATIVES)
+            backend, cleared = await self._connector.get(), await self._build(self, request, Purpose.ALTERNATIVES)
             if not self.is_newest(number):
                 return SUPERSEDED
             if backend is None or isinstance(cleared, NoSuggestion):
@@ -298,14 +298,14 @@ class Session:
 
     async def _start(self, request: EditorRequest, number: int) -> NoSuggestion | None:
         """Starts a generation. Returns why there is none, if it cannot be started."""
-        backend = await self._starter.get()
-        if backend is None and self._starter.reason.reason is Reason.STARTING:
-            await self.wait_for(number, self._starter.wait())
-            backend = await self._starter.get()
+        backend = await self._connector.get()
+        if backend is None and self._connector.unavailable.reason is Reason.STARTING:
+            await self.wait_for(number, self._connector.wait())
+            backend = await self._connector.get()
         if not self.is_newest(number):
             return SUPERSEDED
         if backend is None:
-            return self._starter.reason
+            return self._connector.unavailable
         cleared = await self._build(self, request, Purpose.BEST)
         if not self.is_newest(number):
             return SUPERSEDED
@@ -339,10 +339,10 @@ class Session:
         failure = to_midtoken_error(error)
         generation.failure = NoSuggestion(find_reason(failure))  # is logged; the user is told what a server has said
         # Once the backend was dropped, the user has been told of the lost connection. Later errors follow from it.
-        if generation is self._generation and self._starter.is_current(backend):
+        if generation is self._generation and self._connector.is_current(backend):
             self._status.failed(failure)
         if isinstance(error, ServerUnreachableError):
-            self._starter.drop(backend)
+            self._connector.drop(backend)
 
     def _stop_drawing(self, request: EditorRequest | None) -> None:
         """Draws no more texts for another request than this."""

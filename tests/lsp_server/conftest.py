@@ -22,7 +22,7 @@ async def bench() -> AsyncIterator[Bench]:
     yield bench
     bench.session.close()
     bench.other_session.close()
-    await bench.starter.close()
+    await bench.connector.close()
 
 
 @pytest.fixture

@@ -3,11 +3,13 @@
 import asyncio
 import errno
 import os
+from typing import Any
 
 import pytest
 
 from inference.errors import LaunchError, ModelError
-from lsp_server.backend import BackendStarter, OnDownload
+from lsp_server.backend import Connector
+from lsp_server.settings import Settings
 from tests.support.lsp_fakes import FedBackend, Said
 
 _STARTING = "starting the completion server; the first start takes about ten seconds"
@@ -23,12 +25,12 @@ class Server:
         self.is_up = asyncio.Event()
         self.error: BaseException | None = None
 
-    def build_starter(self, is_up: bool = True, **times_s: float) -> BackendStarter:
+    def build_connector(self, is_up: bool = True, **times_s: Any) -> Connector:
         if is_up:
             self.is_up.set()
-        return BackendStarter(self.connect, self.status, **times_s)
+        return Connector(self.connect, self.status, **times_s)
 
-    async def connect(self, _: OnDownload) -> FedBackend:
+    async def connect(self, *_: object) -> FedBackend:
         self.num_starts += 1
         await self.is_up.wait()
         if self.error is not None:
@@ -42,11 +44,11 @@ def server() -> Server:
 
 
 async def test_requests_do_not_wait_for_a_start_and_the_user_is_told(server: Server) -> None:
-    starter = server.build_starter(is_up=False, grace_s=0.01)
-    assert [await starter.get(), await starter.get()] == [None, None]
+    connector = server.build_connector(is_up=False, grace_s=0.01)
+    assert [await connector.get(), await connector.get()] == [None, None]
     assert server.status.begun == [_STARTING]
     server.is_up.set()
-    assert await starter.get() is server.backend
+    assert await connector.get() is server.backend
     assert server.num_starts == 1
     assert server.status.ended[-1].startswith("completion server ready after")
 
@@ -69,12 +71,12 @@ async def test_an_error_while_connecting_is_told_once_and_only_what_a_hub_refuse
     server: Server, error: BaseException, told: str | None
 ) -> None:
     server.error = error
-    starter = server.build_starter(is_up=False, grace_s=0.01, retry_s=0)
-    await starter.get()
+    connector = server.build_connector(is_up=False, grace_s=0.01, retry_s=0)
+    await connector.get()
     while not server.status.begun:  # the notice and the end of the wait are due at the same time
         await asyncio.sleep(0)
     server.is_up.set()
-    assert [await starter.get() for _ in range(5)] == [None] * 5
+    assert [await connector.get() for _ in range(5)] == [None] * 5
     ended = "completion server not started" if told else "start of the completion server cancelled"
     num_tries = 1 if isinstance(error, ModelError) else 5
     assert server.status.ended == [ended] * num_tries
@@ -82,26 +84,26 @@ async def test_an_error_while_connecting_is_told_once_and_only_what_a_hub_refuse
     assert "secret" not in "".join(server.status.shown)
     server.error = None
     if num_tries == 1:
-        starter.restart()
-    assert await starter.get() is server.backend
+        connector.restart(Settings())
+    assert await connector.get() is server.backend
 
 
 async def test_a_dropped_backend_is_closed_and_replaced_once(server: Server) -> None:
-    starter = server.build_starter(retry_s=0)
-    first = await starter.get()
+    connector = server.build_connector(retry_s=0)
+    first = await connector.get()
     assert isinstance(first, FedBackend)
     server.backend = FedBackend()
-    starter.drop(first)
-    second = await starter.get()
-    starter.drop(first)
-    assert await starter.get() is second is server.backend
+    connector.drop(first)
+    second = await connector.get()
+    connector.drop(first)
+    assert await connector.get() is second is server.backend
     assert (server.num_starts, first.is_closed, server.backend.is_closed) == (2, True, False)
 
 
 async def test_closing_cancels_a_running_start(server: Server) -> None:
-    starter = server.build_starter(is_up=False, grace_s=0.01)
-    await starter.get()
-    await starter.close()
+    connector = server.build_connector(is_up=False, grace_s=0.01)
+    await connector.get()
+    await connector.close()
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert server.status.ended == ["start of the completion server cancelled"]
 
@@ -112,7 +114,7 @@ async def test_closing_does_not_wait_for_ever(server: Server) -> None:
             await asyncio.Event().wait()
 
     server.backend = Endless()
-    starter = server.build_starter(close_s=0.01)
-    await starter.get()
-    await asyncio.wait_for(starter.close(), 5)
+    connector = server.build_connector(close_s=0.01)
+    await connector.get()
+    await asyncio.wait_for(connector.close(), 5)
     assert len(asyncio.all_tasks()) == 2  # the test, and the task that closes

@@ -78,7 +78,7 @@ async def _stall(on_download: OnDownload) -> None:
 
 async def test_a_download_that_is_cancelled_begins_again_only_when_it_is_asked_for(both: InProcess) -> None:
     both.download = _stall
-    both.server.assistant.starter._retry_s = 0
+    both.server.assistant.connector._retry_s = 0
     await both.start_with("a", build_capabilities(shows_progress=True), {"model": "owner/name"})
     await wait_for(lambda: len(both.editor.progress) > 1)
     (token,) = both.editor.progress_tokens
@@ -108,7 +108,7 @@ async def test_another_model_takes_the_place_of_one_that_is_being_downloaded(bot
             ended.append(model)
 
     both.download = download
-    both.server.assistant.starter._retry_s = 0
+    both.server.assistant.connector._retry_s = 0
     both.editor.settings = {"model": "owner/name"}
     await both.start_with("a")
     await wait_for(lambda: both.models == ["owner/name"])

@@ -26,7 +26,7 @@ async def test_what_its_deadline_has_cut_is_suggested_while_it_is_typed(bench: B
 
 async def test_no_more_texts_are_drawn_after_an_edit_while_it_connects(bench: Bench) -> None:
     assert await bench.finish("return ", "x") == "x"
-    bench.starter.drop(bench.backend)
+    bench.connector.drop(bench.backend)
     drawing = asyncio.create_task(bench.session.sample_alternatives(build_request("return ")))
     await asyncio.sleep(0)
     bench.session.note_edit()

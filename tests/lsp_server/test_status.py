@@ -43,7 +43,7 @@ async def test_the_state_is_an_error_each_time_though_the_error_is_shown_once(bo
         await asyncio.sleep(0.05)
         raise LaunchError("no room")
 
-    both.server.assistant.starter._retry_s, both.server.assistant.starter._grace_s = 0, 0.01
+    both.server.assistant.connector._retry_s, both.server.assistant.connector._grace_s = 0, 0.01
     both.download = fail
     await both.start_with("x", build_capabilities(shows_progress=True))
     for num_tries in (1, 2):
@@ -67,7 +67,7 @@ async def test_the_state_is_ready_after_a_start_that_was_cancelled_for_another_m
         await asyncio.Event().wait()
 
     both.download = connect
-    both.server.assistant.starter._grace_s = 0.01
+    both.server.assistant.connector._grace_s = 0.01
     await both.start_with("x")
     await wait_for(lambda: both.editor.reports[-1:] != [] and both.editor.reports[-1][1] == "starting")
     both.editor.close()

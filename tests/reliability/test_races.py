@@ -216,7 +216,7 @@ async def _play_races(num: int, seed: int) -> Found:
         return backends[-1]
 
     lsp = BareLsp(connect, lambda answer: plays[-1].check(answer) if plays else None)
-    lsp.server.assistant.starter._retry_s = 0
+    lsp.server.assistant.connector._retry_s = 0
     await lsp.initialize()
     for number in range(num):
         plays[:] = [_Play(Random(f"{seed} {number}"), f"untitled:{number}", lsp, backends, found)]

@@ -13,7 +13,7 @@ from lsprotocol.types import Position, Range, TextDocumentContentChangePartial, 
 
 from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.assistant import adapt
-from lsp_server.backend import BackendStarter
+from lsp_server.backend import Connector
 from lsp_server.documents import Document, num_units
 from lsp_server.guard import Cleared
 from lsp_server.items import Suggestion, fit_all, inline_item
@@ -85,8 +85,8 @@ class _Editor:
         self._text, self._rest = case.prefix, case.expected
         item = TextDocumentItem("file:///a.py", "python", 0, self._write(case.prefix + case.suffix))
         status = Said()
-        self._starter = BackendStarter(lambda _: _connect(service), status)
-        self._session = Session(Document(item), self._build, self._starter, status)
+        self._connector = Connector(lambda *_: _connect(service), status)
+        self._session = Session(Document(item), self._build, self._connector, status)
 
     async def run(self) -> None:
         """Asks, and compares, until all is typed."""
@@ -101,7 +101,7 @@ class _Editor:
             self._session.edit([change])
             self._text, self._rest = self._text + typed, self._rest[len(typed) :]
         self._session.close()
-        await self._starter.close()
+        await self._connector.close()
 
     async def _build(self, _: Session, asked: EditorRequest, purpose: Purpose) -> Cleared[CompletionRequest]:
         text, stops = asked.context, self._case.stops

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from lsp_server.backend import BackendFactory
+from lsp_server.backend import Connect
 from lsp_server.server import MidtokenServer
 
 _Result = TypeVar("_Result")
@@ -19,7 +19,7 @@ class BareLsp:
     In `run_simulated`, what threads do is done at once, so that the order of events depends on the test only.
     """
 
-    def __init__(self, connect: BackendFactory, on_answer: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+    def __init__(self, connect: Connect, on_answer: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
         """`on_answer`: gets each answer in the moment in which it is written."""
         self.server = MidtokenServer(connect)
         self.asked, self.answered = Counter[str](), Counter[str]()  # how often, by the id as JSON

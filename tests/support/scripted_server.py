@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from inference.errors import LaunchError, silence_libraries
-from lsp_server.backend import BackendFactory, CompletionBackend, OnDownload
+from lsp_server.backend import CompletionBackend, Connect, OnDownload
 from lsp_server.exclusion import Policy
 from lsp_server.server import MidtokenServer, serve_stdio
 from lsp_server.settings import Settings
@@ -24,7 +24,7 @@ def main() -> NoReturn:
     serve_stdio(MidtokenServer(build_connect(script), policy=Policy(os.environ)))
 
 
-def build_connect(script: dict[str, Any]) -> BackendFactory:
+def build_connect(script: dict[str, Any]) -> Connect:
     """Returns a function that connects to the scripted model."""
 
     async def connect(_settings: Settings, _on_download: OnDownload) -> CompletionBackend:

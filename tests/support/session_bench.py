@@ -8,7 +8,7 @@ from lsprotocol.types import Position, TextDocumentItem
 
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 from lsp_server.assistant import adapt
-from lsp_server.backend import BackendStarter, OnDownload
+from lsp_server.backend import Connector
 from lsp_server.context import Context
 from lsp_server.documents import Document, Place
 from lsp_server.guard import Cleared
@@ -29,9 +29,9 @@ class Bench:
     def __init__(self) -> None:
         self.status = Said()
         self.backends: list[FedBackend] = []
-        self.starter = BackendStarter(self._connect, self.status, retry_s=0)
+        self.connector = Connector(self._connect, self.status, retry_s=0)
         documents = [Document(TextDocumentItem(f"file:///{name}.py", "python", 0, "")) for name in "ab"]
-        self.session, self.other_session = (Session(each, _build, self.starter, self.status) for each in documents)
+        self.session, self.other_session = (Session(each, _build, self.connector, self.status) for each in documents)
 
     def ask(self, prefix: str, suffix: str = "", session: Session | None = None) -> "asyncio.Task[str | Reason]":
         return asyncio.create_task(complete(session or self.session, prefix, suffix))
@@ -69,7 +69,7 @@ class Bench:
         """What the user was told."""
         return self.status.shown
 
-    async def _connect(self, _: OnDownload) -> FedBackend:
+    async def _connect(self, *_: object) -> FedBackend:
         self.backends.append(FedBackend())
         return self.backend
 
