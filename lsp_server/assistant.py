@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -71,7 +70,6 @@ class Assistant:
         self.sessions: dict[str, Session] = {}  # by URI; the one that was opened or edited last is last
         self._list_folders = list_folders
         self._default_languages = languages
-        self._tenant = uuid.uuid4().hex  # the server shares nothing that it has cached with other editors
         self._chosen = ReadSettings(Settings(), ())
         self._are_settings_known = False
         self._expected: Expectation | None = None
@@ -321,8 +319,8 @@ class Assistant:
                 extent=settings.extent,
                 deadline_ms=settings.deadline_ms,
                 chunks=Chunks.LINES,
-                tenant=self._tenant,
-                document=document.random_id,
+                tenant="editor",  # the guard makes random names of these
+                document=document.uri,
                 related=list_pieces(others, folders, settings.related_bytes, self.guard),
                 path=find_path(document.file_uri, folders),
             )

@@ -34,8 +34,8 @@ class Context:
 
 
 # Around what is sent: longer than tokens are, and enough lines to know those of a key, or a value below its name.
-_MARGIN_LINES = 4
-_MARGIN_CHARS = 2048
+MARGIN_LINES = 4
+MARGIN_CHARS = 2048
 
 
 def move_window(document: "Document", position: "Position", settings: Settings, is_waited_for: bool = True) -> None:
@@ -68,12 +68,12 @@ def cut_context(document: "Document", position: "Position", settings: Settings) 
     first, max_bytes = document.anchor_line, settings.prefix_bytes
     start = _find_start_in_line(before, max_bytes) if _exceeds(before, max_bytes) else 0
     end, size = _find_suffix(lines, line, after, settings.suffix_bytes)
-    above, below = lines[max(0, first - _MARGIN_LINES) : first], lines[end : end + _MARGIN_LINES]
+    above, below = lines[max(0, first - MARGIN_LINES) : first], lines[end : end + MARGIN_LINES]
     before, after = "".join(lines[first:line]) + before, after + "".join(lines[line + 1 : end])
-    head = "".join(above) + before[max(0, start - _MARGIN_CHARS) : start]
-    tail = after[size : size + _MARGIN_CHARS] + "".join(below)
+    head = "".join(above) + before[max(0, start - MARGIN_CHARS) : start]
+    tail = after[size : size + MARGIN_CHARS] + "".join(below)
     prefix, suffix = clean(before[start:]), clean(after[:size])
-    return Context(prefix, suffix, clean(head[-_MARGIN_CHARS:]), clean(tail[:_MARGIN_CHARS]))
+    return Context(prefix, suffix, clean(head[-MARGIN_CHARS:]), clean(tail[:MARGIN_CHARS]))
 
 
 _AHEAD_FRACTION = 1 / 8  # of the prefix; more is seldom typed without a pause

@@ -8,7 +8,6 @@ import copy
 import enum
 import io
 import re
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -114,7 +113,6 @@ class Document:
         if notebook is not None:
             notebook.documents[item.uri] = self
         self.file_uri = item.uri if notebook is None else notebook.uri  # of the file whose rules apply
-        self.random_id = uuid.uuid4().hex  # names it to the server, where its path could be guessed from a hash
         self.language_id = item.language_id
         self.language = find_language(item.language_id)
         # The number of the line at which the sent prefix starts (lsp_server.context), counted with those of the cells

@@ -103,7 +103,11 @@ class Guard:
         return replace(request, context=context, text=text)
 
     def _hide(self, name: str) -> str:
-        """The same name becomes the same digest while this process runs, and nobody can find it by guessing."""
+        """The same name becomes the same digest while this process runs, and nobody can find it by guessing.
+
+        So a server cannot link the names of two users, and shares nothing that it has cached between them. No other
+        part of a client hides names.
+        """
         return name and blake2b(name.encode(), key=self._key, digest_size=16).hexdigest()
 
 

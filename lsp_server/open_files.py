@@ -14,13 +14,12 @@ from pathlib import Path, PurePath
 from pygls.uris import to_fs_path
 
 from inference.protocol.completion import RelatedFile
-from lsp_server.context import Context, clean
+from lsp_server.context import MARGIN_CHARS, MARGIN_LINES, Context, clean
 from lsp_server.documents import Document
 from lsp_server.guard import Guard
 from lsp_server.indentation import find_unit
 
 _NUM_LINES = (32, 16, 8)  # on each side of the last edit: the first of them for which there is room
-_MARGIN_LINES, _MARGIN_CHARS = 4, 2048  # beyond them, where the rest of a secret may be
 
 
 def list_pieces(
@@ -50,9 +49,9 @@ def _cut_piece(document: Document, max_bytes: int, guard: Guard) -> str:
         first, last = max(0, at - num_lines), at + num_lines
         if sum(map(len, document.lines[first:last])) > max_bytes:
             continue
-        edges = (max(0, first - _MARGIN_LINES), first, last, last + _MARGIN_LINES)
+        edges = (max(0, first - MARGIN_LINES), first, last, last + MARGIN_LINES)
         head, text, tail = (clean("".join(document.lines[a:b])) for a, b in pairwise(edges))
-        text = guard.redact_parts([head[-_MARGIN_CHARS:], text, tail[:_MARGIN_CHARS]])[1]
+        text = guard.redact_parts([head[-MARGIN_CHARS:], text, tail[:MARGIN_CHARS]])[1]
         if len(text.encode()) <= max_bytes:
             return text
     return ""

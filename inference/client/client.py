@@ -13,7 +13,6 @@ from asyncio import timeout
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
 from dataclasses import replace
-from hashlib import blake2b
 from time import monotonic
 from typing import Any, TypeVar  # grpc and tritonclient have no types
 
@@ -73,7 +72,6 @@ _ENDING = ("has no available versions", "Server is stopping")
 _MAX_REPORTED_CHARS = 1000  # of the error of a server, which may be another one than ours
 _CLOSE_S = 10.0  # for streams to end. Those of a busy server must, or it crashes
 _SILENT_CLOSE_S = 1.0  # of a server that does not answer
-_SESSION_SALT = secrets.token_bytes(16)  # of this process
 
 _Response = TypeVar("_Response")
 
@@ -133,8 +131,9 @@ class Client(AbstractAsyncContextManager["Client"]):
             await self._check_connection()
             arrays = request_to_arrays(request)
             message = _build_request(COMPLETION, {name: arrays[name] for name in arrays if name not in self._left_out})
-            session, timeout_s = _name_session(request), self._idle_timeout_s
-            sent = self._stream(message, chunk_from_arrays, lambda chunk: chunk.is_last, timeout_s, session)
+            # By it a gateway keeps a document at one server. The guard has made a random one of its name.
+            session: Metadata = (("x-session-id", request.document),) if request.document else ()
+            sent = self._stream(message, chunk_from_arrays, lambda chunk: chunk.is_last, self._idle_timeout_s, session)
             async with aclosing(sent) as chunks:
                 async for chunk in chunks:
                     is_answered = is_answered or chunk.finish_reason not in _UNANSWERED
@@ -328,12 +327,6 @@ class Client(AbstractAsyncContextManager["Client"]):
                 reason = self._channel.describe_loss(details)
                 raise ServerUnreachableError(f"no server answers at {self.url}: {reason}") from None
             raise ServerError(f"the server at {self.url} failed ({code.name}): {details}") from None
-
-
-def _name_session(request: CompletionRequest) -> Metadata:
-    """The metadata by which a gateway keeps a document at one server, without its name."""
-    name = blake2b(request.document.encode(), key=_SESSION_SALT, digest_size=16).hexdigest()
-    return (("x-session-id", name),) if request.document else ()
 
 
 def _build_request(model_name: str, arrays: Mapping[str, Array]) -> Any:

@@ -181,9 +181,3 @@ def test_an_inverted_edit_makes_the_text_unknown_until_the_whole_text_is_sent() 
         document.split_at(Position(0, 0))
     document.apply([TextDocumentContentChangeWholeDocument("again")])
     assert "".join(document.lines) == "again"
-
-
-def test_the_server_cannot_tell_that_a_document_was_opened_before() -> None:
-    names = [open_document("the same text").random_id for _ in range(2)]
-    assert names[0] != names[1]
-    assert all(re.fullmatch("[0-9a-f]{32}", name) for name in names)

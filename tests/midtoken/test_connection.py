@@ -14,6 +14,7 @@ import trustme
 
 from inference.errors import LaunchError, ServerUnreachableError
 from inference.protocol.completion import CompletionRequest
+from lsp_server.guard import Guard
 from midtoken.cli import main
 from midtoken.connection import Connection, ServerAddress, ServerArguments, show_waiting
 from midtoken.server_arguments import UsageError, add_connection_arguments, may_be_remote
@@ -248,12 +249,12 @@ async def test_nothing_is_sent_to_a_server_without_a_certificate_that_is_its_own
 
 async def test_a_document_has_a_name_for_gateways_that_tells_nothing_of_it() -> None:
     """A new connection does not change the name, so that the document's server remains the same one."""
-    names = []
+    names, guard = [], Guard()
     async with run_fake_triton(_SAY_DONE) as server:
         for document in ("file:///a.py", "file:///a.py", "file:///b.py", ""):
             connection = Connection(ServerAddress(server.url, key="secret"))
             request = CompletionRequest("a", document=document)
-            assert [chunk.text async for chunk in connection.stream(clear(request))] == ["done"]
+            assert [chunk.text async for chunk in connection.stream(guard.clear(request, ()))] == ["done"]
             await connection.read_description()
             await connection.close()
             names.append([each.get("x-session-id") for each in server.metadata[-2:]])
