@@ -4,7 +4,7 @@ protocol                what pygls reads the editor's messages from, and refuses
 server                  maps LSP messages to calls of the assistant, and its answers to LSP results
 assistant               finds the open document of each edit and each request, says whether it gets suggestions (the
                         reasons are in no_suggestion), and builds what is sent, with pieces of other open files
-                        (open_files). While the user does nothing, it sends the request of the next key
+                        (other_files). While the user does nothing, it sends the request of the next key
 documents               the text of a document, to which each edit is applied
 session                 an open document and its requests: a place and the text around it (context). It answers a
                         request from text that was generated before, or has a new one built and sent

@@ -12,8 +12,8 @@ from inference.errors import MidtokenError
 from inference.protocol.completion import Chunks, CompletionRequest, Priority
 from lsp_server.backend import Connect, Connector
 from lsp_server.context import move_window
-from lsp_server.documents import Change, Document, num_units
-from lsp_server.errors import EditorError, NotSentError, OutOfSyncError, to_midtoken_error
+from lsp_server.documents import ContentChange, Document, num_units
+from lsp_server.errors import EditorError, NotSentError, to_midtoken_error
 from lsp_server.guard import Cleared, Guard
 from lsp_server.indentation import write_blanks
 from lsp_server.items import Insertion, Suggestion, fit_all
@@ -22,10 +22,10 @@ from lsp_server.no_suggestion import (
     NoSuggestion,
     Reason,
     find_disturbance,
-    find_document_reason,
+    find_obstacle,
     to_no_suggestion,
 )
-from lsp_server.open_files import find_folder_unit, find_path, find_project_unit, list_pieces
+from lsp_server.other_files import find_folder_unit, find_path, find_project_unit, list_pieces
 from lsp_server.session import EditorRequest, Purpose, Session, build_editor_request, read_texts
 from lsp_server.settings import ReadSettings, Settings
 from lsp_server.status import Status
@@ -84,9 +84,9 @@ class Assistant:
         return replace(chosen, context=min((each for each in limits if each is not None), default=None))
 
     def configure(self, read: ReadSettings, are_known: bool) -> None:
-        """Sets the settings. `are_known`: the editor has answered the request for them. Until then nothing is sent."""
+        """Sets the settings. Nothing is sent until they were known once: the editor was asked for its own."""
         old, new = self._chosen.settings, read.settings
-        self._chosen, self._are_settings_known = read, are_known
+        self._chosen, self._are_settings_known = read, self._are_settings_known or are_known
         if (new.model, new.context) != (old.model, old.context):
             self.connector.restart(new)
         for problem in read.problems:
@@ -110,7 +110,7 @@ class Assistant:
         start = Position(0, 0)
         self._expect(Expectation(session, Range(start, start)))
 
-    def edit(self, uri: str, changes: Sequence[Change]) -> None:
+    def edit(self, uri: str, changes: Sequence[ContentChange]) -> None:
         """Applies the edits of one notification. The user is told of edits that cannot be applied."""
         try:
             session = self._find(uri)
@@ -134,10 +134,8 @@ class Assistant:
         """Marks the text of a document as unknown after an edit that cannot be read; of all documents without a URI."""
         for session in [each for each in self.sessions.values() if uri in (None, each.document.uri)]:
             session.note_edit()
-            try:
-                session.document.mark_out_of_sync("the editor sent an edit that cannot be read")
-            except OutOfSyncError as error:
-                self.status.failed(error)
+            if session.document.problem is None:
+                self.status.failed(session.document.lose_sync("the editor sent an edit that cannot be read"))
             self._check(session)
 
     def close(self, uri: str) -> None:
@@ -156,7 +154,7 @@ class Assistant:
         self.guard.exclusions.close()
         await self.connector.close()
 
-    async def suggest(self, uri: str, position: Position, is_invoked: bool) -> Suggestion | NoSuggestion:
+    async def suggest(self, uri: str, position: Position, is_invoked: bool = False) -> Suggestion | NoSuggestion:
         """Returns what to suggest at a position, or why there is no suggestion. Reports a failure to the user.
 
         `is_invoked`: the user asked for a suggestion, and gets up to three.
@@ -252,7 +250,7 @@ class Assistant:
 
     def _check(self, session: Session) -> NoSuggestion | None:
         """Returns why a document gets no suggestions; None if it gets them. Tells the user if that has changed."""
-        found = self._find_reason(session)
+        found = self._find_obstacle(session)
         if found is None or found.reason not in (Reason.UNKNOWN_RULES, Reason.SUPERSEDED):
             self._tell(session, found)
         return found
@@ -273,7 +271,7 @@ class Assistant:
             session.off = found
             self.status.checked(session.document.uri, found)
 
-    def _find_reason(self, session: Session) -> NoSuggestion | None:
+    def _find_obstacle(self, session: Session) -> NoSuggestion | None:
         document = session.document
         if self.sessions.get(document.uri) is not session:
             return SUPERSEDED
@@ -281,7 +279,7 @@ class Assistant:
         served = self.connector.description
         languages = default if served is None else served.languages or default
         exclusion = self.guard.exclusions.find_exclusion(document.file_uri)
-        return find_document_reason(document, self._settings, languages, exclusion)
+        return find_obstacle(document, self._settings, languages, exclusion)
 
     async def _find_others(self, session: Session) -> list[Session]:
         """Returns the other documents of which pieces may be sent with a text of this one, the newest first."""
@@ -295,7 +293,7 @@ class Assistant:
             if each.document.language == own.language and each.document.file_uri != own.file_uri
         ][:_MAX_OTHERS]
         await self._read_rules(others, _OTHERS_WAIT_S)
-        return [each for each in others if self._find_reason(each) is None]
+        return [each for each in others if self._find_obstacle(each) is None]
 
     async def _build(
         self, session: Session, request: EditorRequest, purpose: Purpose

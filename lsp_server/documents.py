@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from lsprotocol.types import (
     NotebookCell,
@@ -24,7 +25,7 @@ from lsprotocol.types import (
 from lsp_server.errors import EditorError, LineEndsError, OutOfSyncError, TooLargeError
 from lsp_server.languages import find_language
 
-Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
+ContentChange = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
 
 MAX_CHARS = 10_000_000  # of a document with suggestions
 
@@ -41,9 +42,19 @@ class LineEnds(enum.Enum):
 _LF_CLIENTS = re.compile(r"vim|helix|emacs|eglot|kak|ycmd|^ale$", re.IGNORECASE)
 
 
-def find_line_ends(client: str) -> LineEnds:
-    """Returns the rule of an editor. `client`: its name, which may be empty."""
-    return LineEnds.LF if _LF_CLIENTS.search(client) else LineEnds.UNKNOWN
+@dataclass(frozen=True, slots=True)
+class Client:
+    r"""What an editor does otherwise than LSP, or its own capabilities, say."""
+
+    line_ends: LineEnds = LineEnds.LSP
+    inserts_lf: bool = False  # it splits the text of items at \n, and would draw and insert each \r as ^M
+    reads_markdown: bool = False  # it takes all text for that
+
+    @classmethod
+    def from_name(cls, name: str) -> Self:
+        """Returns what is known of the editor with this name, which may be empty."""
+        line_ends = LineEnds.LF if _LF_CLIENTS.search(name) else LineEnds.UNKNOWN
+        return cls(line_ends, inserts_lf=name == "Neovim", reads_markdown=name == "helix")
 
 
 def split_lines(text: str, line_ends: LineEnds = LineEnds.LSP) -> list[str]:
@@ -105,9 +116,9 @@ class Document:
         self,
         item: TextDocumentItem,
         notebook: Notebook | None = None,
-        line_ends: LineEnds = LineEnds.LSP,
+        client: Client = Client(),
     ) -> None:
-        """`notebook`: the one that has it as a cell. `line_ends`: the rule of the editor."""
+        """`notebook`: the one that has it as a cell."""
         self.uri = item.uri
         self.notebook = notebook
         if notebook is not None:
@@ -120,7 +131,7 @@ class Document:
         self.anchor_line = 0
         # The last one of a notification; None before the first edit, and after one of the whole text.
         self.last_edit: Edit | None = None
-        self._line_ends = self._client_line_ends = line_ends
+        self._client, self._line_ends = client, client.line_ends
         self._lines: list[str] = [""]
         self._num_lone_cr = 0  # lines that end with it
         self.num_chars = 0  # the length of the text
@@ -135,7 +146,7 @@ class Document:
             raise self.problem
         return self._lines
 
-    def apply(self, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Sequence[ContentChange]) -> None:
         """Applies the edits of one notification in order, each to the result of the one before.
 
         Raises OutOfSyncError for the first edit that cannot be applied; the next ones are ignored until a change
@@ -161,12 +172,11 @@ class Document:
         edit = self.last_edit
         return None if edit is None else Position(edit.line, num_units(edit.before))
 
-    def mark_out_of_sync(self, problem: str) -> None:
-        """Makes the text unknown until a change contains all of it. Raises OutOfSyncError, if it was known."""
-        if self.problem is None:
-            error = OutOfSyncError(f"{problem}; there are no suggestions for this document until it is opened again")
-            self.problem = error
-            raise error
+    def lose_sync(self, why: str) -> OutOfSyncError:
+        """Makes the text unknown until a change contains all of it. Returns the error that says so."""
+        error = OutOfSyncError(f"{why}; there are no suggestions for this document until it is opened again")
+        self.problem = error
+        return error
 
     def split_at(self, position: Position) -> tuple[int, str, str]:
         """Returns the line number, and the line's text before and after `position`. Raises like `lines`.
@@ -197,7 +207,8 @@ class Document:
     def find_place(self, position: Position) -> Place:
         """Returns the place in the text that `position` means, which may lie outside it. Raises like `lines`.
 
-        It is never inside a code point. Its line end is the line's own, or, for the last line, that of the line above.
+        It is never inside a code point. Its line end is the line's own, or, for the last line, that of the line above,
+        unless the editor inserts another one.
         """
         number, before, after = self.split_at(position)
         if _may_join(before, after):
@@ -205,7 +216,7 @@ class Document:
         found = Position(number, num_units(before))
         with_end = max(0, min(number, len(self._lines) - 2))  # the last line has no line end
         line_end = self._lines[with_end][len(self._lines[with_end].rstrip("\r\n")) :]
-        return Place(found, line_end or "\n")
+        return Place(found, "\n" if self._client.inserts_lf else line_end or "\n")
 
     def was_edited_at(self, position: Position) -> bool:
         """True if the last edit ended at `position`, or if it is not known where it ended. Raises like `lines`."""
@@ -216,7 +227,7 @@ class Document:
 
     def _replace(self, span: Range, text: str) -> None:
         if (span.start.line, span.start.character) > (span.end.line, span.end.character):
-            self.mark_out_of_sync(f"the editor sent an edit that ends before it starts ({span})")
+            raise self.lose_sync(f"the editor sent an edit that ends before it starts ({span})")
         last, _, after = self.split_at(span.end)
         first, before, _ = self.split_at(span.start)
         if first > 0 and not before and self._lines[first - 1].endswith("\r"):
@@ -243,7 +254,7 @@ class Document:
         return [joined]  # without searching it for line ends, since it may be a line of megabytes
 
     def _replace_all(self, text: str) -> None:
-        self._line_ends = self._client_line_ends
+        self._line_ends = self._client.line_ends
         self._lines = split_lines(text, self._line_ends) if len(text) <= MAX_CHARS else [""]
         self._num_lone_cr = _count_lone_cr(self._lines)
         self.num_chars = len(text)

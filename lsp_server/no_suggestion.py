@@ -38,7 +38,7 @@ class Reason(StrEnum):
     BUSY = "busy"
     REFUSED = "refused"  # it answered with another error
     FAILED = "failed"  # a defect of the language server
-    # The request is obsolete.
+    # The request was not sent, or is obsolete.
     SUPERSEDED = "superseded"  # by an edit, by a newer request, or because the editor cancelled it
     IN_SECRET = "in_secret"  # the text around the cursor may not be sent
     # A suggestion would disturb.
@@ -75,12 +75,8 @@ SUPERSEDED = NoSuggestion(Reason.SUPERSEDED)
 
 def to_no_suggestion(error: MidtokenError) -> NoSuggestion:
     """Returns why an error leaves a request without a suggestion."""
-    return NoSuggestion(find_reason(error), str(error))
-
-
-def find_reason(error: MidtokenError) -> Reason:
-    """Returns the code of an error."""
-    return next((reason for kind, reason in _REASONS.items() if isinstance(error, kind)), Reason.REFUSED)
+    reason = next((reason for kind, reason in _REASONS.items() if isinstance(error, kind)), Reason.REFUSED)
+    return NoSuggestion(reason, str(error))
 
 
 _REASONS = {
@@ -95,7 +91,7 @@ _REASONS = {
 }
 
 
-def find_document_reason(
+def find_obstacle(
     document: Document, settings: Settings, model_languages: tuple[str, ...] | None, exclusion: str | None
 ) -> NoSuggestion | None:
     """Returns why a document gets no suggestions; None if it gets them.

@@ -22,11 +22,11 @@ from inference.errors import describe_failure
 from inference.platforms import call_at_signals
 from lsp_server.assistant import Assistant
 from lsp_server.backend import Connect
-from lsp_server.documents import Document, LineEnds, Notebook, find_line_ends
+from lsp_server.documents import Client, Document, Notebook
 from lsp_server.errors import to_midtoken_error
 from lsp_server.exclusion import Policy
 from lsp_server.guard import Guard
-from lsp_server.items import Suggestion, completion_item, extend_selected, inline_item
+from lsp_server.items import completion_item, extend_selected, inline_item
 from lsp_server.no_suggestion import HIDING_REASONS, NoSuggestion
 from lsp_server.protocol import MessageReader, MidtokenProtocol, build_converter
 from lsp_server.settings import SECTION, SettingsSources
@@ -68,15 +68,13 @@ class MidtokenServer(LanguageServer):
             converter_factory=build_converter,
             notebook_document_sync=_NOTEBOOKS,
         )
-        self.line_ends = LineEnds.UNKNOWN
         self.configuration_wait_s = 1.0  # for an answer to workspace/configuration
-        self._client = ""
+        self._client = Client()
         self._status = Status(self)
         guard = Guard(policy, is_remote=is_remote)
         self.assistant = Assistant(connect, languages, guard, self.list_folders, self._status)
         self.protocol.mark_out_of_sync = self.assistant.mark_out_of_sync
         self._settings_sources = SettingsSources()
-        self._are_settings_known = False
         self._num_pulls = 0  # of the settings
         self._notebooks: dict[str, Notebook] = {}  # by URI
         handlers: dict[str, Callable[[Any], Any]] = {
@@ -100,10 +98,9 @@ class MidtokenServer(LanguageServer):
 
     def initialize(self, params: types.InitializeParams) -> None:
         """Sets what the editor is and can, and the first settings."""
-        self._client = params.client_info.name if params.client_info else ""
-        self.line_ends = find_line_ends(self._client)
+        self._client = Client.from_name(params.client_info.name if params.client_info else "")
         self._settings_sources.initialization_options = params.initialization_options
-        self._read_settings()
+        self._read_settings(are_known=False)
         if get_capability(params.capabilities, "text_document.inline_completion") is not None:
             # Without the options object pygls does not announce the capability.
             self._add(types.TEXT_DOCUMENT_INLINE_COMPLETION, self._complete_inline, types.InlineCompletionOptions())
@@ -118,18 +115,7 @@ class MidtokenServer(LanguageServer):
 
     def open(self, item: types.TextDocumentItem, notebook: Notebook | None = None) -> None:
         """Adds a document that the editor opened. `notebook`: the one that has it as a cell."""
-        self.assistant.open(Document(item, notebook, self.line_ends))
-
-    async def suggest(self, uri: str, position: types.Position, is_invoked: bool = False) -> Suggestion | NoSuggestion:
-        r"""See `Assistant.suggest`. The line ends are those that the editor inserts.
-
-        In Neovim, the text of items has \n as line ends in any document: it splits the text there, and would draw and
-        insert each \r as ^M.
-        """
-        found = await self.assistant.suggest(uri, position, is_invoked)
-        if isinstance(found, Suggestion) and self._client == "Neovim":
-            return replace(found, place=replace(found.place, line_end="\n"))
-        return found
+        self.assistant.open(Document(item, notebook, self._client))
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Shows an error once, unless the editor gets it as the reply to a request.
@@ -151,7 +137,7 @@ class MidtokenServer(LanguageServer):
     async def _change_configuration(self, params: types.DidChangeConfigurationParams) -> None:
         """The settings are any JSON, perhaps with those of other servers."""
         self._settings_sources.pushed = params.settings
-        self._read_settings()
+        self._read_settings(are_known=False)
         await self._pull_settings()
 
     async def _start(self, _: types.InitializedParams) -> None:
@@ -177,11 +163,11 @@ class MidtokenServer(LanguageServer):
                 self._settings_sources.pulled = answer[0]
                 break
             problem = "answers workspace/configuration with an error" if asking.done() else _NO_ANSWER
-            self._know_settings(f"the editor {problem}, so its settings are not known")
+            self._read_settings(f"the editor {problem}, so its settings are not known")
             if asking.done():
                 await asyncio.sleep(self.configuration_wait_s)
                 asking = None
-        self._know_settings()
+        self._read_settings()
 
     async def _ask_settings(self) -> Sequence[Any] | None:
         params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
@@ -189,14 +175,10 @@ class MidtokenServer(LanguageServer):
             return await self.workspace_configuration_async(params) or [None]
         return None
 
-    def _know_settings(self, refusal: str | None = None) -> None:
-        self._are_settings_known = True
-        self._read_settings(refusal)
-
-    def _read_settings(self, refusal: str | None = None) -> None:
-        """`refusal`: why nothing may be sent, whatever the settings say."""
+    def _read_settings(self, refusal: str | None = None, are_known: bool = True) -> None:
+        """`refusal`: why nothing may be sent, whatever the settings say. `are_known`: the editor was asked for them."""
         read = self._settings_sources.read()
-        self.assistant.configure(replace(read, refusal=refusal or read.refusal), self._are_settings_known)
+        self.assistant.configure(replace(read, refusal=refusal or read.refusal), are_known)
 
     def _open_notebook(self, params: types.DidOpenNotebookDocumentParams) -> None:
         uri, cells = params.notebook_document.uri, list(params.notebook_document.cells)
@@ -234,7 +216,7 @@ class MidtokenServer(LanguageServer):
     async def _complete_inline(self, params: types.InlineCompletionParams) -> types.InlineCompletionList | None:
         """An empty list makes the editor hide the ghost text. null, for a request without an answer, does not."""
         is_invoked = params.context.trigger_kind is types.InlineCompletionTriggerKind.Invoked
-        found = await self.suggest(params.text_document.uri, params.position, is_invoked)
+        found = await self.assistant.suggest(params.text_document.uri, params.position, is_invoked)
         if isinstance(found, NoSuggestion):
             return types.InlineCompletionList([]) if found.reason in HIDING_REASONS else None
         selected = params.context.selected_completion_info
@@ -246,14 +228,13 @@ class MidtokenServer(LanguageServer):
 
     async def _complete(self, params: types.CompletionParams) -> types.CompletionList:
         """The list is marked as incomplete, so that the editor requests a new one after the next letter."""
-        found = await self.suggest(params.text_document.uri, params.position)
+        found = await self.assistant.suggest(params.text_document.uri, params.position)
         if isinstance(found, NoSuggestion):
             return types.CompletionList(is_incomplete=True, items=[])
         formats = get_capability(
             self.client_capabilities, "text_document.completion.completion_item.documentation_format"
         )
-        # Helix does not say so, and takes all text for Markdown.
-        reads_markdown = self._client == "helix" or types.MarkupKind.Markdown in (formats or ())
+        reads_markdown = self._client.reads_markdown or types.MarkupKind.Markdown in (formats or ())
         items = [completion_item(each, found, reads_markdown) for each in found.insertions]
         return types.CompletionList(is_incomplete=True, items=items)
 

@@ -16,10 +16,10 @@ from inference.likely_text import LikelyText
 from inference.protocol.completion import CompletionChunk, CompletionRequest, FinishReason
 from lsp_server.backend import CompletionBackend, Connector
 from lsp_server.context import Context, cut_context, move_window
-from lsp_server.documents import Change, Document, Place
+from lsp_server.documents import ContentChange, Document, Place
 from lsp_server.errors import to_midtoken_error
 from lsp_server.guard import Cleared
-from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, find_reason, is_paste
+from lsp_server.no_suggestion import SUPERSEDED, NoSuggestion, Reason, is_paste, to_no_suggestion
 from lsp_server.settings import Settings
 from lsp_server.status import Status
 
@@ -184,7 +184,7 @@ class Session:
         self._was_known = False  # whether the last answer was, so that the editor may show it already
         self._num_requests = 0  # so far; an edit counts, too
 
-    def edit(self, changes: Sequence[Change]) -> None:
+    def edit(self, changes: Sequence[ContentChange]) -> None:
         """Applies the edits of one notification, and supersedes the waiting request. Raises EditorError."""
         self.note_edit()
         self.was_pasted = False
@@ -337,7 +337,8 @@ class Session:
 
     def _report(self, error: Exception, generation: Generation, backend: CompletionBackend) -> None:
         failure = to_midtoken_error(error)
-        generation.failure = NoSuggestion(find_reason(failure))  # is logged; the user is told what a server has said
+        # It is logged, so what a server has said is not in it; the user is told that.
+        generation.failure = NoSuggestion(to_no_suggestion(failure).reason)
         # Once the backend was dropped, the user has been told of the lost connection. Later errors follow from it.
         if generation is self._generation and self._connector.is_current(backend):
             self._status.failed(failure)

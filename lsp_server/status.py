@@ -13,7 +13,7 @@ from pygls.lsp.server import LanguageServer
 
 from inference.errors import MidtokenError
 from lsp_server.errors import EditorError
-from lsp_server.no_suggestion import DOCUMENT_REASONS, NoSuggestion, Reason, find_reason
+from lsp_server.no_suggestion import DOCUMENT_REASONS, NoSuggestion, Reason, to_no_suggestion
 
 
 class State(StrEnum):
@@ -97,7 +97,7 @@ class Status:
         self.show_error(text)
         if not isinstance(error, EditorError):  # otherwise only one document has no suggestions
             self._is_failing = True
-            self.report(State.ERROR, reason or find_reason(error), text)
+            self.report(State.ERROR, reason or to_no_suggestion(error).reason, text)
 
     def checked(self, uri: str, found: NoSuggestion | None) -> None:
         """A document gets suggestions no longer, or again (None)."""

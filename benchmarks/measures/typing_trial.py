@@ -98,7 +98,7 @@ class TypedFile:
         line = before[before.rfind("\n") + 1 :]
         place = types.Position(before.count("\n"), num_units(line))
         while True:
-            found = await self.server.suggest(self._uri, place)
+            found = await self.server.assistant.suggest(self._uri, place)
             if isinstance(found, Suggestion):
                 return found.insertions[0].text
             if found.reason in _NO_ANSWER:

@@ -23,7 +23,7 @@ from inference.protocol.completion import CompletionRequest, Extent
 from lsp_server.documents import Document
 from lsp_server.exclusion import Policy
 from lsp_server.guard import Guard
-from lsp_server.no_suggestion import find_document_reason
+from lsp_server.no_suggestion import find_obstacle
 from lsp_server.settings import Settings
 from midtoken.api import read_completion
 from midtoken.connection import Connection, ServerArguments, open_connection
@@ -131,7 +131,7 @@ def check_document(path: Path, environment: Mapping[str, str], model_languages: 
     item = TextDocumentItem(path.as_uri(), find_language(path, model_languages), 0, text)
     document = Document(item)
     exclusion = Policy(environment).find_exclusion(document.uri)
-    found = find_document_reason(document, Settings(), model_languages, exclusion)
+    found = find_obstacle(document, Settings(), model_languages, exclusion)
     if found is not None:
         return Check(f"{path} gets no suggestions ({found.reason}): {found.message}", Mark.WRONG)
     return Check(f"{path} gets suggestions, unless the settings of your editor exclude it")

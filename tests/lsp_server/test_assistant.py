@@ -27,7 +27,7 @@ async def test_python_with_tabs_is_sent_with_blanks_and_completed_with_tabs(both
 
 async def test_a_defect_fails_one_request_and_is_reported_without_text(opened: InProcess) -> None:
     no_position: Any = None
-    found = await opened.server.suggest(URI, no_position)
+    found = await opened.server.assistant.suggest(URI, no_position)
     assert isinstance(found, NoSuggestion)
     assert (found.reason, "secret" in found.message) == (Reason.FAILED, False)
     await wait_for(lambda: opened.editor.shown != [])

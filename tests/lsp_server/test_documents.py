@@ -14,7 +14,7 @@ from lsprotocol.types import (
     TextDocumentItem,
 )
 
-from lsp_server.documents import Document, LineEnds, join_surrogates, num_units
+from lsp_server.documents import Client, Document, LineEnds, join_surrogates, num_units
 from lsp_server.errors import OutOfSyncError
 
 # Line ends of LSP and those that only Python knows, wide and astral characters.
@@ -53,7 +53,7 @@ def _encode(text: str) -> bytes:
 
 
 def open_document(text: str, line_ends: LineEnds = LineEnds.LSP) -> Document:
-    return Document(TextDocumentItem("file:///a.py", "python", 0, text), None, line_ends)
+    return Document(TextDocumentItem("file:///a.py", "python", 0, text), None, Client(line_ends))
 
 
 def edit(line: int, character: int, num_lines: int, end: int, text: str) -> TextDocumentContentChangePartial:

@@ -99,7 +99,7 @@ async def test_a_key_that_follows_the_suggestion_asks_about_no_other_file_and_re
         sys.setprofile(None)
     assert ("session", "find_text") in called
     assert ("assistant", "_build") not in called
-    assert not {"ignore_rules", "open_files"} & {module for module, _ in called}
+    assert not {"ignore_rules", "other_files"} & {module for module, _ in called}
     assert not {"find_exclusions", "find_secrets"} & {name for _, name in called}
 
 

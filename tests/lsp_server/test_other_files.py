@@ -12,7 +12,7 @@ from inference.protocol.completion import Description, RelatedFile
 from lsp_server import assistant
 from lsp_server.documents import Document
 from lsp_server.guard import Guard
-from lsp_server.open_files import find_folder_unit, find_path, find_project_unit, list_pieces
+from lsp_server.other_files import find_folder_unit, find_path, find_project_unit, list_pieces
 from tests.support.lsp_editor import URI
 from tests.support.lsp_in_process import InProcess
 from tests.support.secret_forms import SECRETS, count_secret_bytes
