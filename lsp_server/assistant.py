@@ -36,6 +36,11 @@ _MAX_ITEMS = 3
 _MAX_OTHERS = 20  # other documents of which a piece may be sent, those that were opened or edited last
 _MIN_CONTEXT_TOKENS = 2048  # in a smaller window, other files take more room than they are worth
 _OWN_WAIT_S, _OTHERS_WAIT_S = 0.5, 0.025  # that a key waits for the rules of its document, and of others
+# Alternatives are drawn at random.
+_NUM_DRAWN = 4  # of which some are equal
+_TEMPERATURE = 0.8  # so that they differ, and still make sense
+_SEED = 7  # the same cursor has the same alternatives
+_DEADLINE_MS = 1500  # a user who cycles through suggestions does not wait longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,12 +331,6 @@ class Assistant:
             return self.guard.clear(adapt(complete, purpose, request.confidence), uris)
         except NotSentError as error:
             return to_no_suggestion(error)
-
-
-_NUM_DRAWN = 4  # of which some are equal
-_TEMPERATURE = 0.8  # so that they differ, and still make sense
-_SEED = 7  # the same cursor has the same alternatives
-_DEADLINE_MS = 1500  # a user who cycles through suggestions does not wait longer
 
 
 def adapt(request: CompletionRequest, purpose: Purpose, confidence: float) -> CompletionRequest:

@@ -54,11 +54,11 @@ class MidtokenProtocol(LanguageServerProtocol):
     def handle_message(self, message: Any) -> None:
         """Handles a message, which is any JSON."""
         method = message.get("method")
-        refusal = JsonRpcInvalidRequest if self._workspace is not None else JsonRpcServerNotInitialized
         is_out_of_order = (method == types.INITIALIZE) == (self._workspace is not None)
         if method not in (None, types.EXIT) and (self._shutdown or is_out_of_order):  # LSP, initialize and shutdown
             if "id" in message:
-                self._send_response(message["id"], error=refusal().to_response_error())
+                error = JsonRpcServerNotInitialized() if self._workspace is None else JsonRpcInvalidRequest()
+                self._send_response(message["id"], error=error.to_response_error())
             return
         if method == types.WORKSPACE_DID_CHANGE_CONFIGURATION:  # some editors omit `settings` if they have none
             message = message | {"params": {"settings": None} | (message.get("params") or {})}

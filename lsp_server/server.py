@@ -32,7 +32,6 @@ from lsp_server.protocol import MessageReader, MidtokenProtocol, build_converter
 from lsp_server.settings import SECTION, SettingsSources
 from lsp_server.status import Status
 
-_NO_ANSWER = "has not answered workspace/configuration"
 _NOTEBOOKS = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")])
 
 # After these characters, a client without inline completion requests a completion. After letters it always does.
@@ -162,8 +161,8 @@ class MidtokenServer(LanguageServer):
             if asking.done() and (answer := asking.result()) is not None:
                 self._settings_sources.pulled = answer[0]
                 break
-            problem = "answers workspace/configuration with an error" if asking.done() else _NO_ANSWER
-            self._read_settings(f"the editor {problem}, so its settings are not known")
+            how = ", except with an error" if asking.done() else ""
+            self._read_settings(f"the editor has not answered workspace/configuration{how}: its settings are not known")
             if asking.done():
                 await asyncio.sleep(self.configuration_wait_s)
                 asking = None

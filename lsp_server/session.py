@@ -142,6 +142,7 @@ def _differ_by_closers(suffix: str, other: str) -> bool:
 Build = Callable[["Session", EditorRequest, Purpose], Awaitable[Cleared[CompletionRequest] | NoSuggestion]]
 
 _MAX_REMEMBERED = 16  # generations, with the text around the cursor of each
+_MOMENT_S = 0.1  # a delay that users do not notice
 _SOON_S = 2.0  # for which an editor waits for an answer
 
 
@@ -355,9 +356,6 @@ class Session:
         if self._generation is not None and self._generation.task is not None:
             self._generation.task.cancel()
         self._generation = None
-
-
-_MOMENT_S = 0.1  # a delay that users do not notice
 
 
 async def read_texts(backend: CompletionBackend, cleared: Cleared[CompletionRequest]) -> list[str]:

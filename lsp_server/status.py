@@ -32,6 +32,9 @@ STATUS_NOTIFICATION = "$/midtoken/status"
 _SHOWN = (Reason.TOO_LARGE, Reason.UNKNOWN_LINE_ENDS, Reason.OTHER_LANGUAGE)  # the others are only logged
 
 
+_Progress = types.WorkDoneProgressBegin | types.WorkDoneProgressReport | types.WorkDoneProgressEnd
+
+
 class Status:
     """Tells the user about changes of state, each text in one line. An error of every keystroke is shown once.
 
@@ -41,8 +44,8 @@ class Status:
 
     def __init__(self, server: LanguageServer) -> None:
         self._server = server
-        self._progress_token: str | None = None  # that the editor has allowed
-        self._progress_end: asyncio.Future[str] | None = None  # gets the last text; None if nothing is in progress
+        # What the editor is to show of the start that is under way, if it can.
+        self._progress = asyncio.Queue[_Progress]()
         self._showing: asyncio.Task[None] | None = None
         self._is_downloading = False
         self._is_failing = False
@@ -60,11 +63,9 @@ class Status:
         if percentage == 100:
             return self.starting()
         if not self._is_downloading:
-            self.begin_progress(text, on_cancel, percentage)
+            self.begin_progress(text, on_cancel)
             self._is_downloading = True
-        elif self._progress_token is not None:
-            report = types.WorkDoneProgressReport(message=text, percentage=percentage)
-            self._server.work_done_progress.report(self._progress_token, report)
+        self._progress.put_nowait(types.WorkDoneProgressReport(message=text, percentage=percentage))
         self.report(State.STARTING, "downloading", f"{text} ({percentage} %)")
 
     def ready(self, start_s: float, runs_as: str = "") -> None:
@@ -138,39 +139,35 @@ class Status:
         report = {"uri": uri, "state": state, "code": code, "message": message}
         self._server.protocol.notify(STATUS_NOTIFICATION, report)
 
-    def begin_progress(self, text: str, on_cancel: Callable[[], None] | None = None, percentage: int = 0) -> None:
+    def begin_progress(self, text: str, on_cancel: Callable[[], None] | None = None) -> None:
         """LSP $/progress, if the editor supports it, and the log. Ends what was begun before.
 
         `on_cancel`: what to do when the user cancels it; None: that is not offered, and no percentage is shown.
         """
         self.end_progress(text)
+        self._progress = asyncio.Queue()
+        begin = types.WorkDoneProgressBegin("midtoken", message=text, cancellable=on_cancel is not None)
+        begin.percentage = None if on_cancel is None else 0
+        self._progress.put_nowait(begin)
         window = self._server.client_capabilities.window
         if window is not None and window.work_done_progress:
-            begin = types.WorkDoneProgressBegin("midtoken", cancellable=on_cancel is not None, message=text)
-            begin.percentage = None if on_cancel is None else percentage
-            self._progress_end = asyncio.get_running_loop().create_future()
-            self._showing = asyncio.create_task(self._show_progress(begin, on_cancel, self._progress_end))
+            self._showing = asyncio.create_task(self._show_progress(self._progress, on_cancel))
 
     def end_progress(self, text: str) -> None:
         """LSP $/progress, if `begin_progress` began one, and the log."""
         self.log(text)
         self._is_downloading = False
-        self._progress_token = None
-        if self._progress_end is not None:
-            self._progress_end.set_result(text)
-            self._progress_end = None
+        self._progress.put_nowait(types.WorkDoneProgressEnd(message=text))
 
-    async def _show_progress(
-        self, begin: types.WorkDoneProgressBegin, on_cancel: Callable[[], None] | None, end: "asyncio.Future[str]"
-    ) -> None:
+    async def _show_progress(self, values: "asyncio.Queue[_Progress]", on_cancel: Callable[[], None] | None) -> None:
         """Shows a progress until it ends, if the editor allows its token."""
         token, progress = str(uuid.uuid4()), self._server.work_done_progress
         with contextlib.suppress(JsonRpcException):
             await progress.create_async(token)
             if on_cancel is not None:
                 progress.tokens[token].add_done_callback(lambda _: on_cancel())
-            progress.begin(token, begin)
-            if not end.done():
-                self._progress_token = token
-            progress.end(token, types.WorkDoneProgressEnd(message=await end))
+            value: _Progress | None = None
+            while not isinstance(value, types.WorkDoneProgressEnd):
+                value = await values.get()
+                self._server.protocol.notify(types.PROGRESS, types.ProgressParams(token, value))
             del progress.tokens[token]

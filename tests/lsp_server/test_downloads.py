@@ -27,24 +27,23 @@ async def test_the_settings_name_the_model_and_another_one_is_connected_anew() -
         assert both.backend.is_closed
 
 
-async def test_an_editor_sees_how_far_the_download_has_got(both: InProcess) -> None:
-    async def download(on_download: OnDownload) -> None:
-        on_download(_TEXT.format(0), 0)
-        await wait_for(lambda: len(both.editor.progress) > 1)  # the editor has allowed it
-        for percentage in (44, 100):
-            on_download(_TEXT.format(9 * percentage // 100), percentage)
+async def _download(on_download: OnDownload) -> None:
+    for percentage in (0, 44, 100):
+        on_download(_TEXT.format(9 * percentage // 100), percentage)
+        await asyncio.sleep(0)
 
-    both.download = download
+
+async def test_an_editor_sees_how_far_the_download_has_got(both: InProcess) -> None:
+    both.download = _download
     await both.start_with("a", build_capabilities(shows_progress=True), {"model": "owner/name"})
     assert (await both.ask_and_finish(0, 1, "b")).items
-    await wait_for(lambda: len(both.editor.progress) == 7)
-    created, begun, reported, *rest = both.editor.progress
-    assert created == "create"
+    await wait_for(lambda: len(both.editor.progress) == 8)
+    shown = [each for each in both.editor.progress if each != "create"]  # the two overlap
+    begun, *reported, ended, started, ready = shown
     assert begun == _progress("begin", 0, 0) | {"title": "midtoken", "cancellable": True}
-    assert reported == _progress("report", 3, 44)
-    rest.remove("create")
-    assert [each["kind"] for each in rest] == ["end", "begin", "end"]
-    assert rest[1]["cancellable"] is False
+    assert reported == [_progress("report", 0, 0), _progress("report", 3, 44)]
+    assert [each["kind"] for each in (ended, started, ready)] == ["end", "begin", "end"]
+    assert started["cancellable"] is False
     assert both.server.work_done_progress.tokens == {}
     told = [(state, code, message) for _, state, code, message in both.editor.reports]
     assert ("starting", "downloading", f"{_TEXT.format(3)} (44 %)") in told
@@ -58,13 +57,8 @@ def _progress(kind: str, num_mb: int, percentage: int) -> dict[str, Any]:
 async def test_an_editor_that_refuses_a_progress_gets_none_and_its_completions(
     both: InProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def download(on_download: OnDownload) -> None:
-        for percentage in (0, 44, 100):
-            on_download(_TEXT.format(9 * percentage // 100), percentage)
-            await asyncio.sleep(0.05)
-
     both.editor.refuses_progress = True
-    both.download = download
+    both.download = _download
     await both.start_with("a", build_capabilities(shows_progress=True))
     assert (await both.ask_and_finish(0, 1, "b")).items
     assert both.editor.progress == ["create", "create"]

@@ -10,7 +10,6 @@ import pytest
 from lsprotocol import types
 from lsprotocol.types import InlineCompletionList
 
-from lsp_server import assistant
 from lsp_server.guard import PLACEHOLDER
 from lsp_server.no_suggestion import Reason
 from tests.support.lsp_editor import URI, wait_for
@@ -101,22 +100,6 @@ async def test_a_key_that_follows_the_suggestion_asks_about_no_other_file_and_re
     assert ("assistant", "_build") not in called
     assert not {"ignore_rules", "other_files"} & {module for module, _ in called}
     assert not {"find_exclusions", "find_secrets"} & {name for _, name in called}
-
-
-async def test_nothing_is_sent_until_the_editor_has_answered_what_the_settings_are(
-    both: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer = asyncio.get_running_loop().create_future()
-    both.editor.answer_configuration = lambda: answer
-    monkeypatch.setattr(assistant, "_OWN_WAIT_S", 0.01)
-    await both.start_with("x")
-    asking = both.editor.ask(0, 1)
-    await wait_for(lambda: both.editor.reports != [])
-    assert both.editor.reports[-1][1:3] == ("starting", "unknown_rules")
-    answer.set_result([{"exclude": ["/project/*.py"]}])
-    assert await asking == _NOTHING
-    assert both.editor.reports[-1][1:3] == ("off", "excluded")
-    assert both.backend.streams == []
 
 
 @pytest.mark.parametrize("name", ["workspaceFolders", "rootUri", "rootPath"])

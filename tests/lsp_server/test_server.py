@@ -267,14 +267,6 @@ async def test_an_editor_that_can_is_asked_to_tell_that_its_configuration_has_ch
     assert methods == [("workspace/didChangeConfiguration", None)] * is_dynamic
 
 
-async def test_no_request_is_sent_while_suggestions_are_disabled(both: InProcess) -> None:
-    await both.start_with("x", build_capabilities(answers_configuration=False), {"enabled": False})
-    assert await both.editor.ask(0, 1) == types.InlineCompletionList(())
-    assert len(both.models) == 0
-    both.editor.push_settings({"midtoken": {"enabled": True}})
-    assert (await both.ask_and_finish(0, 1, "y")).items
-
-
 # shutdown
 
 

@@ -74,13 +74,3 @@ async def test_the_state_is_ready_after_a_start_that_was_cancelled_for_another_m
     both.editor.settings = {"model": "other"}
     both.editor.push_settings(None)
     await wait_for(lambda: both.editor.reports[-1][:2] == (None, "ready"))
-
-
-async def test_a_problem_of_the_settings_is_shown_once(both: InProcess) -> None:
-    await both.start(build_capabilities(answers_configuration=False))
-    for names in ("a", "ab", "b", "", "b"):
-        both.editor.push_settings({"midtoken": dict.fromkeys(names, 1)})
-    await both.editor.client.shutdown_async(None)
-    assert [text.split(";")[0] for text in both.editor.shown] == [
-        f"midtoken: unknown setting '{name}'" for name in "ab"
-    ]
