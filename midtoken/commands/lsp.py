@@ -42,8 +42,8 @@ async def _connect(options: argparse.Namespace, settings: Settings, on_download:
     # The module imports gRPC and NumPy. The editor would wait for that before it gets the answer to `initialize`.
     module = await asyncio.to_thread(import_module, "midtoken.connection")
     if options.server is None:
-        chosen = (settings.model or options.model, settings.context or options.max_context_tokens)
-        options = argparse.Namespace(**vars(options) | dict(zip(("model", "max_context_tokens"), chosen, strict=True)))
+        model, context = settings.model or options.model, settings.context or options.max_context_tokens
+        options = argparse.Namespace(**vars(options) | {"model": model, "max_context_tokens": context})
     elif settings.model is not None:  # to one with another context, less text is sent
         reason = "because a running server has its model already"
         raise ModelError(f"the setting model has no effect with --server, {reason}: omit it")
