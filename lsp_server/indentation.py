@@ -12,20 +12,18 @@ _TABS = re.compile(r"^\t+", re.MULTILINE)
 _TAB_COLUMNS = 4  # of a tab in the model's text, or in a line of the file that the model read
 _MAX_UNIT = 8  # blanks for one level
 _OPENERS = (":", "{")
-# Lines of Python after which a block must follow. In other languages, what follows a colon may be less deep.
-_NEEDS_BLOCK = re.compile(
-    r"\s*(?:async\s|if|for|while|def|class|with|try|else|elif|except|finally)\b[^#]*:\s*(?:#.*)?$"
-)
+# Lines of Python after which a block must follow, by which text without a language is Python.
+_HEADER = re.compile(r"\s*(?:async\s|if|for|while|def|class|with|try|else|elif|except|finally)\b[^#]*:\s*(?:#.*)?$")
 
 
 def match_indentation(text: str, context: Context, find_default: Callable[[], str | None] = lambda: None) -> str:
     """Writes the indentation of the text's lines as the file does.
 
     A line that is deeper than the one above, which opens a block, gets one level of the file more. A line that is less
-    deep gets the indentation of the line that it returns to. If there is no such line, or a block is missing, the text
-    ends before it. Inside brackets and texts of several lines, the columns by which a line is deeper are kept. On a
-    blank line, `text` may begin with blanks. They are those that are missing up to
-    a level of the file. `find_default` finds the indentation of one level where no line shows it.
+    deep gets the indentation of the line that it returns to. If there is no such line, the text ends before it. Inside
+    brackets and texts of several lines, the columns by which a line is deeper are kept. On a blank line, `text` may
+    begin with blanks. They are those that are missing up to a level of the file. `find_default` finds the indentation
+    of one level where no line shows it.
     """
     is_bare = "\n" not in text and not text[:1].isspace()
     unit = None if is_bare else find_unit(context) or find_default()  # which takes as long as the rest of an answer
@@ -52,7 +50,7 @@ def write_blanks(context: Context, language: str | None = None) -> Context:
     Models know that better. What they write is brought back by `match_indentation`. `language`: None if only the text
     shows it.
     """
-    if language is None and any(map(_NEEDS_BLOCK.match, context.prefix.split("\n"))):
+    if language is None and any(map(_HEADER.match, context.prefix.split("\n"))):
         language = "python"
     if language != "python" or "\n\t" not in context.prefix or find_unit(context) != "\t":
         return context
@@ -106,7 +104,6 @@ class _Writer:
         self._levels = levels  # those of the blocks around the line, the outermost first
         self._is_continued = False  # the line above, by its backslash
         self._opens_block = False
-        self._needs_block = False
         self._depth = 0  # of open brackets
 
     def write(self, line: str) -> str | None:
@@ -128,8 +125,6 @@ class _Writer:
                 return self._align(columns)
             written = self._levels[-1].written + self._unit if self._opens_block else self._align(columns)
             self._levels.append(_Level(columns, written))
-        elif self._needs_block:
-            return None
         while self._levels[-1].columns > columns:
             self._levels.pop()
             if not self._levels:
@@ -152,7 +147,6 @@ class _Writer:
         self._opens_block = is_code and line.partition("#")[0].rstrip().endswith(_OPENERS)
         if is_code:
             self._depth = max(0, self._depth + _count_opened(line))
-        self._needs_block = is_code and self._depth == 0 and _NEEDS_BLOCK.match(line) is not None
 
 
 def _count_opened(line: str) -> int:

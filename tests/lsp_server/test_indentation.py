@@ -93,6 +93,7 @@ _LOOP = "    for x in y:\n        if x:\n            f(x)\n    return 1"
         (_FOUR, "if x and \\\n  y:\n    f(x)\n    g(x)"),
         # In other languages, a line after a colon may be as deep.
         ("switch (x) {\n  case 1:\n    f();\n  ", "case 2:\n  case 3:\n    g();"),
+        ("# Notes\n\n", "for example:\n- a\n- b"),
         # Lines of texts keep their columns.
         (_FOUR + "x = ", '"""\n  abc:\n  def\n\n"""\ny = 1'),
         (_FOUR + "if x:\n    y = ", '"""\nabc\n"""\n    z = 1'),
@@ -108,11 +109,6 @@ def test_blocks_and_texts_of_the_suggestion_keep_their_depth(before: str, text: 
     ("before", "text", "left"),
     [
         (_FOUR + "class B:\n    def g(self):\n        return", " 2\n  x = 1\n", " 2"),
-        # where a block is missing
-        (_FOUR + "    ", "while d:\n    x = 1", "while d:"),
-        (_FOUR + "    ", "try:  # note\n    x = 1", "try:  # note"),
-        (_FOUR + "    ", "async def f():\n    x = 1", "async def f():"),
-        (_FOUR + "    ", "else:\n    x = 1", "else:"),
     ],
 )
 def test_the_text_ends_before_a_line_that_returns_to_no_level_of_the_file(before: str, text: str, left: str) -> None:
