@@ -17,6 +17,7 @@ from lsp_server.errors import EditorError, NotSentError, to_midtoken_error
 from lsp_server.guard import Cleared, Guard
 from lsp_server.indentation import write_blanks
 from lsp_server.items import Insertion, Suggestion, fit_all
+from lsp_server.model_offer import ModelOffer, OfferedModel
 from lsp_server.no_suggestion import (
     SUPERSEDED,
     NoSuggestion,
@@ -67,14 +68,19 @@ class Assistant:
         guard: Guard,
         list_folders: Callable[[], Iterable[str]],
         status: Status,
+        offered: OfferedModel | None = None,
     ) -> None:
-        """`languages`: those of the default model; None: any. `list_folders`: the URIs of those of the workspace."""
+        """`languages`: those of the default model; None: any. `list_folders`: the URIs of those of the workspace.
+
+        `offered`: the model for documents in other languages.
+        """
         self.status = status
         self.guard = guard
         self.connector = Connector(connect, status, self._note_connected)
         self.sessions: dict[str, Session] = {}  # by URI; the one that was opened or edited last is last
         self._list_folders = list_folders
         self._default_languages = languages
+        self._model_offer = None if offered is None else ModelOffer(offered, status, self._use_offered)
         self._chosen = ReadSettings(Settings(), ())
         self._are_settings_known = False
         self._expected: Expectation | None = None
@@ -156,6 +162,8 @@ class Assistant:
         """Cancels all generations and closes the connection to the completion server."""
         for uri in list(self.sessions):
             self.close(uri)
+        if self._model_offer is not None:
+            self._model_offer.close()
         self.guard.exclusions.close()
         await self.connector.close()
 
@@ -275,6 +283,16 @@ class Assistant:
         if found != session.off:
             session.off = found
             self.status.checked(session.document.uri, found)
+            is_default = self._default_languages is not None and self._chosen.settings.model is None
+            if self._model_offer and found and found.reason is Reason.OTHER_LANGUAGE and is_default:
+                self._model_offer.make()
+
+    def _use_offered(self) -> None:
+        """The model that was offered is now the default."""
+        self._default_languages = None
+        self.connector.restart(self._chosen.settings)
+        for session in self.sessions.values():
+            self._check_soon(session)
 
     def _find_obstacle(self, session: Session) -> NoSuggestion | None:
         document = session.document

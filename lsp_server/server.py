@@ -27,6 +27,7 @@ from lsp_server.errors import to_midtoken_error
 from lsp_server.exclusion import Policy
 from lsp_server.guard import Guard
 from lsp_server.items import completion_item, extend_selected, inline_item
+from lsp_server.model_offer import OfferedModel
 from lsp_server.no_suggestion import HIDING_REASONS, NoSuggestion
 from lsp_server.protocol import MessageReader, MidtokenProtocol, build_converter
 from lsp_server.settings import SECTION, SettingsSources
@@ -52,13 +53,14 @@ class MidtokenServer(LanguageServer):
         languages: tuple[str, ...] | None = None,
         policy: Policy | None = None,
         is_remote: bool = False,
+        offered: OfferedModel | None = None,
     ) -> None:
         """It calls `connect` when the first document is opened, and again after the connection is lost.
 
         `languages`: the identifiers of the languages that the model knows (LSP, TextDocumentItem); None: any. After
         connecting, the languages that the completion server reports apply instead. `policy` says which documents are
         excluded; by default one that knows no environment. `is_remote`: text may go to another machine, so its secrets
-        are replaced.
+        are replaced. `offered`: the model that the user may have for other languages.
         """
         super().__init__(
             "midtoken",
@@ -71,7 +73,7 @@ class MidtokenServer(LanguageServer):
         self._client = Client()
         self._status = Status(self)
         guard = Guard(policy, is_remote=is_remote)
-        self.assistant = Assistant(connect, languages, guard, self.list_folders, self._status)
+        self.assistant = Assistant(connect, languages, guard, self.list_folders, self._status, offered)
         self.protocol.mark_out_of_sync = self.assistant.mark_out_of_sync
         self._settings_sources = SettingsSources()
         self._num_pulls = 0  # of the settings

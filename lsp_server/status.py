@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from urllib.parse import unquote
 
@@ -62,11 +62,15 @@ class Status:
         """The model is being downloaded. `on_cancel`: what to do when the user cancels that."""
         if percentage == 100:
             return self.starting()
+        self.downloading_beside(on_cancel, text, percentage)
+        self.report(State.STARTING, "downloading", f"{text} ({percentage} %)")
+
+    def downloading_beside(self, on_cancel: Callable[[], object], text: str, percentage: int) -> None:
+        """Another model is being downloaded. `on_cancel`: what to do when the user cancels that."""
         if not self._is_downloading:
             self.begin_progress(text, on_cancel)
             self._is_downloading = True
         self._progress.put_nowait(types.WorkDoneProgressReport(message=text, percentage=percentage))
-        self.report(State.STARTING, "downloading", f"{text} ({percentage} %)")
 
     def ready(self, start_s: float, runs_as: str = "") -> None:
         """The connection to the completion server works. `runs_as`: the model's numbers and threads, and why."""
@@ -134,12 +138,26 @@ class Status:
         """LSP window/showMessage."""
         self._server.window_show_message(types.ShowMessageParams(kind, f"midtoken: {text}"))
 
+    async def ask(self, question: str, answers: Sequence[str], command: str) -> str | None:
+        """LSP window/showMessageRequest. Returns the user's answer; None for none.
+
+        An editor that cannot ask shows the question with a command for a terminal instead.
+        """
+        actions = [types.MessageActionItem(answer) for answer in answers]
+        params = types.ShowMessageRequestParams(types.MessageType.Info, f"midtoken: {question}", actions)
+        try:
+            found = await self._server.window_show_message_request_async(params)
+        except JsonRpcException:
+            self.show(f"{question} In a terminal: {command}")
+            return None
+        return None if found is None else found.title
+
     def report(self, state: State, code: str, message: str, uri: str | None = None) -> None:
         """The notification `$/midtoken/status`. `code`: a Reason, `ready` or `downloading`. `uri`: None for all."""
         report = {"uri": uri, "state": state, "code": code, "message": message}
         self._server.protocol.notify(STATUS_NOTIFICATION, report)
 
-    def begin_progress(self, text: str, on_cancel: Callable[[], None] | None = None) -> None:
+    def begin_progress(self, text: str, on_cancel: Callable[[], object] | None = None) -> None:
         """LSP $/progress, if the editor supports it, and the log. Ends what was begun before.
 
         `on_cancel`: what to do when the user cancels it; None: that is not offered, and no percentage is shown.
@@ -159,7 +177,7 @@ class Status:
         self._is_downloading = False
         self._progress.put_nowait(types.WorkDoneProgressEnd(message=text))
 
-    async def _show_progress(self, values: "asyncio.Queue[_Progress]", on_cancel: Callable[[], None] | None) -> None:
+    async def _show_progress(self, values: "asyncio.Queue[_Progress]", on_cancel: Callable[[], object] | None) -> None:
         """Shows a progress until it ends, if the editor allows its token."""
         token, progress = str(uuid.uuid4()), self._server.work_done_progress
         with contextlib.suppress(JsonRpcException):

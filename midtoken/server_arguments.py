@@ -8,6 +8,7 @@ from pathlib import Path
 from inference.config import EngineConfig
 from inference.errors import MidtokenError
 from midtoken.installed import DEFAULT_MODEL_LANGUAGES
+from midtoken.models import find_default_name
 
 
 class UsageError(MidtokenError):
@@ -90,7 +91,8 @@ def number_from(lowest: int, highest: int, may_be_auto: bool = False) -> Callabl
 
 def find_languages(options: argparse.Namespace) -> tuple[str, ...] | None:
     """Returns the languages that the model knows; None: any, or only its server says it."""
-    return DEFAULT_MODEL_LANGUAGES if options.model is None and options.server is None else None
+    is_bundled = options.model is None and options.server is None and find_default_name() is None
+    return DEFAULT_MODEL_LANGUAGES if is_bundled else None
 
 
 def may_be_remote(options: argparse.Namespace) -> bool:

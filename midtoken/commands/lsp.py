@@ -14,8 +14,10 @@ from typing import NoReturn
 from inference.errors import ModelError
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.exclusion import Policy
+from lsp_server.model_offer import OfferedModel
 from lsp_server.server import MidtokenServer, serve_stdio
 from lsp_server.settings import Settings
+from midtoken.models import BUNDLED, OFFERED, choose_default, fetch_offered, may_offer
 from midtoken.server_arguments import add_connection_arguments, find_languages, may_be_remote
 
 
@@ -34,8 +36,12 @@ def run(options: argparse.Namespace) -> NoReturn:
 def build_language_server(options: argparse.Namespace) -> MidtokenServer:
     """Returns one that uses the completion server of the parsed arguments of `add_connection_arguments`."""
     connect, languages = partial(_connect, options), find_languages(options)
-    is_remote = may_be_remote(options)
-    return MidtokenServer(connect, languages, Policy(os.environ), is_remote)
+    offered = None
+    if languages is not None and may_offer():
+        command = f"midtoken models use {OFFERED}"
+        question = "The bundled model knows only Python. Download SmolLM2-135M (270 MB, Apache-2.0) for all languages?"
+        offered = OfferedModel(question, command, fetch_offered, partial(choose_default, BUNDLED))
+    return MidtokenServer(connect, languages, Policy(os.environ), may_be_remote(options), offered)
 
 
 async def _connect(options: argparse.Namespace, settings: Settings, on_download: OnDownload) -> CompletionBackend:

@@ -14,11 +14,14 @@ from midtoken.cli import Parser
 from midtoken.connection import show_waiting
 from midtoken.installed import find_default_model
 from midtoken.models import (
+    BUNDLED,
     OLLAMA,
     HubModel,
+    choose_default,
     ensure_model_folder,
     fetch_model,
     find_cache_dir,
+    find_default_name,
     find_pins_dir,
     list_manifests,
     parse_name,
@@ -36,6 +39,9 @@ RECOMMENDED = {  # of families and tokenizers that were tested: the family, and 
 }
 
 
+_DEFAULT = ", the default"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     actions = parser.add_subparsers(dest="action", parser_class=Parser, metavar="ACTION")
@@ -47,12 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints what the action finds. Raises UsageError, ModelError or LaunchError."""
-    if options.action == "get":
+    if options.action == "use" and options.name == BUNDLED:
+        choose_default(BUNDLED)
+    elif options.action is not None:
         if parse_name(options.name) is None:
             raise UsageError(f"{options.name} is not OWNER/NAME or OWNER/NAME:FILE.gguf, as a model on a hub is called")
         with show_waiting() as on_download:
-            asyncio.run(fetch_model(options.name, on_download, is_anew=True))
+            asyncio.run(fetch_model(options.name, on_download, is_anew=options.action == "get"))
         print(ensure_model_folder(options.name))
+        if options.action == "use":
+            choose_default(options.name)
     else:
         print("Recommended models and their licences:")
         print(*(f"  {name:40}{licence}" for name, (_, licence) in RECOMMENDED.items()), sep="\n")
@@ -62,13 +72,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list_present() -> Iterator[str]:
-    yield f"  {'the bundled model, for Python':40}{_describe_size(find_default_model())}"
+    default = find_default_name()
+    yield f"  {'the bundled model, for Python':40}{_describe_size(find_default_model())}{_DEFAULT * (default is None)}"
     for path in sorted(find_pins_dir().glob("*%*")):
         model = parse_name(unquote(path.name))
         place = None if model is None else model.find_path()
         if model is not None and place is not None and model.is_present():
             commit = f", commit {model.find_commit(place)[:7]}" if isinstance(model, HubModel) else ""
-            yield f"  {model!s:40}{_describe_size(place)}{commit}"
+            yield f"  {model!s:40}{_describe_size(place)}{commit}{_DEFAULT * (str(model) == default)}"
             yield f"    {place}"
     yield from (f"  {OLLAMA}{name}" for name in list_manifests(os.environ))
     graphs = find_cache_dir()

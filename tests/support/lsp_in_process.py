@@ -19,6 +19,7 @@ from pygls.protocol import default_converter
 from lsp_server import assistant
 from lsp_server.backend import CompletionBackend, OnDownload
 from lsp_server.exclusion import Policy
+from lsp_server.model_offer import OfferedModel
 from lsp_server.protocol import MessageReader
 from lsp_server.server import MidtokenServer
 from lsp_server.settings import Settings
@@ -31,12 +32,14 @@ _build_converter = cache(default_converter)  # one for all editors is much quick
 class InProcess:
     """A language server, its backend, which the test feeds, and an editor."""
 
-    def __init__(self, languages: tuple[str, ...] | None = None, is_remote: bool = True) -> None:
+    def __init__(
+        self, languages: tuple[str, ...] | None = None, is_remote: bool = True, offered: OfferedModel | None = None
+    ) -> None:
         self.backend = FedBackend(languages)
         self.models: list[str | None] = []  # with which it was connected, one for each attempt
         self.contexts: list[int | None] = []  # as models
         self.download: Callable[[OnDownload], Awaitable[None]] | None = None  # before it is connected
-        self.server = MidtokenServer(self._connect, languages, policy=Policy(os.environ), is_remote=is_remote)
+        self.server = MidtokenServer(self._connect, languages, Policy(os.environ), is_remote, offered)
         self.editor = LspEditor(LanguageClient("editor", "1", converter_factory=_build_converter))
         self.written: list[bytes] = []  # by the server
 
@@ -96,14 +99,16 @@ class InProcess:
 
 
 @asynccontextmanager
-async def run_in_process(languages: tuple[str, ...] | None = None, is_remote: bool = True) -> AsyncIterator[InProcess]:
+async def run_in_process(
+    languages: tuple[str, ...] | None = None, is_remote: bool = True, offered: OfferedModel | None = None
+) -> AsyncIterator[InProcess]:
     """Connects the editor and the server inside the block. `initialize` has not been sent.
 
     `languages`: those that the model knows; None: any. `is_remote`: text may go to another machine.
     """
     # On a busy machine, to look at a file may take longer than a person waits.
     with patch.multiple(assistant, _OWN_WAIT_S=WITHIN_S, _OTHERS_WAIT_S=WITHIN_S / 20):
-        both = InProcess(languages, is_remote)
+        both = InProcess(languages, is_remote, offered)
         to_server, to_editor = MessageReader(), asyncio.StreamReader()
         server, editor = both.server.protocol, both.editor.client.protocol
         server.set_writer(_Writer(to_editor, both.written))
