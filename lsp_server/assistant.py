@@ -282,10 +282,9 @@ class Assistant:
         """Tells the user whether a document gets suggestions, if that has changed."""
         if found != session.off:
             session.off = found
-            self.status.checked(session.document.uri, found)
             is_default = self._default_languages is not None and self._chosen.settings.model is None
-            if self._model_offer and found and found.reason is Reason.OTHER_LANGUAGE and is_default:
-                self._model_offer.make()
+            offer = self._model_offer if found and found.reason is Reason.OTHER_LANGUAGE and is_default else None
+            self.status.checked(session.document.uri, found, is_asked=offer is not None and offer.make())
 
     def _use_offered(self) -> None:
         """The model that was offered is now the default."""

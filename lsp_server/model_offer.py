@@ -32,10 +32,12 @@ class ModelOffer:
         self._asking: asyncio.Task[None] | None = None
         self._downloading: asyncio.Task[None] | None = None
 
-    def make(self) -> None:
-        """Asks the user. Does nothing the next time."""
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._ask())
+    def make(self) -> bool:
+        """Asks the user. Does nothing the next time, and returns False."""
+        if self._asking is not None:
+            return False
+        self._asking = asyncio.create_task(self._ask())
+        return True
 
     def close(self) -> None:
         """Cancels a download; the next one goes on where it was."""

@@ -104,8 +104,8 @@ class Status:
             self._is_failing = True
             self.report(State.ERROR, reason or to_no_suggestion(error).reason, text)
 
-    def checked(self, uri: str, found: NoSuggestion | None) -> None:
-        """A document gets suggestions no longer, or again (None)."""
+    def checked(self, uri: str, found: NoSuggestion | None, is_asked: bool = False) -> None:
+        """A document gets suggestions no longer, or again (None). `is_asked`: the user is asked what to do instead."""
         if found is None:
             self.report(State.READY, "ready", "", uri)
             return
@@ -113,7 +113,7 @@ class Status:
         self.log(f"{found.reason}: {name} gets no suggestions: {found.message}")
         state = State.STARTING if found.reason is Reason.UNKNOWN_RULES else State.OFF
         self.report(state, found.reason, found.message, uri)
-        if found.reason in _SHOWN and found.message not in self._shown_infos:
+        if found.reason in _SHOWN and found.message not in self._shown_infos and not is_asked:
             self._shown_infos.add(found.message)
             self.show(found.message)
 

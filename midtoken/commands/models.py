@@ -8,13 +8,16 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
+from inference.model.sizes import find_memory
 from midtoken.cli import Parser
 from midtoken.connection import show_waiting
 from midtoken.installed import find_default_model
 from midtoken.models import (
     BUNDLED,
+    OFFERED,
     OLLAMA,
     HubModel,
     choose_default,
@@ -28,17 +31,22 @@ from midtoken.models import (
 )
 from midtoken.server_arguments import UsageError
 
-RECOMMENDED = {  # of families and tokenizers that were tested: the family, and the licence on the publisher's card
-    "Qwen/Qwen2.5-Coder-0.5B": ("qwen2", "apache-2.0"),
-    "Qwen/Qwen2.5-Coder-1.5B": ("qwen2", "apache-2.0"),
-    "Qwen/Qwen2.5-Coder-7B": ("qwen2", "apache-2.0"),
-    "bigcode/starcoder2-3b": ("starcoder2", "bigcode-openrail-m"),
-    "ByteDance-Seed/Seed-Coder-8B-Base": ("llama", "mit"),
-    "deepseek-ai/DeepSeek-Coder-V2-Lite-Base": ("deepseek_v2", "deepseek-license"),
-    "Qwen/Qwen3-Coder-30B-A3B-Instruct": ("qwen3_moe", "apache-2.0"),
-}
+
+class Recommended(NamedTuple):
+    """A model for all languages, of a family that was tested."""
+
+    name: str
+    family: str
+    licence: str  # on the publisher's card
+    num_gigabytes: float  # of the download; it runs in 8 bits, in about as much memory as half of that and 0.5 GB
+    num_cores: int  # with which a line comes before the next key, by the weights that two cores read in that time
 
 
+RECOMMENDED = (
+    Recommended(OFFERED, "llama", "apache-2.0", 0.27, 2),
+    Recommended("Qwen/Qwen2.5-Coder-0.5B", "qwen2", "apache-2.0", 0.99, 6),
+    Recommended("Qwen/Qwen2.5-Coder-1.5B", "qwen2", "apache-2.0", 3.1, 16),
+)
 _DEFAULT = ", the default"
 
 
@@ -64,11 +72,17 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "use":
             choose_default(options.name)
     else:
-        print("Recommended models and their licences:")
-        print(*(f"  {name:40}{licence}" for name, (_, licence) in RECOMMENDED.items()), sep="\n")
-        print("midtoken models get NAME downloads one")
+        print("For all languages (midtoken models use NAME):")
+        print(*map(_describe, RECOMMENDED), sep="\n")
         print("On this machine:", *_list_present(), sep="\n")
     return 0
+
+
+def _describe(model: Recommended) -> str:
+    """A line about a model, and whether it suits the cores and the memory of this machine."""
+    fits = (os.cpu_count() or 1) >= model.num_cores and find_memory() >= (model.num_gigabytes / 2 + 0.5) * 1e9
+    advice = "suits this machine" if fits else f"wants {model.num_cores} cores or a GPU"
+    return f"  {model.name:40}{model.num_gigabytes:6.2f} GB  {model.licence}  {advice}"
 
 
 def _list_present() -> Iterator[str]:

@@ -74,6 +74,7 @@ async def test_with_one_yes_the_next_key_is_completed_by_the_model_that_was_down
         await wait_for(lambda: both.editor.reports[-1][2] == "ready")
         assert (await both.ask_and_finish(0, 12, "\n")).items is not None
         assert both.models == [None]
+        assert both.editor.shown == []  # the question says it
 
 
 @pytest.mark.parametrize(("answer", "done"), [("Never", ["declined"]), ("Not now", []), (None, [])])

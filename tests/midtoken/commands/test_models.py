@@ -6,4 +6,4 @@ from midtoken.commands.models import RECOMMENDED
 
 def test_the_recommended_models_are_of_families_that_are_right() -> None:
     right = {row.get("family", row.get("name")) for row in read_rows("models") if row["outcome"] == "right"}
-    assert {family for family, _ in RECOMMENDED.values()} <= right
+    assert {each.family for each in RECOMMENDED} <= right
