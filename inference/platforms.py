@@ -1,4 +1,4 @@
-"""This machine: its ports on loopback and who may ask there, its proxies, signals, and how midtoken was installed."""
+"""This machine: memory, ports on loopback and who may ask there, proxies, signals, and how midtoken was installed."""
 
 import asyncio
 import contextlib
@@ -20,10 +20,18 @@ from inference.errors import LaunchError
 
 ADDRESS = "127.0.0.1"  # the only one at which anything of ours listens
 
+_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of a container, by the versions 2 and 1 of cgroups
 _HOST = re.compile(r"(\[[^]]+\]|[^][:@%]+)(:\d*)?")
 
 # The folder from which `import inference` works. Processes that midtoken starts must import the same code.
 IMPORT_ROOT = Path(inference.__file__).resolve().parents[1]
+
+
+def find_memory(groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """The bytes of memory that this process may use, of which a container has a limit of its own."""
+    texts = [(groups / name).read_text().strip() for name in _LIMITS if (groups / name).is_file()]
+    limits = [int(text) for text in texts if text.isdigit()]
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *limits])
 
 
 def listen(port: int) -> socket.socket:

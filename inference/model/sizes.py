@@ -4,12 +4,12 @@ docs/models.md has them as a table.
 """
 
 import os
-from pathlib import Path
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.errors import ModelError
 from inference.model.language_model import LanguageModel, LoadedModel
 from inference.model_folder import read_folder_file
+from inference.platforms import find_memory
 
 MAX_SMALL = 100_000_000  # weights; in float32, they take 0.4 GB
 _MAX_MEDIUM = 1_600_000_000  # of models that are called 1.5B
@@ -17,7 +17,6 @@ MEDIUM_TOKENS, _LARGEST_TOKENS = 2048, 8192
 _MEMORY_SHARE = 0.5  # for keys and values; most of the rest may be weights
 _NUM_CONTEXTS = 6  # in use and remembered, for which there must be memory
 _NUM_TOKENS = 256  # of a cache whose memory is looked at
-_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of a container, by the versions 2 and 1 of cgroups
 
 
 def choose_threads(named: int | None, num_weights: int) -> int:
@@ -77,10 +76,3 @@ def choose_loaded_context_tokens(config: EngineConfig, loaded: LoadedModel[Langu
 def find_room(token_nbytes: int) -> int:
     """The most tokens for whose keys and values there is memory, in all sequences together."""
     return int(find_memory() * _MEMORY_SHARE) // token_nbytes
-
-
-def find_memory(groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """The bytes of memory that this process may use, of which a container has a limit of its own."""
-    texts = [(groups / name).read_text().strip() for name in _LIMITS if (groups / name).is_file()]
-    limits = [int(text) for text in texts if text.isdigit()]
-    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *limits])

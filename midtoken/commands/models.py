@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from inference.model.sizes import find_memory
+from inference.platforms import find_memory
 from midtoken.cli import Parser
 from midtoken.connection import show_waiting
 from midtoken.installed import find_default_model

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.platforms import find_install_command
+from inference.platforms import find_install_command, find_memory
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,19 @@ def test_more_packages_come_from_where_midtoken_was_installed_from_and_not_from_
         (installed / "direct_url.json").write_text(json.dumps({"url": (tmp_path / name).as_uri(), **origin}))
     monkeypatch.setattr(sys, "path", [str(installed.parent)])
     assert find_install_command("torch") == f"{sys.executable} -m pip install {arguments.format(folder=tmp_path)}"
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "expected"),
+    [
+        ("memory.max", "7000", 7000),
+        ("memory/memory.limit_in_bytes", "6000", 6000),
+        ("memory.max", "max", None),
+        ("none", "1", None),
+    ],
+)
+def test_the_limit_of_a_container_is_seen(name: str, limit: str, expected: int | None, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(f"{limit}\n")
+    found = find_memory(tmp_path)
+    assert found == expected if expected else 7000 < found < 2**62

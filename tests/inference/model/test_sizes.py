@@ -11,7 +11,7 @@ from inference.engine.local_executor import load_engine
 from inference.errors import ModelError
 from inference.model import sizes
 from inference.model.loader import load_model
-from inference.model.sizes import choose_auto_tokens, choose_context_tokens, choose_threads, find_memory
+from inference.model.sizes import choose_auto_tokens, choose_context_tokens, choose_threads
 from inference.protocol.completion import CompletionRequest
 from tests.support.sinks import complete
 
@@ -82,19 +82,3 @@ def test_a_window_that_has_no_memory_is_refused_with_one_that_has(tmp_path: Path
         ),
     ):
         choose_context_tokens(config, 32_768, _TOKEN_NBYTES, 8192)
-
-
-@pytest.mark.parametrize(
-    ("name", "limit", "expected"),
-    [
-        ("memory.max", "7000", 7000),
-        ("memory/memory.limit_in_bytes", "6000", 6000),
-        ("memory.max", "max", None),
-        ("none", "1", None),
-    ],
-)
-def test_the_limit_of_a_container_is_seen(name: str, limit: str, expected: int | None, tmp_path: Path) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text(f"{limit}\n")
-    found = find_memory(tmp_path)
-    assert found == expected if expected else 7000 < found < 2**62
