@@ -70,16 +70,16 @@ class Assistant:
         status: Status,
         offered: OfferedModel | None = None,
     ) -> None:
-        """`languages`: those of the default model; None: any. `list_folders`: the URIs of those of the workspace.
+        """`languages`: those of the bundled model, if it is the one that is used; None: any.
 
-        `offered`: the model for documents in other languages.
+        `list_folders`: the URIs of those of the workspace. `offered`: the model for documents in other languages.
         """
         self.status = status
         self.guard = guard
         self.connector = Connector(connect, status, self._note_connected)
         self.sessions: dict[str, Session] = {}  # by URI; the one that was opened or edited last is last
         self._list_folders = list_folders
-        self._default_languages = languages
+        self._languages = languages
         self._model_offer = None if offered is None else ModelOffer(offered, status, self._use_offered)
         self._chosen = ReadSettings(Settings(), ())
         self._are_settings_known = False
@@ -163,7 +163,7 @@ class Assistant:
         for uri in list(self.sessions):
             self.close(uri)
         if self._model_offer is not None:
-            self._model_offer.close()
+            await self._model_offer.close()
         self.guard.exclusions.close()
         await self.connector.close()
 
@@ -282,14 +282,20 @@ class Assistant:
         """Tells the user whether a document gets suggestions, if that has changed."""
         if found != session.off:
             session.off = found
-            is_default = self._default_languages is not None and self._chosen.settings.model is None
-            offer = self._model_offer if found and found.reason is Reason.OTHER_LANGUAGE and is_default else None
-            self.status.checked(session.document.uri, found, is_asked=offer is not None and offer.make())
+            is_asked = self._model_offer is not None and self._may_help(found) and self._model_offer.make()
+            self.status.checked(session.document.uri, found, is_asked)
+
+    def _may_help(self, found: NoSuggestion | None) -> bool:
+        """True if a document gets no suggestions because of what the bundled model knows."""
+        chosen = self._chosen.settings
+        is_bundled = self._languages is not None and chosen.model is None and chosen.languages is None
+        return is_bundled and found is not None and found.reason is Reason.OTHER_LANGUAGE
 
     def _use_offered(self) -> None:
         """The model that was offered is now the default."""
-        self._default_languages = None
-        self.connector.restart(self._chosen.settings)
+        self._languages = None
+        if self._chosen.settings.model is None:
+            self.connector.restart(self._chosen.settings)
         for session in self.sessions.values():
             self._check_soon(session)
 
@@ -297,9 +303,11 @@ class Assistant:
         document = session.document
         if self.sessions.get(document.uri) is not session:
             return SUPERSEDED
-        default = self._default_languages if self._chosen.settings.model is None else None
         served = self.connector.description
-        languages = default if served is None else served.languages or default
+        if served is not None:
+            languages = served.languages or None
+        else:
+            languages = self._languages if self._chosen.settings.model is None else None
         exclusion = self.guard.exclusions.find_exclusion(document.file_uri)
         return find_obstacle(document, self._settings, languages, exclusion)
 

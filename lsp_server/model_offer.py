@@ -1,16 +1,15 @@
-"""The offer to download a model that knows all languages. The user is asked once, and nothing is done unasked."""
+"""The offer to download a model that knows all languages. The user is asked, and nothing is done unasked."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 
 from inference.errors import MidtokenError
 from lsp_server.backend import OnDownload
 from lsp_server.errors import to_midtoken_error
 from lsp_server.status import Status
 
-_DOWNLOAD, _NOT_NOW, _NEVER = "Download", "Not now", "Never"
+_DOWNLOAD, _NO = "Download", "No"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +18,9 @@ class OfferedModel:
 
     question: str
     command: str  # does the same in a terminal
+    is_open: Callable[[], bool]  # False once this user has answered, in another editor or a terminal
     download: Callable[[OnDownload], Awaitable[None]]  # and makes it the default. Raises MidtokenError
-    decline: Callable[[], None]  # remembers that nobody is asked again
+    decline: Callable[[], None]  # remembers that nobody is asked again. Raises MidtokenError
 
 
 class ModelOffer:
@@ -30,39 +30,42 @@ class ModelOffer:
         """`on_downloaded`: what is to be done when the offered model is the default."""
         self._offered, self._status, self._on_downloaded = offered, status, on_downloaded
         self._asking: asyncio.Task[None] | None = None
-        self._downloading: asyncio.Task[None] | None = None
 
     def make(self) -> bool:
-        """Asks the user. Does nothing the next time, and returns False."""
-        if self._asking is not None:
+        """Asks the user, and returns True. The next time, and where the answer is known, it does nothing."""
+        if self._asking is not None or not self._offered.is_open():
             return False
         self._asking = asyncio.create_task(self._ask())
         return True
 
-    def close(self) -> None:
-        """Cancels a download; the next one goes on where it was."""
-        for task in (self._asking, self._downloading):
-            if task is not None:
-                task.cancel()
+    async def close(self) -> None:
+        """Ends a download. Waits for that."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait({self._asking}, timeout=0.1)
 
     async def _ask(self) -> None:
-        answers = (_DOWNLOAD, _NOT_NOW, _NEVER)
-        answer = await self._status.ask(self._offered.question, answers, self._offered.command)
-        if answer == _NEVER:
-            self._offered.decline()
-        elif answer == _DOWNLOAD:
-            self._downloading = asyncio.create_task(self._download())
-
-    async def _download(self) -> None:
-        cancel = asyncio.current_task().cancel  # type: ignore[union-attr]  # it is one
         try:
-            await self._offered.download(partial(self._status.downloading_beside, cancel))
-        except asyncio.CancelledError:
-            self._status.end_progress("the download was cancelled; it goes on where it was when it is begun again")
+            answer = await self._status.ask(self._offered.question, (_DOWNLOAD, _NO), self._offered.command)
+            if answer == _DOWNLOAD:
+                await self._download()
+            elif answer == _NO and self._offered.is_open():
+                self._offered.decline()
         except Exception as error:  # nobody awaits this task's result, so every error is reported here
             failure = error if isinstance(error, MidtokenError) else to_midtoken_error(error)
-            self._status.end_progress("the model was not downloaded")
-            self._status.show_error(f"the model was not downloaded, and the one that is here goes on: {failure}")
-        else:
-            self._status.end_progress("the model was downloaded")
+            self._status.show_error(f"{failure}. To try again: {self._offered.command}")
+
+    async def _download(self) -> None:
+        progress = self._status.open_progress("downloading the model", lambda: download.cancel())
+        download = asyncio.ensure_future(self._offered.download(progress.report))
+        end = "the model was not downloaded"
+        try:
+            await download
+            end = "the model was downloaded"
             self._on_downloaded()
+        except asyncio.CancelledError:
+            end = f"the download was cancelled. To try again: {self._offered.command}"
+        finally:
+            download.cancel()
+            progress.end(end)
+            self._status.log(end)

@@ -1,8 +1,5 @@
 """What the user is told: the state of the completion server, why a document has no suggestions, and each error once."""
 
-import asyncio
-import contextlib
-import uuid
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from urllib.parse import unquote
@@ -14,6 +11,7 @@ from pygls.lsp.server import LanguageServer
 from inference.errors import MidtokenError
 from lsp_server.errors import EditorError
 from lsp_server.no_suggestion import DOCUMENT_REASONS, NoSuggestion, Reason, to_no_suggestion
+from lsp_server.progress import Progress
 
 
 class State(StrEnum):
@@ -32,9 +30,6 @@ STATUS_NOTIFICATION = "$/midtoken/status"
 _SHOWN = (Reason.TOO_LARGE, Reason.UNKNOWN_LINE_ENDS, Reason.OTHER_LANGUAGE)  # the others are only logged
 
 
-_Progress = types.WorkDoneProgressBegin | types.WorkDoneProgressReport | types.WorkDoneProgressEnd
-
-
 class Status:
     """Tells the user about changes of state, each text in one line. An error of every keystroke is shown once.
 
@@ -44,9 +39,7 @@ class Status:
 
     def __init__(self, server: LanguageServer) -> None:
         self._server = server
-        # What the editor is to show of the start that is under way, if it can.
-        self._progress = asyncio.Queue[_Progress]()
-        self._showing: asyncio.Task[None] | None = None
+        self._progress: Progress | None = None  # of the start that is under way
         self._is_downloading = False
         self._is_failing = False
         self._shown_errors: set[str] = set()
@@ -55,22 +48,18 @@ class Status:
     def starting(self) -> None:
         """The completion server is being started, and it is taking long enough to show that."""
         text = "starting the completion server; the first start takes about ten seconds"
-        self.begin_progress(text)
+        self._progress = self._begin_progress(text)
         self.report(State.STARTING, Reason.STARTING, text)
 
     def downloading(self, on_cancel: Callable[[], None], text: str, percentage: int) -> None:
         """The model is being downloaded. `on_cancel`: what to do when the user cancels that."""
         if percentage == 100:
             return self.starting()
-        self.downloading_beside(on_cancel, text, percentage)
-        self.report(State.STARTING, "downloading", f"{text} ({percentage} %)")
-
-    def downloading_beside(self, on_cancel: Callable[[], object], text: str, percentage: int) -> None:
-        """Another model is being downloaded. `on_cancel`: what to do when the user cancels that."""
-        if not self._is_downloading:
-            self.begin_progress(text, on_cancel)
+        if not self._is_downloading or self._progress is None:
+            self._progress = self._begin_progress(text, on_cancel)
             self._is_downloading = True
-        self._progress.put_nowait(types.WorkDoneProgressReport(message=text, percentage=percentage))
+        self._progress.report(text, percentage)
+        self.report(State.STARTING, "downloading", f"{text} ({percentage} %)")
 
     def ready(self, start_s: float, runs_as: str = "") -> None:
         """The connection to the completion server works. `runs_as`: the model's numbers and threads, and why."""
@@ -157,35 +146,19 @@ class Status:
         report = {"uri": uri, "state": state, "code": code, "message": message}
         self._server.protocol.notify(STATUS_NOTIFICATION, report)
 
-    def begin_progress(self, text: str, on_cancel: Callable[[], object] | None = None) -> None:
-        """LSP $/progress, if the editor supports it, and the log. Ends what was begun before.
-
-        `on_cancel`: what to do when the user cancels it; None: that is not offered, and no percentage is shown.
-        """
+    def _begin_progress(self, text: str, on_cancel: Callable[[], object] | None = None) -> Progress:
+        """Begins to show the start, and logs that. Ends what was begun before. `on_cancel`: see `Progress`."""
         self.end_progress(text)
-        self._progress = asyncio.Queue()
-        begin = types.WorkDoneProgressBegin("midtoken", message=text, cancellable=on_cancel is not None)
-        begin.percentage = None if on_cancel is None else 0
-        self._progress.put_nowait(begin)
-        window = self._server.client_capabilities.window
-        if window is not None and window.work_done_progress:
-            self._showing = asyncio.create_task(self._show_progress(self._progress, on_cancel))
+        return Progress(self._server, text, on_cancel)
 
     def end_progress(self, text: str) -> None:
-        """LSP $/progress, if `begin_progress` began one, and the log."""
+        """Ends what `_begin_progress` began, and logs that."""
         self.log(text)
         self._is_downloading = False
-        self._progress.put_nowait(types.WorkDoneProgressEnd(message=text))
+        if self._progress is not None:
+            self._progress.end(text)
 
-    async def _show_progress(self, values: "asyncio.Queue[_Progress]", on_cancel: Callable[[], object] | None) -> None:
-        """Shows a progress until it ends, if the editor allows its token."""
-        token, progress = str(uuid.uuid4()), self._server.work_done_progress
-        with contextlib.suppress(JsonRpcException):
-            await progress.create_async(token)
-            if on_cancel is not None:
-                progress.tokens[token].add_done_callback(lambda _: on_cancel())
-            value: _Progress | None = None
-            while not isinstance(value, types.WorkDoneProgressEnd):
-                value = await values.get()
-                self._server.protocol.notify(types.PROGRESS, types.ProgressParams(token, value))
-            del progress.tokens[token]
+    def open_progress(self, text: str, on_cancel: Callable[[], object]) -> Progress:
+        """Begins to show another activity than the start."""
+        self.log(text)
+        return Progress(self._server, text, on_cancel)

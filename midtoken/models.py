@@ -189,10 +189,16 @@ async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool =
 def find_default_name() -> str | None:
     """Returns the name of the model that the user has chosen; None for the bundled one, or if it was deleted."""
     name = _read_choice()
-    if name in (None, BUNDLED):
+    if name is None or name == BUNDLED:
         return None
-    model = parse_name(name)
-    return name if model is not None and model.is_present() else None
+    with suppress(ModelError, LaunchError):
+        if name.startswith(OLLAMA):
+            find_ollama_file(name.removeprefix(OLLAMA), os.environ)
+            return name
+        model = parse_name(name)
+        if Path(name).exists() if model is None else model.is_present():
+            return name
+    return None
 
 
 def may_offer() -> bool:
@@ -204,9 +210,13 @@ def choose_default(name: str) -> None:
     """Makes a model the default of this user, or the bundled one. Raises LaunchError."""
     folder = find_pins_dir()
     make_private_folder(folder, "XDG_DATA_HOME")
+    is_path = name != BUNDLED and not name.startswith(OLLAMA) and parse_name(name) is None
     fresh = folder / f"{_CHOICE}.new"
-    fresh.write_text(name, encoding="utf-8")
-    fresh.replace(folder / _CHOICE)
+    try:
+        fresh.write_text(str(Path(name).expanduser().absolute()) if is_path else name, encoding="utf-8")
+        fresh.replace(folder / _CHOICE)
+    except OSError as error:
+        raise LaunchError(f"cannot write to {folder}: {error.strerror}; XDG_DATA_HOME names another place") from None
 
 
 def _read_choice() -> str | None:

@@ -48,7 +48,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="a folder with a model in Hugging Face layout, a GGUF file, OWNER/NAME[:FILE.gguf][@REVISION] on a hub, "
         "from which it is downloaded once, or ollama:NAME[:TAG], which Ollama has pulled; ./OWNER/NAME is a folder "
-        "(default: the bundled model)",
+        "(default: that of `midtoken models use`, or the bundled one)",
     )
     group.add_argument(
         "--engine",

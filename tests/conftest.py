@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ from inference.platforms import IMPORT_ROOT
 from tests.support.installations import Installation, build_wheel, copy_sources, install_wheel
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete with the tests'
+os.environ["XDG_DATA_HOME"] = str(Path(tempfile.gettempdir(), "midtoken-tests"))  # not the model that a person chose
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"  # its threads in a fork can end it early
 # Other Pythons are tested without most of these, and llama.cpp needs a compiler.
 _MISSING = {

@@ -28,6 +28,7 @@ from lsp_server.settings import Settings
 from midtoken.api import read_completion
 from midtoken.connection import Connection, ServerArguments, open_connection
 from midtoken.input_text import find_language, read_text
+from midtoken.models import find_default_name
 from midtoken.server_arguments import UsageError, add_connection_arguments, find_languages
 
 # The example of the README. Its cursor is in the middle of a token.
@@ -86,7 +87,9 @@ async def check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
             )
             if served.context_tokens is not None:
                 yield Check(f"a prompt has at most {served.context_tokens} tokens (--context)")
-            yield await _check_completion(connection, is_default=is_shared and options.model is None)
+            yield await _check_completion(
+                connection, is_bundled=is_shared and (options.model or find_default_name()) is None
+            )
     except MidtokenError as error:  # for users; most of these messages say what to do
         is_gone = isinstance(error, ServerUnreachableError)
         hint = ". Start it there with midtoken serve, or omit --server" if is_gone else ""
@@ -103,15 +106,15 @@ def describe_model(options: argparse.Namespace) -> Check:
     return Check(f"model {model_dir}, {num_bytes / 1e6:,.0f} MB")
 
 
-async def _check_completion(connection: Connection, is_default: bool) -> Check:
+async def _check_completion(connection: Connection, is_bundled: bool) -> Check:
     request = Guard().clear(CompletionRequest(_PREFIX, max_tokens=8, extent=Extent.SINGLE_LINE), ())
     answer = await read_completion(connection.stream(request))
     what = (
         f"a completion in the middle of a token: `return Nod` is completed with `{answer.text}` after "
         f"{answer.stats.total_ms:.0f} ms"
     )
-    if is_default and answer.text != _REST:
-        return Check(f"{what}. The default model should say `{_REST}`: reinstall midtoken, or report it", Mark.NOTE)
+    if is_bundled and answer.text != _REST:
+        return Check(f"{what}. The bundled model should say `{_REST}`: reinstall midtoken, or report it", Mark.NOTE)
     if not any(answer.likely.read_tokens()):
         reason = "Its engine reports no probabilities, so all text is shown, whatever `confidence` is"
         return Check(f"{what}. {reason}", Mark.NOTE)

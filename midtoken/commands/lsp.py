@@ -36,11 +36,10 @@ def run(options: argparse.Namespace) -> NoReturn:
 def build_language_server(options: argparse.Namespace) -> MidtokenServer:
     """Returns one that uses the completion server of the parsed arguments of `add_connection_arguments`."""
     connect, languages = partial(_connect, options), find_languages(options)
-    offered = None
-    if languages is not None and may_offer():
-        command = f"midtoken models use {OFFERED}"
-        question = "The bundled model knows only Python. Download SmolLM2-135M (270 MB, Apache-2.0) for all languages?"
-        offered = OfferedModel(question, command, fetch_offered, partial(choose_default, BUNDLED))
+    question = "The bundled model knows only Python. Download SmolLM2-135M (270 MB, Apache-2.0) for all languages?"
+    offered = OfferedModel(
+        question, f"midtoken models use {OFFERED}", may_offer, fetch_offered, partial(choose_default, BUNDLED)
+    )
     return MidtokenServer(connect, languages, Policy(os.environ), may_be_remote(options), offered)
 
 

