@@ -13,6 +13,6 @@ guard                   clears what is sent, without secrets where it may leave 
 backend                 the connection to the completion server
 items, indentation      make the model's text fit into the document, and LSP items of it
 
-Beside them, settings has the user's settings, status and progress tell the user what has changed, and model_offer asks
-whether to download another model.
+Beside them, settings has the user's settings, status tells the user what has changed, and model_offer asks whether to
+download another model.
 """
