@@ -182,7 +182,8 @@ figures: $(READY)  ## measure: write figures into the pages; list the old ones
 	@$(BIN)/python -m docs.draw_results
 
 .PHONY: test-models
-test-models: $(READY)  ## test: sixty model families: right or refused
+test-models: $(READY) $(PUBLISHED_TOKENIZERS)/.ready  ## test: sixty model families, all tokenizers: right or refused
+	@$(BIN)/python -m pytest -n 2 tests/e2e/test_published_tokenizers.py
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.models
 
 lint: $(READY)  ## test: ruff, mypy and the import contracts

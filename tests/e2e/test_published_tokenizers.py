@@ -3,6 +3,7 @@
 import json
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ _PRE_TOKENIZERS = {  # the names of a GGUF file; None: it cannot be right in one
     "mistral_nemo": "tekken",
     **dict.fromkeys(("gemma", "gemma3", "llama2", "yi"), "default"),
 }
+_QUICK = ("deepseek-coder-33b-base", "llama2", "qwen-2.5")  # of each kind one; the others with `make test-models`
 _CODE = "".join(training_texts())
 
 pytestmark = [
@@ -72,11 +74,15 @@ def _write_gguf_folder(folder: Path, spec: Any, pre_tokenizer: str, start_ids: t
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
 
 
-@pytest.fixture(
-    scope="module",
-    params=[*((name, None) for name in _PRE_TOKENIZERS), *(item for item in _PRE_TOKENIZERS.items() if item[1])],
-    ids=lambda param: param[0] + (" in GGUF" if param[1] else ""),
-)
+def _list_params() -> Iterator[Any]:  # of pytest's ParameterSet
+    for name, pre_tokenizer in _PRE_TOKENIZERS.items():
+        yield pytest.param((name, None), id=name)
+        if pre_tokenizer is not None:
+            marks = [] if name in _QUICK else [pytest.mark.full]
+            yield pytest.param((name, pre_tokenizer), id=f"{name} in GGUF", marks=marks)
+
+
+@pytest.fixture(scope="module", params=_list_params())
 def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ToyTokenizer:
     """A tokenizer as the product loads it, and as the `tokenizers` library does."""
     name, pre_tokenizer = request.param
