@@ -98,10 +98,14 @@ def _read_lines(code: str) -> tuple[list[str], bool, bool]:
 
     A line that only a statement can begin is in no brackets: others above it were never closed.
     """
-    code = code.removesuffix("\n")
-    has_open_string = any(found["open"] is not None for found in _STRING.finditer(code))
-    lines, depth, is_continued = list[str](), 0, False
-    for line in _STRING.sub(lambda found: "" if found[0].startswith("#") else "''", code).split("\n"):
+    has_open_string, lines, depth, is_continued = False, list[str](), 0, False
+
+    def empty(found: re.Match[str]) -> str:
+        nonlocal has_open_string
+        has_open_string = found["open"] is not None
+        return "" if found[0].startswith("#") else "''"
+
+    for line in _STRING.sub(empty, code.removesuffix("\n")).split("\n"):
         if (depth or is_continued) and not _STATEMENT.match(line.lstrip()):
             lines[-1] += f" {line.strip()}"
         else:

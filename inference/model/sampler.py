@@ -138,6 +138,9 @@ class SampleResult:
 
 def choose(request: SampleRequest) -> SampleResult:
     """The choices of a request, from the rows that are there. That of the chain's end must be one of them."""
+    if request.wants_best and request.crossings == (_ANY,) and not request.wants_scores:  # most tokens of a text
+        best = request.rows[0].find_best(_ANY)
+        return SampleResult((SampledToken(_ANY, best.token_id, best.logit - best.log_mass),))
     path_log_probs, missing = _weigh_paths(request)
     reached = [each for each in request.crossings if not missing[each.node]]
     rows = [request.rows[find_row(each.node)] for each in reached]
@@ -154,8 +157,8 @@ def choose(request: SampleRequest) -> SampleResult:
     bounds = [path_log_probs[branch] for branch, on_path in missing.items() if on_path == (branch,)]
     log_total = log_sum_exp(np.array([*log_masses, *bounds]))
     if request.wants_best:
-        best = max(range(len(bests)), key=bests.__getitem__)
-        choices = [SampledToken(reached[best], found[best].token_id, bests[best] - log_total)]
+        at = max(range(len(bests)), key=bests.__getitem__)
+        choices = [SampledToken(reached[at], found[at].token_id, bests[at] - log_total)]
     else:
         draws = [0.0 if each is None else each.random() for each in request.random_sources]
         picks = _pick(list(zip(rows, reached, offsets, strict=True)), request.sampling, draws)
@@ -223,14 +226,19 @@ class NumpyRow(LogitRow):
 
     __slots__ = ()
 
+    @property
+    def log_total(self) -> float:
+        """See `LogitRow`."""
+        if self._log_total is None:
+            self._log_total = log_sum_exp(self.logits)
+        return self._log_total
+
     def find_best(self, crossing: Crossing) -> BestToken:
-        """See `LogitRow`. Where any token may follow, nothing is summed again."""
+        """See `LogitRow`."""
         ids: _Ids | None = self.tokens.find_ids(crossing)
         if ids is None:
-            if self._log_total is None:
-                self._log_total = log_sum_exp(self.logits)
             token_id = int(self.logits.argmax())
-            return BestToken(token_id, float(self.logits[token_id]), self._log_total)
+            return BestToken(token_id, float(self.logits[token_id]), self.log_total)
         if not ids.size:
             return BestToken(-1, -math.inf, -math.inf)
         logits = self.logits[ids]
