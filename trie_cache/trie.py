@@ -27,7 +27,8 @@ import numpy.typing as npt
 
 _Ids = npt.NDArray[np.int32]  # [num_allowed] in the order of their bytes; read-only
 
-# The blog post's bound. A smaller set takes about 6 µs to build. Of a 151,643-token vocabulary, 51 prefixes reach it.
+# The bound of Sweep's post on token healing. A smaller set takes about 6 µs to build. Of a 151,643-token vocabulary, 51
+# prefixes reach it.
 _MIN_HOT_TOKENS = 1001
 _MAX_RECENT = 256  # at most 1 MB: a set that is not hot has at most 1,000 ids, and one for each byte of the prefix
 _MIN_CACHED_TOKENS = 512  # in an interval; the children of a smaller one are found quickly
@@ -232,7 +233,7 @@ def _freeze(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
 
 
 def find_allowed_ids(trie: Trie, prefix: bytes) -> _Ids:
-    """The tokens that start with a prefix, and those that the prefix starts with (the blog post's rule).
+    """The tokens that start with a prefix, and those that the prefix starts with.
 
     For `b""`, these are all ordinary tokens. Special tokens are never among them.
     """

@@ -268,7 +268,9 @@ class Engine:
         max_prefilled = self._executor.max_prefilled
         for job in ordered:
             if selected and job.request.is_prefetch and not selected[0].request.is_prefetch:
-                break  # the step of a person would be longer
+                # The step of a person would be longer. With --engine, a step only passes on what the server has sent,
+                # but the server would work on both. So where many people share it, hardly any prefetch begins.
+                break
             if not job.is_begun:
                 if is_full or not self._prepare(job):
                     continue

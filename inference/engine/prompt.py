@@ -5,8 +5,9 @@ the model continues. So the healed bytes are removed from the prefix section, an
 the prompt; `inference.engine.fill_in` shows the layouts.
 
 The start tokens, the markers, both sections and the tokens that spell the healed bytes must fit into the available
-room. If they do not, the suffix is shortened first, if necessary to nothing. Then the kept tokens are cut at the front.
-The start tokens and the healed bytes are never cut: a request whose healed bytes do not fit is refused.
+room. If they do not, the suffix is shortened first, to a quarter of the room, and further only until the kept tokens
+have a quarter. Then the kept tokens are cut at the front. The start tokens and the healed bytes are never cut: a
+request whose healed bytes do not fit is refused.
 
 What the prompt has of other files follows the start tokens, before the fill-in markers, so that it stays cached while a
 file is edited. It takes at most half of the room, in whole files. Its format is that of the model's training, or plain

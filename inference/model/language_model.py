@@ -1,4 +1,4 @@
-"""The engine's interface to a model: forward trees, choose among their crossings, keep paths. Without torch.
+"""The engine's interface to a model: forward trees, choose among their crossings, keep chains. Without torch.
 
 A forward pass gives a row of logits for each node. The engine may keep rows, and the keys and values of branches, for
 as long as it likes: what stands in them depends only on the tokens before them.
