@@ -66,7 +66,7 @@ def find_outcome(end: CompletionChunk | MidtokenError) -> Outcome:
 
 
 _REFUSALS = {Outcome.INVALID: "invalid", Outcome.UNREACHABLE: "engine_unreachable"}
-_OVERLOADS = ("queue", "prefetch", "size", "memory", "shutdown")  # the reasons of OverloadedError
+_OVERLOADS = ("queue", "prefetch", "memory", "shutdown")  # the reasons of OverloadedError
 
 
 class Metrics:

@@ -16,7 +16,7 @@ The aim is completed requests, not many started ones: a request is worth nothing
 from collections.abc import Callable, Iterator
 
 from inference.engine.job import Job
-from inference.errors import OverloadedError
+from inference.errors import InvalidRequestError
 
 _STEP_LEVELS = (256, 1024)  # a request with more steps than one of them gives way; a line never has so many
 _LONG_PREFILL = 64  # tokens
@@ -62,12 +62,11 @@ class Scheduler:
         return [job for _, job in sorted(enumerate(self._jobs), key=lambda pair: _rank(pair[1], pair[0], now))]
 
     def check_size(self, job: Job) -> None:
-        """Raises OverloadedError if the job is too large to run at all."""
+        """Raises InvalidRequestError if the job is too large to run at all."""
         if job.request.num_candidates > self._max_sequences or job.num_tokens > self._max_tokens:
-            raise OverloadedError(
+            raise InvalidRequestError(
                 f"the request needs {job.request.num_candidates} sequences and room for {job.num_tokens} tokens; "
-                f"this server has {self._max_sequences} (max_sequences) and {self._max_tokens} (cache_tokens)",
-                "size",
+                f"this server has {self._max_sequences} (max_sequences) and {self._max_tokens} (cache_tokens)"
             )
 
     def has_room(self, job: Job) -> bool:

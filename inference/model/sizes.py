@@ -15,7 +15,7 @@ MAX_SMALL = 100_000_000  # weights; in float32, they take 0.4 GB
 _MAX_MEDIUM = 1_600_000_000  # of models that are called 1.5B
 MEDIUM_TOKENS, _LARGEST_TOKENS = 2048, 8192
 _MEMORY_SHARE = 0.5  # for keys and values; most of the rest may be weights
-_NUM_CONTEXTS = 6  # in use and remembered, for which there must be memory
+_NUM_CONTEXTS = 7  # in use and remembered, for which there must be memory
 _NUM_TOKENS = 256  # of a cache whose memory is looked at
 
 

@@ -32,10 +32,10 @@ _CELL_STEP = 256  # llama.cpp rounds up to it
 _MAX_CELLS = 2**20  # some thousand times as many end the process
 _FLOATS = ("F32", "F16")  # in the names of precisions, BF16 too: of those, several rows take hardly longer than one
 _CHEAP_TOKEN = 0.1
-# Room in contexts of full length: for those in use, and for those remembered at least and at most. llama.cpp takes the
-# memory for all of it at once. What all of them have, each row looks at: with 20,000 tokens it takes three times as
-# long as with 400.
-_IN_USE, _LEAST_REMEMBERED, _MOST_REMEMBERED = 4, 2, 8
+# Room in contexts of full length: for those in use (four alternatives, and what each writes), and for those remembered
+# at least and at most. llama.cpp takes the memory for all of it at once. What all of them have, each row looks at: with
+# 20,000 tokens it takes three times as long as with 400.
+_IN_USE, _LEAST_REMEMBERED, _MOST_REMEMBERED = 5, 2, 8
 _Cache = GgufSequenceCache | RecurrentSequenceCache
 
 

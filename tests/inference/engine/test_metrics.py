@@ -82,7 +82,6 @@ def test_a_superseded_request_that_had_begun_is_no_completed_one() -> None:
         (InvalidRequestError("no"), "invalid", "invalid"),
         (OverloadedError("no"), "overloaded", "memory"),
         (OverloadedError("no", "queue"), "overloaded", "queue"),
-        (OverloadedError("no", "size"), "overloaded", "size"),
         (OverloadedError("no", "shutdown"), "overloaded", "shutdown"),
         (InferenceServerUnreachableError("no"), "unreachable", "engine_unreachable"),
         (MidtokenError("no"), "failed", None),

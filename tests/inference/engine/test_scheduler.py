@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.engine.scheduler import Scheduler
-from inference.errors import OverloadedError
+from inference.errors import InvalidRequestError
 from inference.protocol.completion import CompletionRequest, Priority
 
 
@@ -118,5 +118,5 @@ def test_what_is_begun_stays_within_the_room(requests: list[tuple[int, int]]) ->
 
 @pytest.mark.parametrize("request_", [_Request(num_sequences=5), _Request(num_tokens=21)])
 def test_a_request_that_could_never_run_is_refused(request_: _Request) -> None:
-    with pytest.raises(OverloadedError):
+    with pytest.raises(InvalidRequestError, match=r"sequences and room for [0-9]+ tokens; this server has 4"):
         _fill().check_size(request_)

@@ -60,7 +60,7 @@ def test_a_context_of_more_than_the_model_sees_is_refused_with_what_would_fit() 
     [
         (None, 32_768, 2**40, 8192),
         (None, 512, 2**40, 512),
-        (None, 32_768, 12 * 5000 * _TOKEN_NBYTES, 5000),
+        (None, 32_768, 14 * 5000 * _TOKEN_NBYTES, 5000),
         (20_000, 32_768, 2**40, 20_000),
         (100, 32_768, 2**40, 100),
     ],
@@ -76,7 +76,7 @@ def test_a_window_is_what_is_named_or_follows_from_the_size_and_has_memory(
 def test_a_window_that_has_no_memory_is_refused_with_one_that_has(tmp_path: Path) -> None:
     config = EngineConfig(tmp_path, max_context_tokens=5001)
     with (
-        patch.object(sizes, "find_memory", lambda: 12 * 5000 * _TOKEN_NBYTES),
+        patch.object(sizes, "find_memory", lambda: 14 * 5000 * _TOKEN_NBYTES),
         pytest.raises(
             ModelError, match=r"no memory for a context of 5001 tokens \(--context\): at most 5000 would fit"
         ),

@@ -4,6 +4,7 @@ import gc
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
 from types import MappingProxyType
@@ -18,6 +19,8 @@ from inference.config import EngineConfig
 from inference.engine.engine import Engine, complete
 from inference.engine.local_executor import load_engine
 from inference.errors import InvalidRequestError, ModelError, OverloadedError
+from inference.healing.heal_point import encode_text
+from inference.healing.loaded_tokenizer import load_tokenizer
 from inference.healing.token_tree import TokenTree
 from inference.model import loader
 from inference.model.gguf.kv_cache import GgufSequenceCache
@@ -105,7 +108,7 @@ def test_more_sequences_than_llama_cpp_has_are_refused_by_name_and_all_are_free_
 
     del stored, caches, cache
     gc.collect()
-    model.new_cache(12 * 512 - 8)  # all cells are free: four contexts in use, eight remembered
+    model.new_cache(13 * 512 - 8)  # all cells are free: five contexts in use, eight remembered
     for _ in range(2):
         assert _read(model, (1, 2, 3), *range(200))[1].shape == (201, 8192)
 
@@ -131,6 +134,17 @@ def test_requests_that_have_no_room_beside_others_wait_for_it(folder: Path) -> N
         for sink in sinks:
             sink.wait_for_end()
     assert [sink.error for sink in sinks] == [None] * 16
+
+
+def test_four_texts_have_room_beside_a_full_context_and_eight_are_refused_as_what_never_has(folder: Path) -> None:
+    encoder = load_tokenizer(folder).encoder
+    texts = (_TEXT[:end] for end in range(1000, len(_TEXT), 4))
+    request = CompletionRequest(next(text for text in texts if len(encode_text(encoder, text)) >= 465))
+    with closing(load_engine(EngineConfig(folder, max_context_tokens=512))) as engine:
+        sink = submit(engine, replace(request, num_candidates=4, extent=Extent.SINGLE_LINE)).wait()
+        assert 448 < sink.stats.num_context_tokens <= 480  # the rest is for healed bytes
+        with pytest.raises(InvalidRequestError, match="the request needs 8 sequences and room for"):
+            complete(engine, replace(request, num_candidates=8))
 
 
 def test_a_file_in_parts_is_loaded_and_said_as_what_it_runs(tmp_path: Path) -> None:
