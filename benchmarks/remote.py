@@ -156,10 +156,10 @@ class RecordingServer:
         return result
 
     async def generate(
-        self, request: CompletionRequest, row: tuple[int, ...]
+        self, request: CompletionRequest, row: tuple[int, ...], *limits: Any
     ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
         self.written = [*row]
-        async with aclosing(self._server.generate(request, row)) as steps:
+        async with aclosing(self._server.generate(request, row, *limits)) as steps:
             async for step in steps:
                 self.written += [step.token_id] if isinstance(step, GeneratedToken) else []
                 yield step

@@ -216,9 +216,9 @@ class RemoteExecutor:
         """Reports what the server writes. The engine's thread ends a candidate, which is noticed at the next token."""
         seeds = job.list_seeds()
         for candidate in candidates:
-            request = replace(job.request, seed=seeds[candidate.index])
             prompt = (*job.prompt.context_ids, *candidate.token_ids)
-            async with aclosing(server.generate(request, prompt)) as tokens:
+            num_left = job.request.max_tokens - candidate.text.num_new  # the prompt ends with the others
+            async with aclosing(server.generate(job.request, prompt, num_left, seeds[candidate.index])) as tokens:
                 async for token in tokens:
                     if candidate.is_finished:
                         break

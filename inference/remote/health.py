@@ -138,11 +138,11 @@ class ServerHealth:
 
     async def _measure(self, server: RemoteServer) -> None:
         """Asks about one row in all ways, whose answers must agree. What stands before the server may drop fields."""
-        request, row = CompletionRequest("", max_tokens=1), self._sample[0][1]
+        request, row = CompletionRequest(""), self._sample[0][1]
         ((reported,), _) = await server.score(request, [row])
         best, second = sorted(reported, key=reported.__getitem__, reverse=True)[:2]
         forced = await server.find_best_token(request, row, (second,))
-        written = [each async for each in server.generate(request, row) if not isinstance(each, FinishReason)]
+        written = [each async for each in server.generate(request, row, 1) if not isinstance(each, FinishReason)]
         if forced[0] != second or abs(forced[1] - reported[second]) > LOGPROB_TOLERANCE:
             raise ModelError(f"{server.name} tells other log probabilities for a token alone than beside others")
         if [reported.get(each.token_id, -math.inf) >= reported[best] - LOGPROB_TOLERANCE for each in written] != [True]:

@@ -3,7 +3,7 @@
 Each of its slots has the text of a document. To prefill it takes far longer than to complete a keystroke. With more
 documents than slots, a document therefore keeps its slot for a turn, in which several keystrokes are completed: four
 times what its prefill took, or until it asks for nothing for half a second. Then the document that has waited longest
-gets the slot that was used least recently.
+gets the slot that was used least recently. A request without a document counts as a document that ends with it.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ _MIN_PART, _MAX_PART = 64, 4096  # tokens
 _FORCED = 100.0  # added to a logit, it exceeds all others; the reported log probabilities are without it
 _TURN = 4.0  # times what the prefill took
 _IDLE_S = 0.5  # without a request, the turn is over
+_GAP_S = 0.05  # that of a request without a document, which has asked for the first token and not yet for the rest
 _FORGOTTEN_S = 1.0  # without a request, a document waits no longer
 _POLL_S = 0.02
 
@@ -41,7 +42,7 @@ class Slot:
     """A slot, which does one thing at a time, and what it has prefilled."""
 
     number: int
-    document: str | None = None  # with its tenant
+    document: str | int | None = None  # with its tenant; an int stands for a request without a document
     tenant: str | None = None  # whose text it has
     token_ids: list[int] = field(default_factory=list)  # those that it has, or more
     headers: Mapping[str, str] = field(default_factory=dict)  # of its requests
@@ -52,7 +53,8 @@ class Slot:
 
     def is_free(self, now: float) -> bool:
         """Whether another document may take it."""
-        is_over = now - self.taken_at > _TURN * self.prefill_s or now - self.used_at > _IDLE_S
+        idle_s = _IDLE_S if isinstance(self.document, str) else _GAP_S
+        is_over = now - self.taken_at > _TURN * self.prefill_s or now - self.used_at > idle_s
         return not self.lock.locked() and (self.document is None or is_over)
 
 
@@ -62,26 +64,32 @@ class Slots:
     def __init__(self, number: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._all = [Slot(each) for each in range(number)]
         self._clock = clock
-        self._waiting: dict[str, float] = {}  # documents, the one that has waited longest first, and when they asked
+        # The documents that wait, the one that has waited longest first, and when they asked.
+        self._waiting: dict[str | int, float] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
     @asynccontextmanager
-    async def use(self, document: str) -> AsyncIterator[Slot]:
+    async def use(self, document: str | int, has_text: Callable[[Slot], bool] = lambda _: False) -> AsyncIterator[Slot]:
         """Waits for the document's turn, and for what its slot does. Then the slot is the document's inside the block.
 
-        A document keeps its place among those that wait, although its requests supersede each other.
+        A document keeps its place among those that wait, although its requests supersede each other. An int stands for
+        a request without a document, which does not. `has_text`: whether a slot is preferred, if it is free.
         """
-        while (slot := self._find(document)) is None:
-            await asyncio.sleep(_POLL_S)
+        try:
+            while (slot := self._find(document, has_text)) is None:
+                await asyncio.sleep(_POLL_S)
+        finally:
+            if isinstance(document, int):
+                self._waiting.pop(document, None)
         async with slot.lock:
             try:
                 yield slot
             finally:
                 slot.used_at = self._clock()
 
-    def _find(self, document: str) -> Slot | None:
+    def _find(self, document: str | int, has_text: Callable[[Slot], bool]) -> Slot | None:
         now, slot = self._clock(), next((each for each in self._all if each.document == document), None)
         if slot is None:
             waiting = self._waiting | {document: now}
@@ -89,7 +97,7 @@ class Slots:
             free = [each for each in self._all if each.is_free(now)]
             if not free or next(iter(self._waiting)) != document:
                 return None
-            slot = min(free, key=lambda each: each.used_at)
+            slot = min(free, key=lambda each: (not has_text(each), each.used_at))
             slot.document, slot.taken_at, slot.used_at, slot.prefill_s = document, now, now, 0.0
         self._waiting.pop(document, None)
         return slot
@@ -168,16 +176,16 @@ class LlamaServer(RemoteServer):
                 pass
 
     async def generate(
-        self, request: CompletionRequest, prompt: tuple[int, ...]
+        self, request: CompletionRequest, prompt: tuple[int, ...], max_tokens: int, seed: int | None = None
     ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
         """See `RemoteServer`."""
         sampling: dict[str, Any] = _GREEDY
         if request.temperature > 0:
             sampling = {"samplers": ["temperature", "top_p"], "temperature": request.temperature, "dynatemp_range": 0.0}
-            sampling |= {"top_p": request.top_p, "seed": -1 if request.seed is None else request.seed % 2**31}
+            sampling |= {"top_p": request.top_p, "seed": -1 if seed is None else seed % 2**31}
         body = {
             "prompt": list(prompt),
-            "n_predict": request.max_tokens,
+            "n_predict": max_tokens,
             "return_tokens": True,
             "n_probs": 1,
             **sampling,
@@ -199,10 +207,17 @@ class LlamaServer(RemoteServer):
         """The events of a completion, on the slot of the request's document, which may have its text already.
 
         With them comes how many tokens of the first prompt were prefilled before, in parts. Before another tenant uses
-        a slot, its text is replaced by a single token.
+        a slot, its text is replaced by a single token. A request without a document takes a slot with most of its text
+        first.
         """
         prompts = body["prompt"] if isinstance(body["prompt"][0], list) else [body["prompt"]]
-        async with self._slots.use(f"{request.tenant}\0{request.document}") as slot:
+
+        def has_text(slot: Slot) -> bool:
+            is_own = not request.document and slot.tenant == request.tenant
+            return is_own and 2 * count_common(slot.token_ids, prompts[0]) > len(prompts[0])
+
+        document = f"{request.tenant}\0{request.document}" if request.document else id(request)
+        async with self._slots.use(document, has_text) as slot:
             slot.headers = _ONCE | self._http.build_session(request.tenant, request.document)
             if slot.tenant != request.tenant:
                 slot.tenant, slot.token_ids = None, []

@@ -146,11 +146,15 @@ class ProbedServer(RemoteServer):
         await self._gather(request, PromptQuery([prompt]))
 
     async def generate(
-        self, request: CompletionRequest, prompt: tuple[int, ...]
+        self,
+        request: CompletionRequest,
+        prompt: tuple[int, ...],
+        max_tokens: int,
+        seed: int | None = None,  # noqa: ARG002  # it does not sample
     ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
         """See `RemoteServer`."""
         num_reported = 0
-        async with aclosing(self._ask(request, PromptQuery([prompt], request.max_tokens, 1))) as deltas:
+        async with aclosing(self._ask(request, PromptQuery([prompt], max_tokens, 1))) as deltas:
             async for delta in deltas:
                 for written in delta.written[num_reported if delta.is_cumulative else 0 :]:
                     num_reported += 1

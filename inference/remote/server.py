@@ -56,9 +56,9 @@ class RemoteServer(ABC):
 
     @abstractmethod
     def generate(
-        self, request: CompletionRequest, prompt: tuple[int, ...]
+        self, request: CompletionRequest, prompt: tuple[int, ...], max_tokens: int, seed: int | None = None
     ) -> AsyncGenerator[GeneratedToken | FinishReason, None]:
-        """The tokens that follow, one after the other; then, why none follows."""
+        """At most so many tokens that follow, one after the other; then, why none follows. `seed`: of what samples."""
 
     def _order(self, reported: Mapping[int, Mapping[int, float]], num_prompts: int) -> TopLogprobs:
         """What is reported of each prompt. Raises ServerError if that is not one row for each."""

@@ -60,6 +60,20 @@ def test_a_document_keeps_to_its_slot_and_a_prefetch_is_read_only(engine: Engine
     assert [each["n_predict"] for each in server.asked] == [0]
 
 
+def test_requests_without_a_document_run_at_once_each_on_a_slot_of_its_own(server: FakeLlamaServer) -> None:
+    texts = ("def make():\n    return ", "import os\nimport s")
+    with closing(load_in_front(server.url)) as engine:
+        server.asked.clear()
+        server.delay_s = 0.05
+        sinks = [submit(engine, CompletionRequest(text, max_tokens=8, extent=Extent.UNLIMITED)) for text in texts]
+        assert all(sink.wait().text for sink in sinks)
+    slots: dict[tuple[int, ...], set[int]] = {}
+    for each in server.asked:
+        row = each["prompt"][0] if isinstance(each["prompt"][0], list) else each["prompt"]
+        slots.setdefault((*row[:2],), set()).add(each["id_slot"])
+    assert sorted(slots.values(), key=min) == [{0}, {1}]
+
+
 def test_a_long_text_is_read_in_parts_of_which_none_follows_once_nobody_waits(
     engine: Engine, server: FakeLlamaServer
 ) -> None:
@@ -265,7 +279,7 @@ def test_a_limit_beyond_the_slot_is_what_fits_beside_the_prompt(engine: Engine, 
     sink = complete(engine, CompletionRequest("a = [b]\n" * 400, max_tokens=4096, extent=Extent.UNLIMITED))
     body = server.asked[-1]
     assert 3 * server.n_ctx // 8 < sink.stats.num_context_tokens <= len(body["prompt"])
-    assert server.n_ctx // 4 <= body["n_predict"] <= server.n_ctx - len(body["prompt"]) + 1
+    assert server.n_ctx // 4 - 1 <= body["n_predict"] <= server.n_ctx - len(body["prompt"])
     assert sink.stats.was_cut
 
 

@@ -17,12 +17,12 @@ class _Bench:
         self.now = 0.0
         self.slots = Slots(2, lambda: self.now)
 
-    async def use(self, document: str, prefill_s: float = 0.0) -> int:
+    async def use(self, document: str | int, prefill_s: float = 0.0) -> int:
         async with self.slots.use(document) as slot:
             slot.prefill_s += prefill_s
             return slot.number
 
-    async def wait(self, document: str) -> "asyncio.Task[int]":
+    async def wait(self, document: str | int) -> "asyncio.Task[int]":
         """Starts to use a slot, and lets it look for one."""
         task = asyncio.create_task(self.use(document))
         await asyncio.sleep(0.05)
@@ -77,6 +77,27 @@ async def test_a_document_whose_requests_supersede_each_other_keeps_its_place(be
         assert await again == 0
     bench.now = 2.0
     assert await later in (0, 1)
+
+
+async def test_a_request_without_a_document_takes_a_free_slot_and_holds_it_only_while_it_runs(bench: _Bench) -> None:
+    bench.now = 0.6
+    async with bench.slots.use(7) as first, bench.slots.use(8) as second:
+        second.prefill_s = 1.0
+        assert {first.number, second.number} == {0, 1}
+        gone, waiting = await bench.wait(9), await bench.wait("c")
+        gone.cancel()
+        with suppress(asyncio.CancelledError):
+            await gone
+    assert await bench.use(8) == second.number, "it has still to ask for the rest"
+    bench.now += 0.1
+    assert await waiting == first.number
+    assert await bench.use(7) == second.number
+
+
+async def test_a_request_without_a_document_prefers_a_slot_with_its_text(bench: _Bench) -> None:
+    bench.now = 0.6
+    async with bench.slots.use(7, lambda slot: slot.number == 1) as slot:
+        assert slot.number == 1
 
 
 async def test_a_document_that_asks_no_more_is_not_waited_for(bench: _Bench) -> None:

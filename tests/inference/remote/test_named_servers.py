@@ -14,7 +14,7 @@ from inference.engine.engine import Engine, complete
 from inference.errors import InvalidRequestError, MidtokenError, ServerError
 from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer
-from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Priority
+from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing, Priority
 from inference.remote.health import ServerHealth, detect_server
 from inference.remote.http_client import HttpClient
 from inference.remote.probed_server import ProbedServer
@@ -125,6 +125,17 @@ def test_what_follows_is_what_the_server_writes(
     assert b"".join(map(tokenizer.trie.spell, tokens)).decode(errors="replace").removeprefix("x = ").startswith(written)
 
 
+@pytest.mark.parametrize("healing", [Healing.EXACT, Healing.NONE])
+def test_a_limit_beyond_the_window_is_what_fits_beside_the_first_token(
+    healing: Healing, engine: Engine, server: FakeNamedServer
+) -> None:
+    text = "a = [b]\n" * 400 + "foo("
+    complete(engine, CompletionRequest(text, max_tokens=4096, healing=healing, extent=Extent.UNLIMITED))
+    [row], limit = server.find_rows(server.asked[-1]), server.find_sampling(server.asked[-1])[server.limit_field]
+    assert len(row) + limit <= 512
+    assert limit > 100
+
+
 @pytest.mark.parametrize("dropped", [("allowed_token_ids", "token_ids_logprob"), ("temperature",)], ids=str)
 def test_what_is_lost_later_fails_a_request_and_gives_no_wrong_text(
     dropped: tuple[str, ...], server: FakeNamedServer
@@ -137,7 +148,7 @@ def test_what_is_lost_later_fails_a_request_and_gives_no_wrong_text(
 
 
 async def _generate(server: ProbedServer) -> list[object]:
-    return [step async for step in server.generate(CompletionRequest("", max_tokens=2), (1, 2, 3))]
+    return [step async for step in server.generate(CompletionRequest(""), (1, 2, 3), 2)]
 
 
 _INDEX, _TOKEN, _END = r'(?<="index": )\d+', r'(?<=_ids": \[)\d+', r'(?<="finish_reason": )(null|"length")'
