@@ -77,6 +77,7 @@ class MidtokenServer(LanguageServer):
         self.protocol.mark_out_of_sync = self.assistant.mark_out_of_sync
         self._settings_sources = SettingsSources()
         self._num_pulls = 0  # of the settings
+        self._unanswered: str | None = None  # why they are not known
         self._notebooks: dict[str, Notebook] = {}  # by URI
         handlers: dict[str, Callable[[Any], Any]] = {
             types.INITIALIZE: self.initialize,
@@ -161,10 +162,11 @@ class MidtokenServer(LanguageServer):
             if number != self._num_pulls:
                 return
             if asking.done() and (answer := asking.result()) is not None:
-                self._settings_sources.pulled = answer[0]
+                self._settings_sources.pulled, self._unanswered = answer[0], None
                 break
             how = ", except with an error" if asking.done() else ""
-            self._read_settings(f"the editor has not answered workspace/configuration{how}: its settings are not known")
+            self._unanswered = f"the editor has not answered workspace/configuration{how}: its settings are not known"
+            self._read_settings()
             if asking.done():
                 await asyncio.sleep(self.configuration_wait_s)
                 asking = None
@@ -176,10 +178,10 @@ class MidtokenServer(LanguageServer):
             return await self.workspace_configuration_async(params) or [None]
         return None
 
-    def _read_settings(self, refusal: str | None = None, are_known: bool = True) -> None:
-        """`refusal`: why nothing may be sent, whatever the settings say. `are_known`: the editor was asked for them."""
+    def _read_settings(self, are_known: bool = True) -> None:
+        """`are_known`: the editor was asked for them. If it has not answered, nothing may be sent whatever they say."""
         read = self._settings_sources.read()
-        self.assistant.configure(replace(read, refusal=refusal or read.refusal), are_known)
+        self.assistant.configure(replace(read, refusal=self._unanswered or read.refusal), are_known)
 
     def _open_notebook(self, params: types.DidOpenNotebookDocumentParams) -> None:
         uri, cells = params.notebook_document.uri, list(params.notebook_document.cells)

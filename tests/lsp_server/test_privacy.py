@@ -153,9 +153,12 @@ async def test_nothing_is_sent_while_the_editor_does_not_answer_what_its_setting
         await both.start_with("x")
     await wait_for(lambda: both.editor.reports[-1:] != [] and both.editor.reports[-1][1:3] == ("off", "excluded"))
     assert "workspace/configuration" in both.editor.reports[-1][3]
+    both.server.configuration_wait_s = 0.5
+    both.editor.push_settings({"midtoken": {}})  # no answer either
     both.editor.replace_all("z")
     assert await both.editor.ask(0, 1) == _NOTHING
     assert len(both.backend.streams) == is_later
+    both.server.configuration_wait_s = 0.02
     both.editor.answer_configuration = lambda: [None]  # it is asked again
     if not settings.done():
         settings.set_result([None])
