@@ -90,17 +90,18 @@ class Status:
     def starting(self) -> None:
         """The completion server is being started, and it is taking long enough to show that."""
         text = "starting the completion server; the first start takes about ten seconds"
-        self._progress = self.begin_progress(text)
+        self.begin_progress(text)
         self.report(State.STARTING, Reason.STARTING, text)
 
     def downloading(self, on_cancel: Callable[[], None], text: str, percentage: int) -> None:
         """The model is being downloaded. `on_cancel`: what to do when the user cancels that."""
         if percentage == 100:
             return self.starting()
-        if not self._is_downloading or self._progress is None:
-            self._progress = self.begin_progress(text, on_cancel)
+        if not self._is_downloading:
+            self.begin_progress(text, on_cancel)
             self._is_downloading = True
-        self._progress.report(text, percentage)
+        if self._progress is not None:
+            self._progress.report(text, percentage)
         self.report(State.STARTING, "downloading", f"{text} ({percentage} %)")
 
     def ready(self, start_s: float, runs_as: str = "") -> None:
@@ -188,10 +189,10 @@ class Status:
         report = {"uri": uri, "state": state, "code": code, "message": message}
         self._server.protocol.notify(STATUS_NOTIFICATION, report)
 
-    def begin_progress(self, text: str, on_cancel: Callable[[], object] | None = None) -> Progress:
+    def begin_progress(self, text: str, on_cancel: Callable[[], object] | None = None) -> None:
         """Begins to show the start, and logs that. Ends what was begun before. `on_cancel`: see `Progress`."""
         self.end_progress(text)
-        return Progress(self._server, text, on_cancel)
+        self._progress = Progress(self._server, text, on_cancel)
 
     def end_progress(self, text: str) -> None:
         """Ends what `begin_progress` began, and logs that."""
