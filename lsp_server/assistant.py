@@ -348,7 +348,7 @@ class Assistant:
                 deadline_ms=settings.deadline_ms,
                 chunks=Chunks.LINES,
                 tenant="editor",  # the guard makes random names of these
-                document=document.uri,
+                document=session.name,
                 related=list_pieces(others, folders, settings.related_bytes, self.guard),
                 path=find_path(document.file_uri, folders),
             )

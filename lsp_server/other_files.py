@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 
 from pygls.uris import to_fs_path
 
-from inference.protocol.completion import RelatedFile
+from inference.protocol.completion import MAX_NAME_BYTES, RelatedFile
 from lsp_server.context import MARGIN_CHARS, MARGIN_LINES, Context, clean
 from lsp_server.documents import Document
 from lsp_server.guard import Guard
@@ -58,13 +58,14 @@ def _cut_piece(document: Document, max_bytes: int, guard: Guard) -> str:
 
 
 def find_path(uri: str, folders: Sequence[str]) -> str:
-    """Returns the path of a file from its workspace folder on; if it is in none, its name.
+    """Returns the path of a file from its workspace folder on; if it is in none, or that is too long, its name.
 
     `folders`: the URIs of those of the workspace.
     """
     path = PurePath(to_fs_path(uri) or "")
     inside = (each for each in map(to_fs_path, folders) if each is not None and path.is_relative_to(each))
-    return next((path.relative_to(each).as_posix() for each in inside), path.name)
+    found = next((path.relative_to(each).as_posix() for each in inside), path.name)
+    return found if len(found.encode(errors="replace")) <= MAX_NAME_BYTES else path.name
 
 
 _WITH_TABS = ("go", "gomod", "make")

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from lsprotocol.types import Position
@@ -141,6 +142,7 @@ def _differ_by_closers(suffix: str, other: str) -> bool:
 # Returns what to send for a request in a document, or why nothing may be sent.
 Build = Callable[["Session", EditorRequest, Purpose], Awaitable[Cleared[CompletionRequest] | NoSuggestion]]
 
+_numbers = count()
 _MAX_REMEMBERED = 16  # generations, with the text around the cursor of each
 _MOMENT_S = 0.1  # a delay that users do not notice
 _SOON_S = 2.0  # for which an editor waits for an answer
@@ -169,6 +171,7 @@ class Session:
 
     def __init__(self, document: Document, build: Build, connector: Connector, status: Status) -> None:
         self.document = document
+        self.name = str(next(_numbers))  # of the document in requests: a URI may be longer than a name
         self.was_pasted = False  # what the last edit inserted (lsp_server.no_suggestion)
         self.off: NoSuggestion | None = None  # why it gets no suggestions, as the user was told
         self.check: asyncio.Task[None] | None = None  # waits for the rules, and then says whether it gets some

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -278,3 +279,17 @@ async def test_shutdown_answers_waiting_requests_and_closes_the_connection(both:
     assert stream.is_cancelled
     assert both.backend.is_closed
     assert await asyncio.wait_for(answer, 5) is None
+
+
+async def test_a_document_with_a_path_of_any_length_gets_suggestions(both: InProcess) -> None:
+    folder = Path("/" + "/".join(60 * ["\u5b57\u5178"]))
+    both.editor.uri = (folder / "a.py").as_uri()
+    await both.start(None, None, "editor", Path("/", folder.parts[1]))
+    both.editor.open("x")
+    assert (await both.ask_and_finish(0, 1, "y")).items
+    deeper = Path(folder, *120 * ["\u5b57\u5178"])
+    both.editor.close()
+    both.editor.uri = (deeper / "a.py").as_uri()
+    both.editor.open("x")
+    assert (await both.ask_and_finish(0, 1, "y")).items
+    assert both.backend.streams[-1].request.path == "a.py"
