@@ -267,6 +267,8 @@ class Engine:
         num_prefilled, is_full = 0, False
         max_prefilled = self._executor.max_prefilled
         for job in ordered:
+            if job.is_finished:  # a prefetch that made room for one before it
+                continue
             if selected and job.request.is_prefetch and not selected[0].request.is_prefetch:
                 # The step of a person would be longer. With --engine, a step only passes on what the server has sent,
                 # but the server would work on both. So where many people share it, hardly any prefetch begins.

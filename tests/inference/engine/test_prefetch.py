@@ -1,6 +1,7 @@
 """Prefetches: what they read, who comes before them, and what becomes of them under load."""
 
 import dataclasses
+from unittest.mock import patch
 
 import pytest
 
@@ -62,6 +63,21 @@ def test_under_load_a_prefetch_is_refused_and_one_that_is_in_the_way_ends(script
     assert [key.wait().finish_reason for key in keys] == [FinishReason.LENGTH] * 2
     assert ahead.wait().finish_reason is FinishReason.CANCELLED
     assert ahead.stats.num_forwards == 1
+
+
+@with_settings(max_tokens=4000, max_sequences=2, max_context_tokens=3000)
+def test_a_key_that_cannot_begin_fails_alone_though_a_prefetch_has_ended_for_it(scripted: ScriptedBench) -> None:
+    executor = scripted.engine._executor
+    with holding(scripted, _ahead(_KEY)) as ahead:
+        no_memory = patch.object(executor, "begin", side_effect=[OverloadedError("no memory")])
+        no_memory.start()
+        drawn = dataclasses.replace(_KEY, document="y", num_candidates=2, temperature=1.0, seed=1)
+        key = submit(scripted.engine, drawn)
+    with pytest.raises(OverloadedError, match="no memory"):
+        key.wait()
+    no_memory.stop()
+    assert ahead.wait().finish_reason is FinishReason.CANCELLED
+    assert complete(scripted.engine, _KEY).finish_reason is FinishReason.LENGTH
 
 
 @with_settings(max_tokens=512, max_context_tokens=256)
