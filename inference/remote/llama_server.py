@@ -7,6 +7,7 @@ gets the slot that was used least recently. A request without a document counts 
 """
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -25,6 +26,7 @@ _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalt
 _ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "stop_type", "timings/prompt_n"]}
 _FORGET = {"prompt": [0], "n_predict": 0, "cache_prompt": False}
 _ONCE = {"Connection": "close"}  # as the server does after a stream, but says only now
+_ALL = 2**20  # tokens: more than any vocabulary has
 _NUM_TOP = 100  # tokens after each prompt: in nineteen of twenty choices, no more is asked for
 _PLACE_BYTES, _MAX_ROW_BYTES = 256, 2**25  # the probabilities of all tokens, with a vocabulary of 262,144, take 21 MB
 _PART_S = 0.1  # of prefill; a server does not notice in between that its client has left
@@ -114,6 +116,7 @@ class LlamaServer(RemoteServer):
         super().__init__(http, model)
         self._slots = Slots(1)
         self._prefill_lock = asyncio.Lock()  # of the one whose long prompt is prefilled
+        self._whole_id: int | None = None  # a token that ends with a character
         self._part = 256.0  # tokens that take about `_PART_S` to prefill
 
     async def identify(self) -> object:
@@ -128,7 +131,8 @@ class LlamaServer(RemoteServer):
         return [properties.get(name) for name in ("model_path", "model_alias", "build_info", "media_marker")]
 
     async def measure(self) -> None:
-        """`ServerHealth` finds out all."""
+        """See `RemoteServer`."""
+        self._whole_id = (await self.tokenize("a"))[-1]
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
         """See `RemoteServer`."""
@@ -141,6 +145,8 @@ class LlamaServer(RemoteServer):
         """See `RemoteServer`."""
         num_top = num_top or _NUM_TOP
         body = {"prompt": list(map(list, prompts)), "n_predict": 1, "n_probs": num_top, **_GREEDY}
+        if self._whole_id is not None:  # of a token that ends inside a character, the server would report nothing
+            body["logit_bias"] = [[self._whole_id, _FORCED]]
         reported: dict[int, Mapping[int, float]] = {}
         counts: list[int] = []  # of the tokens of each prompt that were prefilled now
         max_bytes = min(2**20 + num_top * _PLACE_BYTES, _MAX_ROW_BYTES)
@@ -167,7 +173,11 @@ class LlamaServer(RemoteServer):
                     if (token_id := read_whole(place["id"])) not in allowed_token_ids:
                         raise ServerError(f"{self.name} has chosen another token than those that it was asked about")
                     return token_id, read_log_prob(place["logprob"])
-        raise ServerError(f"{self.name} has reported no probability")
+        (row,), _ = await self.score(request, [prompt], _ALL)  # the best one ends inside a character
+        best = max(allowed_token_ids, key=lambda each: row.get(each, -math.inf))
+        if best not in row:
+            raise ServerError(f"{self.name} has reported no probability")
+        return best, row[best]
 
     async def prefill(self, request: CompletionRequest, prompt: tuple[int, ...]) -> None:
         """See `RemoteServer`."""
@@ -183,22 +193,31 @@ class LlamaServer(RemoteServer):
         if request.temperature > 0:
             sampling = {"samplers": ["temperature", "top_p"], "temperature": request.temperature, "dynatemp_range": 0.0}
             sampling |= {"top_p": request.top_p, "seed": -1 if seed is None else seed % 2**31}
-        body = {
-            "prompt": list(prompt),
-            "n_predict": max_tokens,
-            "return_tokens": True,
-            "n_probs": 1,
-            **sampling,
-        }
-        async with self._stream(request, body) as (events, _):
-            async for event in events:
-                reported = {read_whole(place["id"]): place for place in event.get("completion_probabilities", ())}
-                for token_id in event.get("tokens", ()):
-                    yield _parse_token(token_id, reported.get(token_id))
-                if event.get("stop"):
-                    yield FinishReason.LENGTH if event.get("stop_type") == "limit" else FinishReason.END
-                    return
-        raise ServerError(f"{self.name} has ended its answer without a reason")
+        ids, end, num_lost = list(prompt), len(prompt) + max_tokens, 0
+        while True:
+            for _ in range(num_lost):
+                (row,), _ = await self.score(request, [tuple(ids)], 1)
+                [(token_id, log_prob)] = row.items()
+                ids.append(token_id)
+                yield GeneratedToken(token_id, log_prob)
+            num_before, num_lost = len(ids), 0
+            body = {"prompt": [*ids], "n_predict": end - len(ids), "return_tokens": True, "n_probs": 1, **sampling}
+            async with self._stream(request, body) as (events, _):
+                async for event in events:
+                    if (num_lost := _count_lost(event, len(ids) - num_before)) > 0:
+                        break  # and asks for each of them
+                    reported = {read_whole(place["id"]): place for place in event.get("completion_probabilities", ())}
+                    for token_id in event.get("tokens", ()):
+                        ids.append(token_id)
+                        yield _parse_token(token_id, reported.get(token_id))
+                    if event.get("stop"):
+                        yield FinishReason.LENGTH if event.get("stop_type") == "limit" else FinishReason.END
+                        return
+                else:
+                    raise ServerError(f"{self.name} has ended its answer without a reason")
+            if request.temperature > 0:
+                yield FinishReason.END  # the most likely one is not the one that was drawn
+                return
 
     @asynccontextmanager
     async def _stream(
@@ -256,6 +275,19 @@ class LlamaServer(RemoteServer):
         with naming_malformed(self.name):
             async with aclosing(self._http.stream("completion", body, num_tokens, slot.headers, max_bytes)) as events:
                 yield events
+
+
+def _count_lost(event: Mapping[str, Any], num_known: int) -> int:
+    """How many tokens before those of an event the server has written, and told nothing of.
+
+    It sends no event for a token that ends inside a character, and then one with the text of both. Tokens that a draft
+    model has guessed are counted before they are sent, so the number alone does not say it.
+    """
+    place: Mapping[str, Any] = next(iter(event.get("completion_probabilities", ())), {})
+    own = next((each for each in place.get("top_logprobs") or () if each["id"] == place["id"]), None)
+    is_whole = event.get("content", "").isascii() if own is None else len(own["bytes"]) == len(place["bytes"])
+    num_more = read_whole(event.get("tokens_predicted", 0)) - num_known - len(event.get("tokens", ()))
+    return 0 if is_whole else num_more
 
 
 def _parse_token(token_id: object, place: Mapping[str, Any] | None) -> GeneratedToken:

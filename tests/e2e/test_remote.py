@@ -44,6 +44,20 @@ def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) ->
     assert compare_remote(url, find_default_model(), cuts).wrong == []
 
 
+def test_texts_in_characters_of_several_tokens_are_those_of_our_own_engine(url: str) -> None:
+    config = EngineConfig(find_default_model(), dtype="float32")
+    texts = ("# 中文注释：计", "s = '你好，世界'\nt = '你好，", "# emoji: 😀😃😄😁😀😃😄😁😀😃")
+    with (
+        closing(build_engine(config, load_model(config))) as own,
+        closing(load_remote_engine(replace(config, engine_url=url))) as remote,
+    ):
+        for text in texts:
+            request = CompletionRequest(text, max_tokens=16, extent=Extent.UNLIMITED)
+            ours, theirs = (complete(engine, request).text for engine in (own, remote))
+            assert ours
+            assert ours == theirs
+
+
 def test_probabilities_are_those_of_our_own_engine_with_the_same_weights(url: str) -> None:
     """Those of the first choices are estimates, of the later tokens exact."""
     config = EngineConfig(find_default_model(), dtype="float32")

@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,7 +20,7 @@ from inference.healing.text_encoder import TextEncoder
 from inference.healing.token_tree import count_common
 
 _NUM_SEEN = 3  # tokens that decide what follows
-_SPELLED = {"token": "token", "bytes": [*b"token"]}  # a row of 8,192 tokens is longer than 2**19 bytes
+_SPELLED: dict[str, Any] = {"token": "token", "bytes": [*b"token"]}  # a row of 8,192 tokens is longer than 2**19 bytes
 Answer = tuple[int, str, str]  # status, content type, text, which is sent in Latin-1
 
 
@@ -60,6 +60,7 @@ class FakeLlamaServer:
     spoils: dict[str, Any] = field(default_factory=dict)  # of its events
     misleads: dict[int, dict[str, Any]] = field(default_factory=dict)  # of the n-th token that it writes, what it tells
     changes: dict[str, Any] = field(default_factory=dict)  # of what it tells of itself and of a text
+    inside: Collection[int] = ()  # tokens that end inside a character: it sends no event for them
     models_served: Sequence[str] = ("m",)  # several: it is a router
 
     def reset(self) -> None:
@@ -122,6 +123,7 @@ class FakeLlamaServer:
         random = np.random.default_rng(body["seed"] if body.get("seed", -1) >= 0 else None)
         num_new = len(row) - count_common(tuple(self.remembered.get(body["id_slot"], ())), tuple(row))
         self.remembered[body["id_slot"]] = row
+        num_inside = 0  # tokens since the last event
         for number in range(body["n_predict"]):
             if number == self.drops_after and request.transport is not None:
                 request.transport.abort()
@@ -142,19 +144,25 @@ class FakeLlamaServer:
                 assert body["samplers"] == ["temperature", "top_p"]
                 weights = np.exp(log_probs / body["temperature"])
                 chosen = int(random.choice(self.num_tokens, p=weights / weights.sum()))
+            row.append(chosen)
+            if chosen in self.inside:
+                num_inside += 1
+                continue
             event: dict[str, Any] = {"index": index, "tokens": [chosen] if body.get("return_tokens") else []}
+            event |= {"content": "é" if num_inside else "e", "tokens_predicted": number + 1}
             if num_probs := body.get("n_probs"):
                 top = [
                     {"id": int(each), **_SPELLED, "logprob": float(log_probs[each])}
                     for each in np.argsort(-log_probs)[:num_probs]
                 ]
                 log_prob = log_probs[chosen] if self.is_raw else 0.0
-                place = {"id": chosen, "logprob": float(log_prob), "top_logprobs": top}
+                spelled = {"token": "token", "bytes": (num_inside + 1) * _SPELLED["bytes"]}
+                place = {"id": chosen, **spelled, "logprob": float(log_prob), "top_logprobs": top}
                 event["completion_probabilities"] = (
                     [place | self.misleads.get(number, {})] if event["tokens"] else [place]
                 )
+            num_inside = 0
             await response.write(f"data: {json.dumps(event | self.spoils)}\n\n".encode())
-            row.append(chosen)
         end = {"stop": True, "stop_type": "limit", "timings/prompt_n": max(num_new, 1)}
         assert set(body["response_fields"]) == set(end)
         await response.write(f"data: {json.dumps(end)}\n\ndata: null\n\n".encode())

@@ -22,8 +22,9 @@ from inference.errors import (
     OverloadedError,
     ServerError,
 )
+from inference.healing.heal_point import encode_text
 from inference.healing.loaded_tokenizer import LoadedTokenizer
-from inference.protocol.completion import CompletionRequest, Extent, FinishReason, Healing, Priority
+from inference.protocol.completion import Chunks, CompletionRequest, Extent, FinishReason, Healing, Priority
 from inference.remote.executor import load_remote_engine
 from tests.inference.remote.conftest import FOLDER, load_in_front
 from tests.support.fake_llama_server import FakeLlamaServer
@@ -58,6 +59,28 @@ def test_a_document_keeps_to_its_slot_and_a_prefetch_is_read_only(engine: Engine
     sink = complete(engine, CompletionRequest(_NOD, priority=Priority.PREFETCH))
     assert (sink.text, sink.finish_reason) == ("", FinishReason.PREFILLED)
     assert [each["n_predict"] for each in server.asked] == [0]
+
+
+def test_tokens_that_end_inside_a_character_are_neither_lost_nor_an_error(server: FakeLlamaServer) -> None:
+    """llama.cpp's server sends no event for them."""
+    requests = [
+        CompletionRequest(_NOD[:end], max_tokens=12, extent=Extent.UNLIMITED, chunks=Chunks.TOKENS)
+        for end in range(len(_NOD) - 12, len(_NOD))
+    ]
+    with closing(load_in_front(server.url)) as engine:
+        expected = [complete(engine, each) for each in requests]
+        [*_, whole] = encode_text(server.encoder, "a")
+        server.inside = {*range(0, server.num_tokens, 2)} - {whole}
+        found = [complete(engine, each) for each in requests]
+    num_last = 0  # tokens at the ends, of characters that the limit cuts
+    for ours, theirs in zip(found, expected, strict=True):
+        ours_log_probs, log_probs = (
+            [each for chunk in sink.chunks for each in chunk.log_probs] for sink in (ours, theirs)
+        )
+        num_last += len(log_probs) - len(ours_log_probs)
+        assert theirs.text.startswith(ours.text)
+        assert ours_log_probs == pytest.approx(log_probs[: len(ours_log_probs)])
+    assert num_last < 2 * len(requests)
 
 
 def test_requests_without_a_document_run_at_once_each_on_a_slot_of_its_own(server: FakeLlamaServer) -> None:
