@@ -14,6 +14,8 @@ llama-server and guidance run the same GGUF file, and transformers the same numb
   is right. midtoken shows what is as likely as the default `confidence`, with healing and without; llama-server shows
   the whole line. `shown_right_share` is that of cursors anywhere in other lines.
 - others: a quarter of the same cursors, completed by guidance and by transformers with its token healing.
+- jumps: from the first two keys after a jump into a file of 400 lines or more to ghost text, through the language
+  server, as in `benchmarks.keystrokes`. The first deletes the end of a name, the second types a letter of that again.
 - times: the same requests as in `benchmarks.contestants`, in Python. Only these depend on what else the machine does.
 
 A part that was ended goes on where it was, if nothing has changed; see `benchmarks.measures.checkpoint`.
@@ -22,6 +24,7 @@ A part that was ended goes on where it was, if nothing has changed; see `benchma
 import asyncio
 import math
 import random
+import re
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +42,10 @@ from benchmarks.contestants import TIMES, Entry, compare, find_llama_cpp_python
 from benchmarks.corpora.cuts import Cut, draw_cuts_in_identifiers, draw_visits
 from benchmarks.corpora.projects import load_new_files
 from benchmarks.corpora.real_model import REAL_FOLDER, REAL_GGUF, fetch_real_model
+from benchmarks.corpora.typing import Key, KeyKind, Session
+from benchmarks.keystrokes import KeyTime, play
 from benchmarks.measures.checkpoint import measure_each
+from benchmarks.measures.host import run_host
 from benchmarks.measures.report import (
     Figures,
     Measured,
@@ -48,10 +54,12 @@ from benchmarks.measures.report import (
     Target,
     Value,
     find_percent,
+    find_percentile,
     run_parts,
 )
 from benchmarks.measures.typing_trial import Cursors, GhostText, Line, Trial, Typist, draw_lines
 from benchmarks.typing import LlamaServer, parse_options
+from inference.config import EngineConfig
 from inference.protocol.completion import Healing
 from lsp_server.settings import Settings
 from midtoken import Completion, load
@@ -60,6 +68,7 @@ from midtoken.connection import open_connection
 _LANGUAGES = {"py": "python", "ts": "typescript", "go": "go"}
 _HEALINGS = (Healing.NONE, Healing.SINGLE, Healing.GREEDY, Healing.EXACT)
 _NUM_IDENTIFIERS, _NUM_OTHERS, _NUM_LINES, _NUM_VISITS, _NUM_REPEATS = 400, 100, 30, 12, 3
+_NUM_JUMPS, _NUM_LONG_LINES = 8, 400
 _NUM_SHORT = 10  # files; and a cursor or a line of each language
 _CONTEXT_CHARS, _MAX_TOKENS = 1200, 12
 _GRAPHS = REAL_FOLDER.with_name("graphs")
@@ -76,14 +85,20 @@ _TARGETS = [
         Target(f"exact_to_none_{key}", f"to those without healing, {name}", at_least=7),
         Target(f"calibration_error_{key}", f"calibration error of identifiers, {name}", at_most=0.05),
     )
-]
+] + [Target("first_ghost_ms_p50", "milliseconds to ghost text after a jump into a long file", at_most=350)]
 
 
 def main() -> None:
     fetch_real_model()
     run_parts(
         "real",
-        {"identifiers": _measure_identifiers, "typing": _measure_typing, "others": _measure_others, "times": _time},
+        {
+            "identifiers": _measure_identifiers,
+            "typing": _measure_typing,
+            "others": _measure_others,
+            "jumps": _measure_jumps,
+            "times": _time,
+        },
         _TARGETS,
     )
 
@@ -259,6 +274,38 @@ def _sum_up(found: Sequence[_Typed], where: str) -> Figures:
         f"wrong_chars_per_key_{where}": total["wrong"] / total["keys"],
         f"shown_right_share_{where}": total["right"] / total["shown"] if total["shown"] else None,
     }
+
+
+def _measure_jumps(is_short: bool) -> Figures:
+    session = _draw_jumps(1 if is_short else _NUM_JUMPS)
+
+    async def play_once() -> Sequence[KeyTime]:
+        async with run_host(EngineConfig(REAL_FOLDER, dtype="int8", graph_dir=_GRAPHS)) as url:
+            return (await play(url, session)).times
+
+    times = asyncio.run(play_once())
+    return {
+        f"{name}_ghost_ms_p{percent}": find_percentile([each.total_ms for each in times[start::2]], percent)
+        for start, name in enumerate(("first", "second"))
+        for percent in (50, 90)
+    }
+
+
+def _draw_jumps(num_files: int) -> Session:
+    """A jump into the second half of each of so many files of a language."""
+    source, texts, keys = random.Random(_SEED), list[str](), list[Key]()
+    for language in _LANGUAGES.values():
+        long = [file.text for file in load_new_files(language) if file.text.count("\n") >= _NUM_LONG_LINES]
+        for text in long[:num_files]:
+            name = source.choice([*re.compile(r"[A-Za-z]{6,}").finditer(text, len(text) // 2)])
+            at, end, document = name.start() + 3, name.end(), len(texts)
+            keys += [
+                Key(document, KeyKind.JUMP, at, at, "", at, 0.0),
+                Key(document, KeyKind.DELETE, at, end, "", at, 0.0, is_first=True),
+                Key(document, KeyKind.LETTER, at, at, text[at], at + 1, 0.2),
+            ]
+            texts.append(text)
+    return Session((*texts,), (*keys,))
 
 
 def _list_entries() -> list[Entry]:

@@ -351,6 +351,7 @@ class Assistant:
                 document=session.name,
                 related=list_pieces(others, folders, settings.related_bytes, self.guard),
                 path=find_path(document.file_uri, folders),
+                near_first=True,
             )
             uris = [each.file_uri for each in (document, *others)]
             return self.guard.clear(adapt(complete, purpose, request.confidence), uris)

@@ -47,7 +47,7 @@ from inference.protocol.characters import MAX_DEADLINE_MS, CharacterAnswer, Char
 from inference.protocol.completion import CompletionChunk, CompletionRequest, Description, FinishReason, Priority
 
 # A server that is older than one of these fields answers well without it, but sends more text or knows less.
-_OPTIONAL = frozenset({"min_probability", "related", "path"})
+_OPTIONAL = frozenset({"min_probability", "related", "path", "near_first"})
 _UNANSWERED = (FinishReason.SUPERSEDED, FinishReason.DEADLINE, FinishReason.CANCELLED)  # without text before
 _REQUIRED_INPUTS = {COMPLETION: "prefix", CHARACTERS: "text"}
 

@@ -13,9 +13,10 @@ from typing import Protocol
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
 from inference.engine.job import ChunkSink, Job
-from inference.engine.prompt import PromptBuilder
+from inference.engine.prompt import Prompt, PromptBuilder
 from inference.engine.scheduler import Scheduler
 from inference.errors import (
+    InvalidRequestError,
     MidtokenError,
     OverloadedError,
     ServerError,
@@ -25,12 +26,14 @@ from inference.errors import (
     to_public_error,
 )
 from inference.heartbeat import Heartbeat
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
+from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason, Priority
 
 _log = logging.getLogger(__name__)
 
 _MAX_WAITING = 64  # requests, beside those that may run at once; so many are answered before people type on
 _POLL_S = 0.01  # between checks of cancels and deadlines, while there is nothing to do
+_LONG_PREFILL_S = 0.3  # a person sees that the text comes late
+_NEAR_TOKENS = 256  # of a near context: what most lines need
 _COMPLETION_FRACTION = 0.25  # of what the model sees: the prompt leaves this much room, if the completion may need it
 
 
@@ -60,6 +63,9 @@ class Executor(Protocol):
     @property
     def problem(self) -> str:
         """Why no request would be answered now, as far as that is known; empty if one would. Thread-safe."""
+
+    def estimate_prefill_s(self, num_tokens: int) -> float:
+        """Returns how many seconds it takes to prefill as many tokens of a context, 0 if that is not known."""
 
     @property
     def memory_bytes(self) -> Mapping[str, int]:
@@ -183,9 +189,7 @@ class Engine:
             if self._has_stopped:
                 raise ServerError("the engine has stopped after an error; its log says where. Restart the server")
             self._count(request.is_prefetch)
-            if request.is_prefetch:  # it prefills what one text needs, whatever the texts after it are to be
-                request = replace(request, num_candidates=1, temperature=0.0, explain=False)
-            self._inbox.put(Job(request, sink, submitted_at=self._clock()))
+            self._inbox.put(Job(_as_prefetch(request) if request.is_prefetch else request, sink, self._clock()))
 
     def _count(self, is_prefetch: bool) -> None:
         """Counts a request, under the lock. Raises OverloadedError if there are as many as can run and wait.
@@ -298,10 +302,21 @@ class Engine:
         window = self._executor.max_tokens
         num_later = min(job.request.max_tokens, max(int(window * _COMPLETION_FRACTION), 1))
         room = min(window - num_later, self.context_tokens)
-        prompt = self._prompts.build(job.request, room, job.anticipates_typing)
-        job.prepare(prompt, window, 1e3 * (self._clock() - started_at))
-        self._scheduler.check_size(job)
-        self._executor.admit(job)
+
+        def take(prompt: Prompt) -> int:
+            job.prepare(prompt, window, 1e3 * (self._clock() - started_at))
+            self._scheduler.check_size(job)
+            self._executor.admit(job)
+            return job.num_to_prefill
+
+        whole = self._prompts.build(job.request, room, job.anticipates_typing)
+        num_whole = take(whole)
+        if job.request.near_first and self._executor.estimate_prefill_s(num_whole) > _LONG_PREFILL_S:
+            with suppress(InvalidRequestError):  # a long word has no room in a short context
+                near = self._prompts.build(replace(job.request, related=()), min(_NEAR_TOKENS, room))
+                job.is_near = 2 * take(near) <= num_whole
+            if not job.is_near:
+                take(whole)
 
     def _make_room(self, job: Job) -> bool:
         """Whether the job can begin. A person gets the room of prefetches, which end."""
@@ -331,11 +346,17 @@ class Engine:
             self._follow_up(job, now)
 
     def _follow_up(self, job: Job, now: float) -> None:
-        """After a prefetch, prefills the window as it will be when somewhat more is typed. Others come first."""
-        if job.request.is_prefetch and not job.anticipates_typing and self._executor.info.anticipates_typing:
+        """Prefills what the next key may need; others come first.
+
+        After the near context, that is the whole one; after the prefetch of that, the window as it will be when
+        somewhat more is typed.
+        """
+        is_first = job.request.is_prefetch and not job.anticipates_typing and self._executor.info.anticipates_typing
+        if job.is_near or is_first:
             with suppress(OverloadedError), self._submit_lock:
                 self._count(is_prefetch=True)
-                self._scheduler.add(Job(job.request, ChunkBuffer(), now, anticipates_typing=True))
+                whole = replace(_as_prefetch(job.request), near_first=False)
+                self._scheduler.add(Job(whole, ChunkBuffer(), now, anticipates_typing=not job.is_near))
 
     def _try(self, job: Job, act: Callable[[], object]) -> bool:
         """Returns whether it succeeded. If not, the job has failed, and no other one."""
@@ -368,6 +389,11 @@ class Engine:
         while not self._inbox.empty():
             if (queued := self._inbox.get()) is not None:
                 tell_failure(queued.sink.fail, error, _log.error)
+
+
+def _as_prefetch(request: CompletionRequest) -> CompletionRequest:
+    """Of what one text needs, whatever the texts after it are to be."""
+    return replace(request, priority=Priority.PREFETCH, num_candidates=1, temperature=0.0, explain=False)
 
 
 def complete(engine: Engine, request: CompletionRequest) -> tuple[str, CompletionStats]:

@@ -48,6 +48,7 @@ class Job:
     sink: ChunkSink
     submitted_at: float  # this and other times are in seconds of the engine's clock
     anticipates_typing: bool = False  # a prefetch for the window after some typing; see `Engine._follow_up`
+    is_near: bool = False  # whether its prompt has the near context only
     is_begun: bool = False  # True once an executor works on it
     candidates: list[Candidate] = field(default_factory=list)  # none until the first choice
     costs: CompletionStats = field(default_factory=CompletionStats)

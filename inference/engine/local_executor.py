@@ -57,6 +57,10 @@ class PrefillSpeed:
         before = latest if self._seconds_per_token is None else self._seconds_per_token
         self._seconds_per_token = before + (latest - before) * num_tokens / (num_tokens + _EQUAL_TOKENS)
 
+    def estimate_s(self, num_tokens: int) -> float:
+        """How many seconds it takes to prefill as many tokens, 0 if that is not known."""
+        return num_tokens * (self._seconds_per_token or 0.0)
+
     def find_max_tokens(self, is_prefetch: bool = False, is_shared: bool = False) -> int:
         """The most tokens of a context that one step should forward. A key must not wait long for a prefetch's step.
 
@@ -103,6 +107,9 @@ class LocalExecutor:
     @property
     def memory_bytes(self) -> Mapping[str, int]:
         return {**self._prefix_cache.num_bytes, "limit": self._max_bytes}
+
+    def estimate_prefill_s(self, num_tokens: int) -> float:
+        return self._speed.estimate_s(num_tokens)
 
     def start(self, wake: Callable[[], None]) -> None:
         """A step always has work."""

@@ -75,6 +75,7 @@ REQUEST_TYPES: FieldTypes = {
     "min_probability": ("FP32", np.float32),
     "related": ("BYTES", np.object_),
     "path": ("BYTES", np.object_),
+    "near_first": ("BOOL", np.bool_),
 }
 
 # Output arrays, each of shape [1]; `text_ends` and `log_probs` [num_ends], absent if there are none. `stats` and

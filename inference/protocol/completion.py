@@ -111,6 +111,9 @@ class CompletionRequest:
     # What stands before the file. The most important comes first: of what does not fit, the last are left out.
     related: tuple[RelatedFile, ...] = ()
     path: str = ""  # of the file itself, as in `related`
+    # Where prefilling all of the context would take long, the text continues the last lines only, and the rest of the
+    # context is cached afterwards.
+    near_first: bool = False
 
     def __post_init__(self) -> None:
         """Raises InvalidRequestError if a value is out of range."""
@@ -156,7 +159,7 @@ class CompletionStats:
     num_context_tokens: int = 0
     num_related_tokens: int = 0  # those of them that are about other files, and the file's path
     num_tree_nodes: int = 0
-    was_cut: bool = False  # whether the window had no room for all of the text before the cursor
+    was_cut: bool = False  # whether the model has not seen all of the text before the cursor
     num_cached_tokens: int | None = None  # context tokens that were in the prefix cache; None: not known, or not yet
     num_first_tokens: int = 0  # tokens forwarded until the first token was chosen
     num_drafted: int = 0  # guessed tokens that were forwarded

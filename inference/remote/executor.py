@@ -86,6 +86,9 @@ class RemoteExecutor:
         self._loop.call_soon_threadsafe(self._health.look)
         return self._health.problem
 
+    def estimate_prefill_s(self, num_tokens: int) -> float:  # noqa: ARG002
+        return 0.0  # a slot has one context
+
     @property
     def has_work(self) -> bool:
         return not self._events.empty()

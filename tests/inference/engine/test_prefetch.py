@@ -7,7 +7,7 @@ import pytest
 
 from inference.errors import OverloadedError
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
-from tests.support.engine_bench import UNBOUNDED, ScriptedBench, holding, with_settings
+from tests.support.engine_bench import UNBOUNDED, ScriptedBench, holding, open_scripted_bench, with_settings
 from tests.support.sinks import complete, submit, wait_until_soon
 
 _LINES = "".join(f"value_{number} = {number}\n" for number in range(100))  # far more than one step reads
@@ -101,3 +101,31 @@ def test_what_prefetches_have_read_is_remembered_within_the_same_bound(scripted:
     complete(scripted.engine, _ahead(_KEY))
 
     wait_until_soon(lambda: scripted.model.num_held == 0)
+
+
+@with_settings(max_tokens=8000, max_context_tokens=4000, max_sequences=2)
+def test_a_key_is_answered_from_the_near_context_until_the_whole_one_takes_no_long_time(
+    scripted: ScriptedBench,
+) -> None:
+    scripted.engine._executor.estimate_prefill_s = lambda num_tokens: num_tokens / 1000  # type: ignore[method-assign]
+    key = dataclasses.replace(_KEY, near_first=True)
+    with open_scripted_bench(8000, max_context_tokens=256) as short:
+        expected = complete(short.engine, _KEY)
+
+    ahead, first = complete(scripted.engine, _ahead(key)), complete(scripted.engine, key)
+    assert (first.text, first.stats.num_context_tokens) == (expected.text, expected.stats.num_context_tokens)
+    assert (ahead.finish_reason, first.stats.num_read_tokens, first.stats.was_cut) == (FinishReason.PREFILLED, 0, True)
+    wait_until_soon(lambda: not complete(scripted.engine, key).stats.was_cut)
+    assert complete(scripted.engine, _KEY).stats.num_read_tokens == 0
+
+
+@pytest.mark.parametrize(("seconds", "prefix"), [(0.29, _KEY.prefix), (3.0, _LINES + 300 * "n"), (3.0, "y = val")])
+@with_settings(max_tokens=8000, max_context_tokens=4000)
+def test_a_context_that_is_soon_read_or_has_a_long_end_is_whole_at_once(
+    scripted: ScriptedBench, seconds: float, prefix: str
+) -> None:
+    scripted.engine._executor.estimate_prefill_s = lambda _: seconds  # type: ignore[method-assign,assignment]
+    key = dataclasses.replace(_KEY, prefix=prefix, healing=Healing.GREEDY)
+    own = complete(scripted.engine, dataclasses.replace(key, near_first=True))
+    assert not own.stats.was_cut
+    assert own.stats.num_context_tokens == complete(scripted.engine, key).stats.num_context_tokens
