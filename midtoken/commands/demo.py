@@ -3,38 +3,48 @@
 import argparse
 import re
 import statistics
-import sysconfig
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from keyword import iskeyword
-from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from inference.platforms import IMPORT_ROOT
 from inference.protocol.completion import Healing
 from midtoken.answer import CONFIDENCE
 from midtoken.api import Model
 from midtoken.connection import open_model
-from midtoken.server_arguments import add_connection_arguments, number_from
+from midtoken.server_arguments import add_connection_arguments, find_languages, number_from
 
-# A file of the standard library that the default model was not trained on, and its lines that are typed.
-_FILE = "sched.py"
-_LINES = (
-    "            events = self._queue[:]",
-    "        return self.enterabs(time, priority, action, argument, kwargs)",
-    "            heapq.heapify(self._queue)",
-    "        timefunc = self.timefunc",
-)
+_FOLDER = IMPORT_ROOT / "midtoken/samples"  # files that no model was trained on
+_LINES = {  # of each language: the file, and what is typed in it
+    "python": (
+        "inventory.py.txt",
+        "        available = self.available(part)",
+        "        return sorted(part for part in self.stock if self.available(part) + ordered[part] < minimum)",
+    ),
+    "typescript": (
+        "schedule.ts",
+        "          running.set(name, this.start(task).finally(() => running.delete(name)));",
+        "    this.options.onChange?.(name, state);",
+    ),
+    "go": (
+        "ledger.go",
+        "\tl.entries = append(l.entries, Entry{From: from, To: to, Amount: amount, At: l.now()})",
+        "\tbalance, exists := l.balances[name]",
+    ),
+}
+_NUM_LINES = 2  # of each language
 _PAUSE_S = 0.12  # between two keys
+_TAB_CELLS = 4
 _LABEL_CELLS = 19  # of the name and the time before a row's text
-_TITLE = f"""{{number}} of the lines of Python's {_FILE}, which the bundled model has not seen, are typed key by key. \
-After the cursor ▏ is the ghost text, which an editor shows in grey: one with healing, and one without."""
-_HINT = """Right: the ghost text has exactly the rest of the identifier; each key inside one counts. README.md has \
-figures of more files, and says how to set up an editor. midtoken explain FILE:LINE:COL shows how a completion is \
-made. The completion server stops 15 minutes after its last use."""
+_TITLE = """Lines of files that the model has not seen are typed key by key. After the cursor ▏ is the ghost text, \
+which an editor shows in grey: one with healing, and one without."""
+_HINT = """This is how often the ghost text has exactly the rest of the word that is typed, and the median time. \
+README.md has figures of more files, and says how to set up an editor. midtoken explain FILE:LINE:COL shows how a \
+completion is made. The completion server stops 15 minutes after its last use."""
 
 
 @dataclass(slots=True)
@@ -45,21 +55,21 @@ class _Side:
     style: str
     healing: Healing
     times_ms: list[float] = field(default_factory=list)
-    solved: list[bool] = field(default_factory=list)
+    solved: dict[str, list[bool]] = field(default_factory=dict)  # by language
 
     def __str__(self) -> str:
-        median_ms = statistics.median(self.times_ms)
-        return f"{self.name:9} {sum(self.solved)} of {len(self.solved)} right, median {median_ms:.1f} ms"
+        rights = (f"{sum(each)} of {len(each)} in {name}" for name, each in self.solved.items())
+        return f"{self.name:9} {', '.join(rights)}; {statistics.median(self.times_ms):.1f} ms"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `run` reads."""
     parser.add_argument(
         "--lines",
-        type=number_from(1, len(_LINES)),
-        default=len(_LINES),
+        type=number_from(1, _NUM_LINES),
+        default=_NUM_LINES,
         metavar="N",
-        help="how many lines to type (default: %(default)s, all)",
+        help="how many lines to type in each language that the model knows (default: %(default)s, all)",
     )
     add_connection_arguments(parser)
 
@@ -67,30 +77,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Plays the demo in a terminal."""
     console = Console(highlight=False)
-    console.print(_TITLE.format(number=options.lines), end="\n\n")
+    console.print(_TITLE, end="\n\n")
     sides = [_Side("healed", "italic green", Healing.EXACT), _Side("unhealed", "italic red", Healing.NONE)]
     with open_model(options) as model:
         model.complete("", max_tokens=1)  # waits for the server before anything is drawn
         with Live(console=console, auto_refresh=False) as live:
-            for line in _LINES[: options.lines]:
-                _type(line, sides, model, live)
+            for language in find_languages(options) or _LINES:
+                for line in _LINES[language][1 : 1 + options.lines]:
+                    _type(language, line, sides, model, live)
             live.update("\n".join(map(str, sides)))
     console.print(f"\n{_HINT}", style="dim")
     return 0
 
 
-def _type(line: str, sides: Sequence[_Side], model: Model, live: Live) -> None:
+def _type(language: str, line: str, sides: Sequence[_Side], model: Model, live: Live) -> None:
     """Types a line. A terminal shows it at each key."""
-    above, _, below = (Path(sysconfig.get_path("stdlib")) / _FILE).read_text(encoding="utf-8").partition(line)
+    above, _, below = (_FOLDER / _LINES[language][0]).read_text(encoding="utf-8").partition(line)
     for column in range(len(line) - len(line.lstrip()) + 1, len(line) + 1):
         typed, rest, rows = line[:column], find_rest(line, column), Group()
         for side in sides:
             found = model.complete(above + typed, below, side.healing, extent="single_line", min_probability=CONFIDENCE)
             ghost = found.cut(CONFIDENCE)
             side.times_ms.append(found.stats.total_ms)
-            side.solved += [re.split(r"\W", ghost, maxsplit=1)[0] == rest] if rest else []
+            if rest:
+                side.solved.setdefault(language, []).append(re.split(r"\W", ghost, maxsplit=1)[0] == rest)
+            shown = typed.expandtabs(_TAB_CELLS)
             rows.renderables.append(
-                draw_row(side.name, side.times_ms[-1], typed, ghost, side.style, live.console.width)
+                draw_row(side.name, side.times_ms[-1], shown, ghost, side.style, live.console.width)
             )
         live.update(rows, refresh=True)
         if live.console.is_terminal:
@@ -108,6 +121,6 @@ def draw_row(name: str, time_ms: float, typed: str, ghost: str, style: str, num_
 
 
 def find_rest(line: str, column: int) -> str:
-    """Returns what follows of the identifier that the cursor is in; empty if it is in none, as in a keyword."""
+    """Returns what follows of the word that the cursor is in, which is no number; empty if it is in none."""
     word = next((each for each in re.finditer(r"\w+", line) if each.start() < column < each.end()), None)
-    return "" if word is None or iskeyword(word[0]) or not word[0].isidentifier() else line[column : word.end()]
+    return "" if word is None or not word[0].isidentifier() else line[column : word.end()]

@@ -81,6 +81,6 @@ def test_complete_warns_of_a_language_that_the_model_does_not_know(
 
 
 def test_the_demo_is_right_more_often_with_healing(embedded_real_server: RunningServer) -> None:
-    lines = _run(embedded_real_server, "demo", "--lines", "2").stdout.splitlines()
+    lines = _run(embedded_real_server, "demo", "--lines", "1").stdout.splitlines()
     healed, unhealed = ([line for line in lines if line.startswith(f"{side} ")] for side in ("healed", "unhealed"))
     assert int(healed[-1].split()[1]) > int(unhealed[-1].split()[1])

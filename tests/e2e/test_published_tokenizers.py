@@ -37,7 +37,7 @@ _PRE_TOKENIZERS = {  # the names of a GGUF file; None: it cannot be right in one
     "mistral_nemo": "tekken",
     **dict.fromkeys(("gemma", "gemma3", "llama2", "yi"), "default"),
 }
-_QUICK = ("deepseek-coder-33b-base", "llama2", "qwen-2.5")  # of each kind one; the others with `make test-models`
+_QUICK = ("deepseek-coder-33b-base", "llama2", "qwen-2.5", "gemma3")  # of each kind one; all with `make test-models`
 _CODE = "".join(training_texts())
 
 pytestmark = [
@@ -76,9 +76,9 @@ def _write_gguf_folder(folder: Path, spec: Any, pre_tokenizer: str, start_ids: t
 
 def _list_params() -> Iterator[Any]:  # of pytest's ParameterSet
     for name, pre_tokenizer in _PRE_TOKENIZERS.items():
-        yield pytest.param((name, None), id=name)
+        marks = [] if name in _QUICK else [pytest.mark.full]
+        yield pytest.param((name, None), id=name, marks=marks)
         if pre_tokenizer is not None:
-            marks = [] if name in _QUICK else [pytest.mark.full]
             yield pytest.param((name, pre_tokenizer), id=f"{name} in GGUF", marks=marks)
 
 

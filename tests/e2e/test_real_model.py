@@ -26,6 +26,7 @@ from inference.healing.loaded_tokenizer import LoadedTokenizer, load_tokenizer
 from inference.model.loader import load_model
 from inference.model.pytorch.loader import load_torch_model
 from inference.model_folder import GGUF_NAME
+from inference.platforms import IMPORT_ROOT
 from inference.protocol.completion import CompletionRequest, Extent, Healing
 from tests.support.sinks import CollectingSink
 from trie_cache.trie import Trie
@@ -36,9 +37,9 @@ pytestmark = [
     pytest.mark.skipif(not REAL_FOLDER.exists(), reason="make real-model downloads it"),
 ]
 
-_CODE = tuple(sorted((Path(__file__).parents[1] / "support/code").iterdir()))
-_CONTEXT_CHARS = 160
-_MAX_STRINGS = 16  # that spell the healed bytes; a cut with more is not used
+_CODE = tuple(sorted((IMPORT_ROOT / "midtoken/samples").iterdir()))
+_CONTEXT_CHARS = 96
+_MAX_STRINGS = 8  # that spell the healed bytes; a cut with more is not used
 _NUM_LIKELY = 64  # tokens of each crossing
 
 

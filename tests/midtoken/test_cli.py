@@ -100,7 +100,7 @@ def test_a_command_imports_only_what_it_needs(arguments: list[str], imported: st
         (("models", "get", "a", "--wrong"), "unrecognized arguments: --wrong; see midtoken models get --help"),
         (("models", "get"), "the following arguments are required: NAME; see midtoken models get --help"),
         (("serve", "--runtime=foo"), "invalid choice: 'foo' (choose from 'embedded', 'triton')"),
-        *((("demo", f"--lines={lines}"), f"must be a number from 1 to 4, not '{lines}'") for lines in ("0", "-1", "x")),
+        *((("demo", f"--lines={lines}"), f"must be a number from 1 to 2, not '{lines}'") for lines in ("0", "-1", "x")),
         (
             ("complete", "a:1", "--healing=magic"),
             "invalid choice: 'magic' (choose from 'exact', 'greedy', 'single', 'none')",

@@ -12,11 +12,11 @@ from midtoken.commands.demo import draw_row, find_rest
         ("    return self.▏queue", ""),  # nothing of it is typed yet
         ("    return self.q▏ueue[0]", "ueue"),
         ("    return self.queue▏[0]", ""),
-        ("    ret▏urn self", ""),  # a keyword
+        ("    ret▏urn self", "urn"),
         ("    return 12▏34", ""),
     ],
 )
-def test_only_what_follows_inside_an_identifier_counts(line: str, rest: str) -> None:
+def test_only_what_follows_inside_a_word_counts(line: str, rest: str) -> None:
     before, _, after = line.partition("▏")
     assert find_rest(before + after, len(before)) == rest
 
