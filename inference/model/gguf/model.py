@@ -32,10 +32,11 @@ _CELL_STEP = 256  # llama.cpp rounds up to it
 _MAX_CELLS = 2**20  # some thousand times as many end the process
 _FLOATS = ("F32", "F16")  # in the names of precisions, BF16 too: of those, several rows take hardly longer than one
 _CHEAP_TOKEN = 0.1
-# Room in contexts of full length: for those in use (four alternatives, and what each writes), and for those remembered
-# at least and at most. llama.cpp takes the memory for all of it at once. What all of them have, each row looks at: with
-# 20,000 tokens it takes three times as long as with 400.
-_IN_USE, _LEAST_REMEMBERED, _MOST_REMEMBERED = 5, 2, 8
+# Room in contexts of full length: for those in use (four alternatives, and what each writes), for those remembered at
+# least and at most, and for those in use beside them: if that is not enough, those remembered make room. llama.cpp
+# takes the memory for all of it at once. What all of them have, each row looks at: with 20,000 tokens it takes three
+# times as long as with 400.
+_IN_USE, _LEAST_REMEMBERED, _MOST_REMEMBERED, _BESIDE = 5, 2, 8, 2
 _Cache = GgufSequenceCache | RecurrentSequenceCache
 
 
@@ -117,7 +118,8 @@ def _load(config: EngineConfig, llama: Llama) -> LoadedModel[GgufModel]:
     wanted = config.memory_mib * 2**20 // cell_nbytes
     remembered = min(max(wanted, _LEAST_REMEMBERED * num_context), _MOST_REMEMBERED * num_context)
     in_use, remembered = (min(room, config.cache_tokens, _MAX_CELLS) for room in (_IN_USE * num_context, remembered))
-    num_cells, num_bytes = -(-(in_use + remembered) // _CELL_STEP) * _CELL_STEP, config.memory_mib * 2**20
+    num_cells = max(in_use, remembered + min(_BESIDE * num_context, in_use))
+    num_cells, num_bytes = -(-num_cells // _CELL_STEP) * _CELL_STEP, config.memory_mib * 2**20
     cell_nbytes = max(cell_nbytes, num_bytes // remembered)
     llama.open_context(num_cells, num_threads, num_states or NUM_SEQUENCE_IDS)
     if num_states:
