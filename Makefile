@@ -173,7 +173,7 @@ test-other-editors: $(READY)  ## test: the language server in Emacs and Vim
 	@bash scripts/get_packages.sh emacs-nox elpa-eglot vim vim-ale
 	@$(BIN)/python -m pytest tests/e2e/test_other_editors.py
 
-pictures: $(READY) $(VSIX) $(CODE_SERVER) picture-playground  ## maintain: docs/pictures of VS Code and the playground
+pictures: $(READY) $(VSIX) $(CODE_SERVER) $(REAL_MODEL)/config.json picture-playground  ## maintain: docs/pictures of VS Code and the playground
 	@$(BIN)/python -m docs.draw_editors vscode
 
 .PHONY: figures

@@ -1,4 +1,4 @@
-"""Pictures of VS Code and of the playground with suggestions of the default model: `make pictures` draws them.
+"""Pictures of VS Code with a published model and of the playground with the bundled one: `make pictures` draws them.
 
 `python -m docs.draw_editors NAME` draws one, vscode or playground.
 """
@@ -8,29 +8,36 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.corpora.real_model import REAL_FOLDER
+from midtoken.installed import find_default_model, find_model_repository
 from tests.support.playground import open_page, run_playground
-from tests.support.servers import RunningServer, find_real, run_server
+from tests.support.servers import EMBEDDED, RunningServer, Served, run_server
 from tests.support.vscode import install_extension, open_vscode
 
 _PICTURES = Path(__file__).parent / "pictures"
-_TEXT = '''class Stack:
-    """A last-in, first-out collection."""
+_TEXT = """/** A last-in, first-out collection. */
+export class Stack<T> {
+  private readonly items: T[] = [];
 
-    def __init__(self):
-        self._items = []
+  push(item: T): void {
+    this.items.push(item);
+  }
 
-    def push(self, item):
-        self._items.append(item)
+  isEmpty(): boolean {
+    return this.items.length === 0;
+  }
 
-    def is_empty(self):
-        return not self._items
 
-'''
-_TYPED = "    def __len__(sel"
-_SUGGESTED = "return len(self._items)"  # the second line
+}"""
+_TYPED = "  get size(): num"
+_SUGGESTED = "return this.items.length;"  # the second line
 _SETTINGS = {
-    "midtoken.command": [sys.executable, "-m", "midtoken"],
     "midtoken.extent": "block",
+    "editor.quickSuggestions": {"other": "off"},
+    "editor.lightbulb.enabled": "off",
+    "editor.suggestOnTriggerCharacters": False,
+    "typescript.validate.enable": False,
+    "midtoken.command": [sys.executable, "-m", "midtoken"],
     "workbench.activityBar.location": "hidden",
     "window.commandCenter": False,
     "workbench.layoutControl.enabled": False,
@@ -46,12 +53,19 @@ _SETTINGS = {
 
 def main() -> None:
     [name] = sys.argv[1:]
-    with tempfile.TemporaryDirectory() as folder, run_server(find_real(), Path(folder) / "state") as server:
-        {"vscode": _draw_vscode, "playground": _draw_playground}[name](server, Path(folder))
+    draw, model_dir = {
+        "vscode": (_draw_vscode, REAL_FOLDER), "playground": (_draw_playground, find_default_model()),
+    }[name]  # fmt: skip
+    served = Served(model_dir, find_model_repository())
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        run_server(served, Path(folder) / "state", runtime=EMBEDDED) as server,
+    ):
+        draw(server, Path(folder))
 
 
 def _draw_vscode(server: RunningServer, folder: Path) -> None:
-    file = folder / "workspace/stack.py"
+    file = folder / "workspace/stack.ts"
     file.parent.mkdir()
     file.write_text(_TEXT)
     install_extension(folder / "extensions")
@@ -61,16 +75,10 @@ def _draw_vscode(server: RunningServer, folder: Path) -> None:
         editor.wait_for(lambda: editor.status, "midtoken: ready")
         editor.press("Control+b")  # hides the side bar
         editor.press("Control+End")
-        editor.type(_TYPED[:-1])
-        editor.wait_for(lambda: "lf):" in (editor.ghost or ""), True)
-        while _SUGGESTED not in (editor.ghost or ""):  # VS Code keeps a suggestion that still fits
-            editor.press("Escape")
-            editor.press("Backspace")
-            editor.type(_TYPED[-2])
-        editor.press("Escape")
-        editor.type(_TYPED[-1])
+        editor.press("ArrowUp")
+        editor.type(_TYPED)
         editor.wait_for(lambda: _SUGGESTED in (editor.ghost or ""), True)
-        editor.act("resize", "900x480")
+        editor.act("resize", "900x502")
         editor.picture(_PICTURES / "vscode.png")
 
 
