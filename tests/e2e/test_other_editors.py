@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -168,14 +169,14 @@ _SETTINGS = "[editor]\nidle-timeout = 20\ncompletion-timeout = 20\n"
 
 
 @contextmanager
-def run_helix(folder: Path, file: Path, command: Sequence[str]) -> Iterator[Terminal]:
+def run_helix(folder: Path, file: Path, command: Sequence[str], language: str = "python") -> Iterator[Terminal]:
     """Opens a file in Helix with a language server command. It writes to `folder`."""
     binary = os.environ.get("MIDTOKEN_HX") or str(_ROOT / "build/editors/hx")
     if shutil.which(binary) is None:
         pytest.fail(f"{binary} is missing; `make build/editors/hx` fetches it")
     own = folder / "config" / "helix"
     own.mkdir(parents=True)
-    (own / "languages.toml").write_text(_write_languages(command))
+    (own / "languages.toml").write_text(_write_languages(command).replace('"python"', f'"{language}"'))
     (own / "config.toml").write_text(_SETTINGS)
     environment = dict(os.environ) | {
         "XDG_CONFIG_HOME": str(folder / "config"),
@@ -238,6 +239,18 @@ def test_helix_inserts_the_rest_of_a_word_and_of_a_block_and_the_text_after_the_
         terminal.wait_for(shows("for node in nodes:"))
         terminal.wait_for(lambda lines: _read_documentation(lines) == ["node in nodes:", "    walk(node)"])
         _save(terminal, file, b"for node in nodes:\n    walk(node)\n")
+
+
+def test_helix_asks_once_for_a_model_for_other_languages_and_a_no_is_remembered(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o700)
+    program = [sys.executable, "-m", "midtoken", "lsp", f"--state-dir={tmp_path}/state"]
+    command = ["env", f"XDG_DATA_HOME={tmp_path}/data", *program]
+    (file := tmp_path / "main.go").touch()
+    with run_helix(tmp_path, file, command, "go") as terminal:
+        terminal.wait_for(shows("Download SmolLM2-135M (270 MB"))
+        terminal.type("\t\r")
+        terminal.wait_for(lambda _: (tmp_path / "data/midtoken/models/default").exists())
+    assert (tmp_path / "data/midtoken/models/default").read_text().strip() == "bundled"
 
 
 def _read_documentation(lines: list[str]) -> list[str]:

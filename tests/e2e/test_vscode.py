@@ -313,3 +313,14 @@ def test_what_is_excluded_is_not_explained(extensions: Path, tmp_path: Path) -> 
         editor.wait_for(lambda: "does not contain go" in editor.status, True)
         editor.run("midtoken: Explain Healing at the Cursor")
         editor.wait_for(lambda: rule in editor.terminal.replace("·", " "), True)
+
+
+def test_a_model_for_other_languages_is_offered_once_and_a_no_is_remembered(extensions: Path, tmp_path: Path) -> None:
+    data, command = tmp_path / "data", [sys.executable, "-m", "midtoken"]
+    data.mkdir(mode=0o700)
+    write_command(tmp_path / "bin/midtoken", ["env", f"XDG_DATA_HOME={data}", *command])
+    with _open(extensions, tmp_path, "main.go", "package main\n", "the model knows only python") as editor:
+        editor.wait_for(lambda: "Download SmolLM2-135M (270 MB" in " ".join(editor.notifications), True)
+        editor.act("answer", "No")
+        editor.wait_for(lambda: (data / "midtoken/models/default").exists(), True)
+    assert (data / "midtoken/models/default").read_text() == "bundled"

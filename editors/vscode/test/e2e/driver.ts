@@ -67,6 +67,12 @@ const ACTIONS: Readonly<Record<string, Action>> = {
       [...document.querySelectorAll(".notification-list-item-message")].map((message) => message.textContent),
     ),
 
+  /** Presses a button of a notification. */
+  answer: async (page, text) => {
+    const button = await page.waitForSelector(`.notifications-toasts ::-p-xpath(.//a[text()=${JSON.stringify(text)}])`);
+    await button?.click();
+  },
+
   /** Returns the text of the terminal that is shown. */
   terminal: (page) =>
     page.evaluate(() =>
