@@ -26,6 +26,7 @@ import asyncio
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from benchmarks.corpora.typing import Key, Moment, Session
@@ -98,14 +99,19 @@ class Played:
 
 
 def main() -> None:
-    run_parts("keystrokes", {"replay": _measure_replay, "neovim": measure_typing}, _TARGETS)
+    config = EngineConfig(find_default_model(), num_threads=1)
+    run_parts(
+        "keystrokes",
+        {"replay": partial(_measure_replay, config=config), "neovim": partial(measure_typing, config=config)},
+        _TARGETS,
+    )
 
 
-def _measure_replay(is_short: bool) -> list[Measured]:
+def _measure_replay(is_short: bool, config: EngineConfig) -> list[Measured]:
     session = draw_typing(_NUM_SHORT_KEYS if is_short else _NUM_KEYS, seed=1)
 
     async def play_once() -> Sequence[KeyTime]:
-        async with run_host(EngineConfig(find_default_model(), num_threads=1)) as url:
+        async with run_host(config) as url:
             return (await play(url, session)).times
 
     times = asyncio.run(play_once())

@@ -16,6 +16,7 @@ llama-server and guidance run the same GGUF file, and transformers the same numb
 - others: a quarter of the same cursors, completed by guidance and by transformers with its token healing.
 - jumps: from the first two keys after a jump into a file of 400 lines or more to ghost text, through the language
   server, as in `benchmarks.keystrokes`. The first deletes the end of a name, the second types a letter of that again.
+- neovim: ghost text on the screen of a real Neovim; see `benchmarks.measures.neovim_typing`.
 - times: the same requests as in `benchmarks.contestants`, in Python. Only these depend on what else the machine does.
 
 A part that was ended goes on where it was, if nothing has changed; see `benchmarks.measures.checkpoint`.
@@ -30,6 +31,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypedDict
@@ -46,6 +48,7 @@ from benchmarks.corpora.typing import Key, KeyKind, Session
 from benchmarks.keystrokes import KeyTime, play
 from benchmarks.measures.checkpoint import measure_each
 from benchmarks.measures.host import run_host
+from benchmarks.measures.neovim_typing import measure_typing
 from benchmarks.measures.report import (
     Figures,
     Measured,
@@ -73,6 +76,7 @@ _NUM_SHORT = 10  # files; and a cursor or a line of each language
 _CONTEXT_CHARS, _MAX_TOKENS = 1200, 12
 _GRAPHS = REAL_FOLDER.with_name("graphs")
 _ENDS = (*" ().,:;=[]{}<>", '"', "'")  # of a name; what follows is not asked for
+_CONFIG = EngineConfig(REAL_FOLDER, dtype="int8", graph_dir=_GRAPHS)  # with as many threads as it chooses
 _SEED, _LINE_SEEDS = 1, (101, 102)
 _OTHERS = ("guidance", "transformers_healing")
 
@@ -85,7 +89,11 @@ _TARGETS = [
         Target(f"exact_to_none_{key}", f"to those without healing, {name}", at_least=7),
         Target(f"calibration_error_{key}", f"calibration error of identifiers, {name}", at_most=0.05),
     )
-] + [Target("first_ghost_ms_p50", "milliseconds to ghost text after a jump into a long file", at_most=350)]
+] + [
+    Target("first_ghost_ms_p50", "milliseconds to ghost text after a jump into a long file", at_most=350),
+    Target("neovim_key_to_ghost_ms_p50", "milliseconds from a key to ghost text in Neovim", at_most=60),
+    Target("neovim_visible_share_150ms", "keys at which ghost text is visible before the next one", at_least=0.9),
+]
 
 
 def main() -> None:
@@ -97,6 +105,7 @@ def main() -> None:
             "typing": _measure_typing,
             "others": _measure_others,
             "jumps": _measure_jumps,
+            "neovim": partial(measure_typing, config=_CONFIG),
             "times": _time,
         },
         _TARGETS,
@@ -280,7 +289,7 @@ def _measure_jumps(is_short: bool) -> Figures:
     session = _draw_jumps(1 if is_short else _NUM_JUMPS)
 
     async def play_once() -> Sequence[KeyTime]:
-        async with run_host(EngineConfig(REAL_FOLDER, dtype="int8", graph_dir=_GRAPHS)) as url:
+        async with run_host(_CONFIG) as url:
             return (await play(url, session)).times
 
     times = asyncio.run(play_once())

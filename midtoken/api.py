@@ -279,9 +279,8 @@ class _Loaded:
     """A model in this process. For the first question about bytes it is loaded a second time, in float32."""
 
     def __init__(self, config: EngineConfig) -> None:
-        from inference.engine.local_executor import (
-            load_engine,  # here, because commands use a server, and need no runner
-        )
+        # Here, because commands use a server, and need no runner.
+        from inference.engine.local_executor import load_engine
 
         self._config, self._engine = config, load_engine(config)
         self._characters: CharacterService | None = None

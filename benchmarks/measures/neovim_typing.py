@@ -19,7 +19,6 @@ from benchmarks.measures.host import run_host
 from benchmarks.measures.lsp_client import LANGUAGE_SERVER
 from benchmarks.measures.report import Figures, Measured, find_mean, find_percentile, track
 from inference.config import EngineConfig
-from midtoken.installed import find_default_model
 from models.training.corpus import iter_held_out
 from tests.support.neovim_editor import PLUGIN, Editor, open_file, run_neovim
 
@@ -77,16 +76,16 @@ class _Line:
     others: Sequence[str]
 
 
-def measure_typing(is_short: bool) -> Iterator[Measured]:
-    """Types lines of held-out files, with the default model in a host."""
+def measure_typing(is_short: bool, config: EngineConfig) -> Iterator[Measured]:
+    """Types lines of held-out files, with a model in a host."""
     num_lines = _NUM_SHORT_LINES if is_short else _NUM_LINES
     with tempfile.TemporaryDirectory(prefix="midtoken-") as folder:
-        keys = asyncio.run(_type_before_host(Path(folder), num_lines))
+        keys = asyncio.run(_type_before_host(Path(folder), num_lines, config))
         yield Measured(_find_figures(keys))  # before the folder is deleted
 
 
-async def _type_before_host(folder: Path, num_lines: int) -> list[Sequence[_Key]]:
-    async with run_host(EngineConfig(find_default_model(), num_threads=1)) as url:
+async def _type_before_host(folder: Path, num_lines: int, config: EngineConfig) -> list[Sequence[_Key]]:
+    async with run_host(config) as url:
         return await asyncio.to_thread(_type_lines, [*LANGUAGE_SERVER, "--server", url], folder, num_lines)
 
 
