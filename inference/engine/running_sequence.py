@@ -118,9 +118,9 @@ class RunningSequence:
 
     def absorb(self, part: SequencePart, rows: Sequence[LogitRow], max_row_bytes: int) -> None:
         """Keeps what a pass has computed."""
-        self.sequence.absorb(part, rows)
-        num_needed = part.tree.num_tokens + self.tree.num_tokens  # with a draft, which is not in the own tree
-        self.sequence.drop_rows(max_row_bytes, num_needed)
+        num_own = self.tree.num_tokens
+        self.sequence.absorb(part, rows, num_own)
+        self.sequence.drop_rows(max_row_bytes, part.tree.num_tokens + num_own)  # a draft is not in the own tree
         num_forwarded = len(part.tree.chain_ids)
         self.tree = self.tree.with_chain(self.tree.chain_ids[num_forwarded:])
         if self.candidate is None:

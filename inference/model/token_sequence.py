@@ -115,8 +115,11 @@ class TokenSequence:
         pruned = TokenTree((), tuple(tree.branch_ids[branch] for branch in order), parents)
         return SequencePart(self.cache, pruned, tuple(stored.values()))
 
-    def absorb(self, part: SequencePart, rows: Sequence[LogitRow]) -> None:
-        """Appends the chain of a part that was forwarded, and keeps its branches as nodes."""
+    def absorb(self, part: SequencePart, rows: Sequence[LogitRow], num_others: int = 0) -> None:
+        """Appends the chain of a part that was forwarded, and keeps its branches as nodes.
+
+        `num_others`: how many nodes, used before these, must stay.
+        """
         tree = part.tree
         copies = self.cache.copy_branches(tree) if tree.branch_ids else []
         self.cache.keep(tree)
@@ -130,7 +133,8 @@ class TokenSequence:
         for index, key in enumerate(self._iter_keys(tree)):
             if index >= len(part.stored):
                 self._add(key, next(read), copies[index])
-        while len(self._nodes) > _MAX_NODES + tree.num_tokens:  # never those of this pass, which are the latest
+        # Those of this pass are the latest.
+        while len(self._nodes) > _MAX_NODES + tree.num_tokens + num_others:
             del self._nodes[next(iter(self._nodes))]
 
     def fork(self, num_tokens: int | None = None, room: int | None = None) -> "TokenSequence":

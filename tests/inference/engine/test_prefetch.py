@@ -1,14 +1,29 @@
 """Prefetches: what they read, who comes before them, and what becomes of them under load."""
 
 import dataclasses
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
+from inference.config import EngineConfig
+from inference.engine.local_executor import start_engine
 from inference.errors import OverloadedError
+from inference.model.language_model import SequencePart
 from inference.protocol.completion import CompletionRequest, FinishReason, Healing, Priority
-from tests.support.engine_bench import UNBOUNDED, ScriptedBench, holding, open_scripted_bench, with_settings
+from tests.support.engine_bench import (
+    UNBOUNDED,
+    Clock,
+    ScriptedBench,
+    holding,
+    open_scripted_bench,
+    with_settings,
+)
+from tests.support.scripted_model import ScriptedModel
 from tests.support.sinks import complete, submit, wait_until_soon
+from tests.support.toys import build_prompts, train, training_texts, wrap
 
 _LINES = "".join(f"value_{number} = {number}\n" for number in range(100))  # far more than one step reads
 _KEY = CompletionRequest(_LINES + "y = val", "\n\nend()\n", max_tokens=3, extent=UNBOUNDED, document="x")
@@ -94,6 +109,26 @@ def test_a_window_that_is_about_to_move_is_read_before_it_moves(scripted: Script
 
     assert moves[False] >= 3
     assert moves[True] == 1  # the first, of which nothing was read before
+
+
+def test_a_large_tree_is_read_in_short_pieces_and_to_its_end() -> None:
+    """One that is larger than what a sequence remembers beside the running request."""
+    toy, clock = wrap("qwen", train("qwen", [*training_texts(), " " * 4096], 640, max_token_length=256)), Clock()
+    model, num_pieces = ScriptedModel(toy, 2048), 0
+
+    def forward(parts: Sequence[SequencePart]) -> None:
+        nonlocal num_pieces
+        num_pieces += 1
+        assert num_pieces < 100, "it does not end"
+        clock.advance(sum(part.num_new_tokens for part in parts) / 256)
+
+    model.before_forward = forward
+    key = CompletionRequest(_LINES + " " * 200, max_tokens=1)
+    with closing(start_engine(EngineConfig(Path("model")), model, build_prompts(toy), clock)) as engine:
+        ahead = complete(engine, _ahead(key))
+        num_pieces = 0
+        assert ahead.stats.num_tree_nodes > 128
+        assert complete(engine, key).stats.num_first_tokens == 0
 
 
 @with_settings(max_tokens=512, memory_mib=0)
