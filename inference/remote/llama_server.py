@@ -7,6 +7,7 @@ gets the slot that was used least recently. A request without a document counts 
 """
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -22,11 +23,14 @@ from inference.remote.choice import GeneratedToken, TopLogprobs
 from inference.remote.http_client import HttpClient, is_count, naming_malformed, parse_token, read_log_prob, read_whole
 from inference.remote.server import RemoteServer
 
+_log = logging.getLogger(__name__)
+
 _GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "repeat_penalty": 1.0}
 _ALWAYS = {"cache_prompt": True, "stream": True, "response_fields": ["stop", "stop_type", "timings/prompt_n"]}
 _FORGET = {"prompt": [0], "n_predict": 0, "cache_prompt": False}
 _ONCE = {"Connection": "close"}  # as the server does after a stream, but says only now
 _ALL = 2**20  # tokens: more than any vocabulary has
+_TEXT = "def main():\n    return "  # with which it is measured
 _NUM_TOP = 100  # tokens after each prompt: in nineteen of twenty choices, no more is asked for
 _PLACE_BYTES, _MAX_ROW_BYTES = 256, 2**25  # the probabilities of all tokens, with a vocabulary of 262,144, take 21 MB
 _PART_S = 0.1  # of prefill; a server does not notice in between that its client has left
@@ -69,8 +73,8 @@ class Slots:
         # The documents that wait, the one that has waited longest first, and when they asked.
         self._waiting: dict[str | int, float] = {}
 
-    def __len__(self) -> int:
-        return len(self._all)
+    def __getitem__(self, number: int) -> Slot:
+        return self._all[number]
 
     @asynccontextmanager
     async def use(self, document: str | int, has_text: Callable[[Slot], bool] = lambda _: False) -> AsyncIterator[Slot]:
@@ -114,7 +118,7 @@ class LlamaServer(RemoteServer):
     def __init__(self, http: HttpClient, model: str) -> None:
         """See `RemoteServer`."""
         super().__init__(http, model)
-        self._slots = Slots(1)
+        self._slots, self._num_slots = Slots(1), 1
         self._prefill_lock = asyncio.Lock()  # of the one whose long prompt is prefilled
         self._whole_id: int | None = None  # a token that ends with a character
         self._part = 256.0  # tokens that take about `_PART_S` to prefill
@@ -125,14 +129,27 @@ class LlamaServer(RemoteServer):
         settings = properties.get("default_generation_settings") or {}
         if not is_count(properties.get("total_slots")) or not is_count(settings.get("n_ctx")):
             raise ModelError(f"{self.name} does not describe its slots (/props), so it is not llama.cpp's server")
-        if len(self._slots) != properties["total_slots"]:
-            self._slots = Slots(properties["total_slots"])
-        self.max_tokens = settings["n_ctx"]
-        return [properties.get(name) for name in ("model_path", "model_alias", "build_info", "media_marker")]
+        self._num_slots, self.max_tokens = properties["total_slots"], settings["n_ctx"]
+        names = ("model_path", "model_alias", "build_info", "media_marker")
+        return [self._num_slots, self.max_tokens, *(properties.get(name) for name in names)]
 
     async def measure(self) -> None:
         """See `RemoteServer`."""
         self._whole_id = (await self.tokenize("a"))[-1]
+        self._slots = Slots(self._num_slots)
+        if self._num_slots > 1 and await self._clears_idle_slots():
+            words = "%s clears a slot when another one is used, so all documents share one. Start it with -np %d "
+            _log.warning(words + "--cache-ram 0", self.name, self._num_slots)
+            self._slots = Slots(1)
+
+    async def _clears_idle_slots(self) -> bool:
+        """Whether a slot loses its text when another one is used, as it does by default (`--cache-idle-slots`)."""
+        prompt, counts = await self.tokenize(_TEXT), list[int]()
+        for number in (0, 0, 1, 0):
+            slot = self._slots[number]
+            slot.headers = _ONCE | self._http.build_session("", self.name)  # a gateway sends all to the same server
+            counts.append(await self._prefill(slot, prompt))
+        return counts[3] > counts[1]
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
         """See `RemoteServer`."""
@@ -259,13 +276,16 @@ class LlamaServer(RemoteServer):
             async with self._prefill_lock:
                 while (start := count_common(slot.token_ids, prompt)) < len(prompt) - self._part:
                     started_at, slot.token_ids = time.monotonic(), prompt[: start + int(self._part)]
-                    async with self._send(slot, {"prompt": slot.token_ids, "n_predict": 0, **_GREEDY}, 0) as events:
-                        async for event in events:
-                            num_prefilled += read_whole(event.get("timings/prompt_n", 0))
+                    num_prefilled += await self._prefill(slot, slot.token_ids)
                     elapsed_s = max(time.monotonic() - started_at, 1e-3)  # a coarse clock may stand still
                     slot.prefill_s += elapsed_s
                     self._part = min(max(self._part * min(_PART_S / elapsed_s, 2.0), _MIN_PART), _MAX_PART)
         return num_prefilled
+
+    async def _prefill(self, slot: Slot, prompt: Sequence[int]) -> int:
+        """Has a prompt prefilled. Returns how many of its tokens the slot did not have."""
+        async with self._send(slot, {"prompt": prompt, "n_predict": 0, **_GREEDY}, 0) as events:
+            return sum([read_whole(event.get("timings/prompt_n", 0)) async for event in events])
 
     @asynccontextmanager
     async def _send(

@@ -44,6 +44,22 @@ def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) ->
     assert compare_remote(url, find_default_model(), cuts).wrong == []
 
 
+@pytest.mark.parametrize("options", [("-np", "2"), ("-np", "-1", "--cache-ram", "8192")], ids=" ".join)
+def test_documents_in_turn_stay_cached_unless_the_server_clears_a_slot_for_another_which_is_said(
+    options: tuple[str, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second options are the server's defaults."""
+    texts = {name: "".join(f"{name}_{number} = {number}\n" for number in range(50)) for name in ("one", "two")}
+    with run_llama_server(find_default_model(), tmp_path, *options) as url:
+        config = EngineConfig(find_default_model(), engine_url=url)
+        with closing(load_remote_engine(config)) as engine:
+            for name in (*texts, *texts):
+                stats = complete(engine, CompletionRequest(texts[name] + name, max_tokens=1, document=name)).stats
+    [*warnings] = [record.getMessage() for record in caplog.records if "clears a slot" in record.getMessage()]
+    assert len(warnings) == ("8192" in options)
+    assert (stats.num_read_tokens > 200) == ("8192" in options)
+
+
 def test_texts_in_characters_of_several_tokens_are_those_of_our_own_engine(url: str) -> None:
     config = EngineConfig(find_default_model(), dtype="float32")
     texts = ("# 中文注释：计", "s = '你好，世界'\nt = '你好，", "# emoji: 😀😃😄😁😀😃😄😁😀😃")

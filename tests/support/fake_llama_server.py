@@ -53,6 +53,7 @@ class FakeLlamaServer:
     is_raw: bool = True  # its log probabilities are those before a bias
     lacks: str = ""  # a field that it ignores
     remembered: dict[int, list[int]] = field(default_factory=dict)  # the last row of each slot
+    clears_idle: bool = False  # what the other slots have, as llama.cpp's does by default
     num_closed: int = 0  # streams that the client has closed
     silent_s: float = 0.0  # before it answers anything
     stops_after: int | None = None  # tokens, for a limit of its own
@@ -122,7 +123,7 @@ class FakeLlamaServer:
     ) -> None:
         random = np.random.default_rng(body["seed"] if body.get("seed", -1) >= 0 else None)
         num_new = len(row) - count_common(tuple(self.remembered.get(body["id_slot"], ())), tuple(row))
-        self.remembered[body["id_slot"]] = row
+        self.remembered = {**({} if self.clears_idle else self.remembered), body["id_slot"]: row}
         num_inside = 0  # tokens since the last event
         for number in range(body["n_predict"]):
             if number == self.drops_after and request.transport is not None:

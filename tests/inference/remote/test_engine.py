@@ -97,30 +97,53 @@ def test_requests_without_a_document_run_at_once_each_on_a_slot_of_its_own(serve
     assert sorted(slots.values(), key=min) == [{0}, {1}]
 
 
-def test_a_long_text_is_read_in_parts_of_which_none_follows_once_nobody_waits(
-    engine: Engine, server: FakeLlamaServer
+@pytest.mark.parametrize("clears_idle", [False, True])
+def test_documents_in_turn_have_a_slot_each_or_share_one_if_the_server_clears_the_others(
+    clears_idle: bool, server: FakeLlamaServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.change(n_ctx=2048, delay_s=0.0)
-    time.sleep(_PAUSE_S)
+    """They share it as if there were no other: each time, a long text is read in parts."""
+    server.change(n_ctx=2048, clears_idle=clears_idle, silent_s=0.1)
+    texts = {name: "".join(f"{name}_{number} = {number * 7919}\n" for number in range(60)) for name in ("one", "two")}
+    slots: list[int] = []
+    with closing(load_in_front(server.url)) as engine:
+        for name in (*texts, *texts):
+            server.asked.clear()
+            stats = complete(engine, CompletionRequest(texts[name] + name, max_tokens=1, document=name)).stats
+            slots.append(server.asked[-1]["id_slot"])
+    parts = [each for each in server.asked if each["n_predict"] == 0]
+    warnings = [record.getMessage() for record in caplog.records]
+    if clears_idle:
+        words = "clears a slot when another one is used, so all documents share one. Start it with -np 2 --cache-ram 0"
+        assert (slots, bool(parts), (stats.num_cached_tokens or 0) < 10) == ([0] * 4, True, True)
+        assert warnings == [f"llama.cpp's server at {server.url} {words}"]
+    else:
+        assert (set(slots[:2]), slots[2:], parts, warnings) == ({0, 1}, slots[:2], [], [])
+        assert stats.num_cached_tokens == stats.num_context_tokens - 1
+
+
+def test_a_long_text_is_read_in_parts_of_which_none_follows_once_nobody_waits(server: FakeLlamaServer) -> None:
+    server.n_ctx = 2048
     text = "".join(f"name_{number} = {number * 7919}\n" for number in range(60))
-    cold = complete(engine, CompletionRequest(text + "name", max_tokens=1, document="long"))
-    parts = [each["prompt"] for each in server.asked if each["n_predict"] == 0]
-    assert parts
-    assert cold.stats.num_cached_tokens in (0, 1)
-    assert cold.stats.num_context_tokens > 300
-    assert all(later[: len(part)] == part for part, later in itertools.pairwise(parts))
-    server.asked.clear()
-    complete(engine, CompletionRequest(text + "names", max_tokens=1, document="long"))
+    with closing(load_in_front(server.url)) as engine:
+        server.asked.clear()
+        cold = complete(engine, CompletionRequest(text + "name", max_tokens=1, document="long"))
+        parts = [each["prompt"] for each in server.asked if each["n_predict"] == 0]
+        assert parts
+        assert cold.stats.num_cached_tokens in (0, 1)
+        assert cold.stats.num_context_tokens > 300
+        assert all(later[: len(part)] == part for part, later in itertools.pairwise(parts))
+        server.asked.clear()
+        complete(engine, CompletionRequest(text + "names", max_tokens=1, document="long"))
     assert all(each["n_predict"] for each in server.asked), "what a slot has is not read again"
 
 
 def test_what_the_server_read_is_counted_and_a_tenant_gets_nothing_of_what_a_slot_has_read_for_another(
-    engine: Engine, server: FakeLlamaServer
+    server: FakeLlamaServer,
 ) -> None:
     server.num_slots = 1
-    time.sleep(_PAUSE_S)
     tenants = ("ann", "ann", "bob", "", "ann")
-    told = [complete(engine, CompletionRequest(_NOD, max_tokens=1, tenant=tenant)).stats for tenant in tenants]
+    with closing(load_in_front(server.url)) as engine:
+        told = [complete(engine, CompletionRequest(_NOD, max_tokens=1, tenant=tenant)).stats for tenant in tenants]
     first, again, *others = (stats.num_cached_tokens for stats in told)
     assert (first, again, others) == (1, told[0].num_context_tokens - 1, [1] * 3)  # what clears a slot is one token
     assert len({stats.num_context_tokens for stats in told}) == 1
