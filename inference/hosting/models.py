@@ -56,7 +56,6 @@ from inference.protocol.completion import (
     CompletionStats,
     Description,
     FinishReason,
-    Priority,
 )
 
 _log = logging.getLogger(__name__)
@@ -257,7 +256,7 @@ class CompletionModel(HostedModel):
 
     def submit(self, request: CompletionRequest, sink: Sink) -> None:
         """See `HostedModel`. A probe is answered at once if a completion has just succeeded."""
-        if _is_probe(request) and time.monotonic() - self._completed_at < _FRESH_S:
+        if request.is_probe and time.monotonic() - self._completed_at < _FRESH_S:
             chunk = CompletionChunk("", finish_reason=FinishReason.LENGTH, stats=CompletionStats())
             sink.end(chunk_to_arrays(chunk))
         else:
@@ -267,13 +266,8 @@ class CompletionModel(HostedModel):
         """Counts a request."""
         if find_outcome(end) is Outcome.COMPLETED:
             self._completed_at = time.monotonic()
-        if request is None or not _is_probe(request):
+        if request is None or not request.is_probe:
             self._metrics.add(end, duration_s)
-
-
-def _is_probe(request: CompletionRequest) -> bool:
-    """A longer one is counted: anybody can say that a request is a probe."""
-    return request.priority is Priority.PROBE and request.max_tokens == 1
 
 
 def _load_answerer(config: EngineConfig, watch: PassWatch) -> Answerer:

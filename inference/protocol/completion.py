@@ -140,6 +140,11 @@ class CompletionRequest:
             _check_text(name, text, max_bytes)
 
     @property
+    def is_probe(self) -> bool:
+        """Whether only its success matters. A longer one counts: anybody can say that a request is a probe."""
+        return self.priority is Priority.PROBE and self.max_tokens == 1
+
+    @property
     def is_prefetch(self) -> bool:
         """True if nobody waits, and nothing is generated."""
         return self.priority is Priority.PREFETCH

@@ -152,13 +152,14 @@ class RemoteExecutor:
         self._wake()
 
     async def _choose(self, job: Job, server: RemoteServer) -> None:
-        """Reports the first choices; of a prefetch, that it is prefilled."""
+        """Reports the first choices; of a prefetch or a probe, that it is prefilled."""
         request, prompt, tree = job.request, job.prompt, job.prompt.tree
         if len(prompt.context_ids) + request.max_tokens > server.max_tokens:  # it was not known then
             raise OverloadedError(f"{server.name} sees {server.max_tokens} tokens only; try again in a moment")
-        if request.is_prefetch:
+        if request.is_prefetch or request.is_probe:
             await server.prefill(request, prompt.context_ids)
-            return self._report(job, partial(job.finish, FinishReason.PREFILLED))
+            reason = FinishReason.PREFILLED if request.is_prefetch else FinishReason.LENGTH
+            return self._report(job, partial(job.finish, reason))
         rows = [prompt.context_ids + tree.spell_path(node) for node in (None, *range(len(tree.branch_ids)))]
         (reported, num_cached), num_forwards = await server.score(request, rows), 1
         known = KnownLogprobs(prompt.covering, self._tokenizer.trie, reported)

@@ -76,6 +76,10 @@ class Slots:
     def __getitem__(self, number: int) -> Slot:
         return self._all[number]
 
+    def find_idle(self) -> Slot:
+        """A slot that does nothing now, if there is one; of several, one with little text."""
+        return min(self._all, key=lambda each: (each.lock.locked(), len(each.token_ids)))
+
     @asynccontextmanager
     async def use(self, document: str | int, has_text: Callable[[Slot], bool] = lambda _: False) -> AsyncIterator[Slot]:
         """Waits for the document's turn, and for what its slot does. Then the slot is the document's inside the block.
@@ -197,7 +201,11 @@ class LlamaServer(RemoteServer):
         return best, row[best]
 
     async def prefill(self, request: CompletionRequest, prompt: tuple[int, ...]) -> None:
-        """See `RemoteServer`."""
+        """See `RemoteServer`. A probe sends the text that a slot has, so that it stays cached."""
+        if request.is_probe:
+            async with (slot := self._slots.find_idle()).lock:
+                await self._prefill(slot, slot.token_ids or prompt)
+            return
         async with self._stream(request, {"prompt": list(prompt), "n_predict": 0, **_GREEDY}) as (events, _):
             async for _ in events:
                 pass

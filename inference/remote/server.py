@@ -52,7 +52,7 @@ class RemoteServer(ABC):
 
     @abstractmethod
     async def prefill(self, request: CompletionRequest, prompt: tuple[int, ...]) -> None:
-        """Has the server prefill a prompt, which it caches."""
+        """Has the server prefill a prompt, which it caches. For a probe, any prompt will do."""
 
     @abstractmethod
     def generate(

@@ -149,6 +149,23 @@ def test_what_the_server_read_is_counted_and_a_tenant_gets_nothing_of_what_a_slo
     assert len({stats.num_context_tokens for stats in told}) == 1
 
 
+def test_a_probe_asks_the_server_and_leaves_the_text_of_a_document_cached(server: FakeLlamaServer) -> None:
+    server.num_slots = 1
+    key = CompletionRequest(_NOD, max_tokens=1, tenant="ann", document="x.py")
+    probe = CompletionRequest("a", max_tokens=1, priority=Priority.PROBE)
+    with closing(load_in_front(server.url)) as engine:
+        assert complete(engine, probe).finish_reason is FinishReason.LENGTH
+        complete(engine, key)
+        server.asked.clear()
+        sink = complete(engine, probe)
+        assert (sink.text, sink.finish_reason, len(server.asked)) == ("", FinishReason.LENGTH, 1)
+        stats = complete(engine, key).stats
+        assert stats.num_cached_tokens == stats.num_context_tokens - 1
+        server.answers = [(503, *_JSON)]
+        with pytest.raises(OverloadedError, match="is busy"):
+            complete(engine, probe)
+
+
 def test_all_that_is_asked_for_a_document_goes_to_the_same_server_behind_a_gateway(
     engine: Engine, server: FakeLlamaServer
 ) -> None:
