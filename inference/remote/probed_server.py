@@ -56,6 +56,7 @@ class PromptQuery:
     allowed_token_ids: tuple[int, ...] = ()  # the best of these only
     sampling: Mapping[str, float] = field(default_factory=lambda: _GREEDY)
     salt: object = None  # instead of the tenant's
+    wants_echo: bool = False  # the prompt as the server has understood it, which is as long as the prompt
 
     @property
     def wants_scores(self) -> bool:
@@ -198,7 +199,8 @@ class ProbedServer(RemoteServer):
         prompt = await self.tokenize(_TEXT)
         allowed = [each for each in _NUM_TOPS if not await self._refuses(PromptQuery([prompt], num_top=each))]
         self._num_top = max(allowed, default=1)
-        if [tuple(delta.echo or ()) for delta in await self._gather(_NOBODY, PromptQuery([prompt]))] != [prompt]:
+        deltas = await self._gather(_NOBODY, PromptQuery([prompt], wants_echo=True))
+        if [tuple(delta.echo or ()) for delta in deltas] != [prompt]:
             raise ModelError(f"{self.name} does not confirm the token ids that it was sent")
         for name, wrong in _WRONG.items():
             if not await self._refuses(PromptQuery([prompt], sampling={**_GREEDY, name: wrong})):
@@ -232,7 +234,7 @@ class VllmServer(ProbedServer):
             body["allowed_token_ids"] = list(query.allowed_token_ids)
         if query.wants_scores:
             body |= {"logprobs": query.num_top, "return_tokens_as_token_ids": True}
-        return "v1/completions", {**body, **query.sampling, "return_token_ids": not query.wants_scores}
+        return "v1/completions", {**body, **query.sampling, "return_token_ids": query.wants_echo}
 
     def _parse(self, event: dict[str, Any]) -> list[OutputDelta]:
         return [self._parse_choice(choice) for choice in event["choices"]]
@@ -264,7 +266,7 @@ class SglangServer(ProbedServer):
             "model": self._model,  # for a router
             "input_ids": list(map(list, query.prompts)),
             "sampling_params": {"max_new_tokens": query.max_tokens, **query.sampling},
-            "return_prompt_token_ids": not query.wants_scores,
+            "return_prompt_token_ids": query.wants_echo,
         }
         if query.wants_scores:
             body |= {"return_logprob": True, "top_logprobs_num": query.num_top}

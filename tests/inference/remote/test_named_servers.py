@@ -251,3 +251,5 @@ async def test_what_is_cancelled_ends_its_work_and_what_is_read_ahead_writes_not
     assert sink.wait().finish_reason is FinishReason.CANCELLED
     wait_until(lambda: server.num_closed > 0)
     assert complete(engine, CompletionRequest("x = ", priority=Priority.PREFETCH))[0] == ""
+    echoes = ("return_token_ids", "return_prompt_token_ids")
+    assert not any(server.asked[-1].get(name) for name in echoes), "an event with a long prompt would be too long"
