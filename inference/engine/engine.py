@@ -247,11 +247,12 @@ class Engine:
             self._heartbeat.mark_idle()
             wait_s = None
         with suppress(queue.Empty):
-            while (job := self._inbox.get(wait_s != 0.0, wait_s)) is not None:
-                self._heartbeat.beat()
-                wait_s = 0.0
-                for superseded in self._scheduler.add(job):
-                    self._end(superseded, FinishReason.SUPERSEDED, self._clock())
+            while True:  # whatever has woken the thread, one round is for all that is there
+                job, wait_s = self._inbox.get(wait_s != 0.0, wait_s), 0.0
+                if job is not None:
+                    self._heartbeat.beat()
+                    for superseded in self._scheduler.add(job):
+                        self._end(superseded, FinishReason.SUPERSEDED, self._clock())
 
     def _end_cancelled_and_late(self) -> None:
         """Ends the requests that were cancelled or are past their deadline."""

@@ -2,12 +2,15 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from itertools import accumulate
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from inference.engine.local_executor import LocalExecutor
 from inference.errors import OverloadedError
 from inference.model.sampler import SampleRequest, SampleResult
 from inference.protocol.completion import Chunks, CompletionRequest, FinishReason, Healing, Priority
@@ -60,6 +63,19 @@ def test_one_that_takes_many_steps_gives_way(scripted: ScriptedBench) -> None:
     many = dataclasses.replace(short, max_tokens=40, num_candidates=15)
 
     assert _find_order(scripted, {"many": many, "short": short}) == ["short", "many"]
+
+
+def test_a_new_request_begins_in_the_next_round_whatever_has_woken_the_engine_before() -> None:
+    """With --engine, each token that arrives does so."""
+    wakes: list[Callable[[], None]] = []
+    with patch.object(LocalExecutor, "start", lambda _, wake: wakes.append(wake)), open_scripted_bench() as bench:
+        with holding(bench, _LONG) as writing:
+            for _ in range(50):
+                wakes[0]()
+            newer = submit(bench.engine, CompletionRequest("y = ", max_tokens=1, extent=UNBOUNDED))
+        newer.wait()
+        writing.cancelled.set()
+        assert bench.model.step_sizes[:2] == [1, 2]
 
 
 @with_settings(max_tokens=2048, max_context_tokens=1500, cache_tokens=10_000)
