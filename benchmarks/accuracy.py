@@ -18,7 +18,7 @@ from benchmarks.corpora.cuts import MAX_OFFSET, Cut, draw_cuts, draw_cuts_by_off
 from benchmarks.measures.report import Figures, Measured, Row, find_percent, run_parts, track
 from inference.protocol.completion import Healing
 from midtoken import Model, load
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from models.training.corpus import iter_held_out
 from models.training.evaluation import measure_bits_per_byte
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _measure_bits(is_short: bool) -> Figures:
-    folder = find_default_model()
+    folder = find_bundled_model()
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     files = [*iter_held_out()][: _NUM_SHORT_FILES if is_short else None]
@@ -64,7 +64,7 @@ def _is_solved(model: Model, cut: Cut, healing: Healing) -> bool:
 
 def _measure_offsets(is_short: bool) -> list[Measured]:
     """The right completions of each strategy: at all cursors, on and off token edges, and by the characters typed."""
-    tokenizer = Tokenizer.from_file(str(find_default_model() / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(find_bundled_model() / "tokenizer.json"))
     solved: dict[str, dict[Healing, list[bool]]] = defaultdict(lambda: defaultdict(list))
     num_each = _NUM_SHORT if is_short else _NUM_EACH_OFFSET
     cuts = draw_cuts_by_offset(iter_held_out(), num_each, _SEED)

@@ -4,7 +4,7 @@ Each text is cut at random characters, as by a cursor. Each rule keeps some toke
 recovers the cut if its kept tokens are the first tokens of the whole text, encoded by the `tokenizers` library itself.
 The model has to generate the bytes after the kept tokens again.
 
-Two tokenizers are measured: that of the default model, and one of 151,643 tokens. `figures` are those of the worse one.
+Two tokenizers are measured: that of the bundled model, and one of 151,643 tokens. `figures` are those of the worse one.
 """
 
 import random
@@ -23,7 +23,7 @@ from inference.healing.heal_point import encode_text, find_heal_point
 from inference.healing.loaded_tokenizer import build_text_encoder
 from inference.healing.tokenizer_file import read_tokenizer_file
 from inference.healing.vocabulary_file import read_vocabulary
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from trie_cache.trie import Trie
 
 _NUM_CUTS, _NUM_SHORT_CUTS = 100_000, 2_000  # with each tokenizer
@@ -68,7 +68,7 @@ def _measure_cuts(is_short: bool) -> list[Measured]:
     num_texts = (_NUM_SHORT_CUTS if is_short else _NUM_CUTS) // _CUTS_PER_TEXT
     print("looking for source code", flush=True)
     texts = [*_draw_texts(load_sources(), num_texts, random.Random(_SEED))]
-    rows = [row for folder in (find_default_model(), build_large_folder()) for row in _measure(Rules(folder), texts)]
+    rows = [row for folder in (find_bundled_model(), build_large_folder()) for row in _measure(Rules(folder), texts)]
     figures: dict[str, float] = {"num_cuts": num_texts * _CUTS_PER_TEXT}
     for end, rule in _RULES.items():  # of the worse tokenizer
         own = [row for row in rows if row["rule"] == rule]

@@ -37,7 +37,7 @@ from inference.healing.vocabulary_file import read_vocabulary
 from inference.model.loader import load_model
 from inference.model_folder import read_object
 from inference.protocol.characters import CoveringKind
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from models.training.corpus import iter_held_out
 
 _WIDTH = 8
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _measure(is_short: bool) -> Iterator[Measured]:
-    model_dir = find_default_model()
+    model_dir = find_bundled_model()
     texts = (file.text for file in iter_held_out() if file.text.isascii() and len(file.text) >= _NUM_BYTES)
     text = next(texts)[: _NUM_SHORT_BYTES if is_short else _NUM_BYTES].encode()
     reference_width = _SHORT_REFERENCE_WIDTH if is_short else _REFERENCE_WIDTH

@@ -27,7 +27,7 @@ from benchmarks.baselines.contestants.line_protocol import Answer, Contestant, R
 from benchmarks.baselines.gguf_file import Precision, write_gguf
 from benchmarks.corpora.cuts import Visit, draw_visits
 from benchmarks.measures.report import Measured, Row, Value, find_percent, run_parts, track
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from models.training.corpus import iter_held_out
 
 _FOLDER = Path("build/contestants")
@@ -81,7 +81,7 @@ def main() -> None:
 
 def _measure(is_short: bool) -> Iterator[Measured]:
     visits = draw_visits(iter_held_out(), _NUM_SHORT if is_short else _NUM_CURSORS, seed=1)
-    return compare(_build_entries(find_default_model()), visits, 1 if is_short else _NUM_REPEATS)
+    return compare(_build_entries(find_bundled_model()), visits, 1 if is_short else _NUM_REPEATS)
 
 
 def compare(entries: Sequence[Entry], visits: Sequence[Visit], num_repeats: int) -> Iterator[Measured]:

@@ -3,9 +3,9 @@
     python -m benchmarks.engine_gpu [--output FOLDER] [--only PART ...] [--short]
 
 It needs a GPU, torch and transformers, and no network. It is not part of `make bench`, which measures what everybody
-has: two cores and the default model.
+has: two cores and the bundled model.
 
-- `right_…`: the default model chooses the tokens that it chooses on the CPU in float32.
+- `right_…`: the bundled model chooses the tokens that it chooses on the CPU in float32.
 - `first_ms_…`: a key in a document that was read before, until its first token is there. For `generate`, the same
   tokens in a cache that has all but the last one.
 - `tokens_per_s_…`: of a completion of 64 tokens there.
@@ -42,7 +42,7 @@ from inference.protocol.completion import Chunks, CompletionRequest, Extent
 from models.training.corpus import iter_held_out
 from tests.support.sinks import complete
 
-_DEFAULT_MODEL, _LARGE_TOKENIZER = Path("models/default"), Path("build/large-tokenizer")
+_BUNDLED_MODEL, _LARGE_TOKENIZER = Path("models/default"), Path("build/large-tokenizer")
 _TOLERANCES = {"float32": 0.01, "bfloat16": 0.15}  # nats between the two best
 
 TARGETS = (
@@ -90,21 +90,21 @@ def main() -> None:
 
 def _find_setting(is_short: bool) -> _Setting:
     if is_short:
-        return _Setting("cpu", _DEFAULT_MODEL, _TINY, 96, 6, 3, 4)
+        return _Setting("cpu", _BUNDLED_MODEL, _TINY, 96, 6, 3, 4)
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks.engine_gpu needs a GPU, and torch finds none here; --short needs none")
     has_large = (_LARGE_TOKENIZER / "tokenizer.json").exists()
-    return _Setting("cuda", _LARGE_TOKENIZER if has_large else _DEFAULT_MODEL, SHAPES, 2048, 64, 40, 50)
+    return _Setting("cuda", _LARGE_TOKENIZER if has_large else _BUNDLED_MODEL, SHAPES, 2048, 64, 40, 50)
 
 
 def _measure_right(is_short: bool) -> Figures:
     """`right_…` for each type of numbers."""
     setting = _find_setting(is_short)
-    reference = EngineConfig(_DEFAULT_MODEL, dtype="float32")
+    reference = EngineConfig(_BUNDLED_MODEL, dtype="float32")
     cuts = draw_cuts(iter_held_out(), setting.num_right_cuts // 2, setting.num_right_cuts // 2, seed=5)
     figures: dict[str, Value] = {"right_cuts": len(cuts)}
     for dtype, gap in _TOLERANCES.items():
-        found = compare_engines(EngineConfig(_DEFAULT_MODEL, setting.device, dtype), reference, cuts, gap)
+        found = compare_engines(EngineConfig(_BUNDLED_MODEL, setting.device, dtype), reference, cuts, gap)
         figures |= {f"right_wrong_{dtype}": len(found.wrong), f"right_close_{dtype}": found.num_tied}
         figures[f"right_largest_gap_{dtype}"] = found.greatest_gap
     return figures

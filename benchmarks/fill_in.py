@@ -23,7 +23,7 @@ from inference.engine.local_executor import start_engine
 from inference.engine.prompt import PromptBuilder
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent, FinishReason
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from models.training.corpus import iter_held_out
 from tests.support.sinks import submit
 
@@ -76,7 +76,7 @@ def _list_marks(filled: list[Filled], kind: GapKind) -> list[bool]:
 @contextmanager
 def _load_engines() -> Iterator[tuple[Layout, dict[Layout, Engine]]]:
     """The default layout of the model, and an engine for each layout. They share the model, and run in turn."""
-    config = EngineConfig(find_default_model(), num_threads=1, max_sequences=_BATCH_SIZE)
+    config = EngineConfig(find_bundled_model(), num_threads=1, max_sequences=_BATCH_SIZE)
     loaded = load_model(config)
     default = choose_fill_in(config, loaded)
     with ExitStack() as stack:

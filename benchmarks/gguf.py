@@ -2,10 +2,10 @@
 
     python -m benchmarks.gguf [--output PATH] [--only PART ...] [--short]
 
-- right: the default model in float32 completes at 540 cuts as on onnxruntime, in every strategy, with and without the
+- right: the bundled model in float32 completes at 540 cuts as on onnxruntime, in every strategy, with and without the
   text after the cursor, one completion or three; what is closer than a gap is a tie.
-- default, large: what a key costs, with the default model (float32, Q8_0), and with one of 494 million weights that are
-  those of the default model, grown (Q8_0, Q4_K_M). At each visit a person types four keys of a word. Both programs have
+- default, large: what a key costs, with the bundled model (float32, Q8_0), and with one of 494 million weights that are
+  those of the bundled model, grown (Q8_0, Q4_K_M). At each visit a person types four keys of a word. Both programs have
   read the text before the first one, and generate one token after each key, and the line after the last.
 
 `first_text_ratio`: from a key to the first text after the cursor, ours to theirs; theirs continues the canonical tokens
@@ -41,7 +41,7 @@ from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent
 from models.training.corpus import iter_held_out
 
-_DEFAULT = Path("models/default").absolute()
+_BUNDLED = Path("models/default").absolute()
 _FOLDER = Path("build/gguf").absolute()
 _LARGE, _SHORT_LARGE = (Path("build/real-size", shape).absolute() for shape in ("0_5b", "short"))
 _NUM_THREADS = 2
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def _measure_right(is_short: bool) -> Figures:
-    ours, theirs = EngineConfig(_build_folder("default", "f32", is_short)), EngineConfig(_DEFAULT, dtype="float32")
+    ours, theirs = EngineConfig(_build_folder("default", "f32", is_short)), EngineConfig(_BUNDLED, dtype="float32")
     num_cuts = _NUM_SHORT_CUTS if is_short else _NUM_CUTS
     cuts = draw_cuts(iter_held_out(), num_cuts // 2, num_cuts // 2, seed=5)
     found = compare_engines(ours, theirs, cuts, _GAP)
@@ -89,8 +89,8 @@ def _measure_right(is_short: bool) -> Figures:
 
 
 def _build_folder(part: str, precision: str, is_short: bool) -> Path:
-    """A folder that is served, with a GGUF file of the default model or of a larger one."""
-    source = _DEFAULT if part == "default" else _SHORT_LARGE if is_short else _LARGE
+    """A folder that is served, with a GGUF file of the bundled model or of a larger one."""
+    source = _BUNDLED if part == "default" else _SHORT_LARGE if is_short else _LARGE
     folder = _FOLDER / (f"short-{part}-{precision}" if is_short and part != "default" else f"{part}-{precision}")
     if not source.exists():
         print("building the model", flush=True)

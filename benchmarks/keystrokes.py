@@ -45,7 +45,7 @@ from benchmarks.measures.report import (
     run_parts,
 )
 from inference.config import EngineConfig
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 
 _NUM_KEYS, _NUM_SHORT_KEYS = 5_500, 150  # at least
 
@@ -99,7 +99,7 @@ class Played:
 
 
 def main() -> None:
-    config = EngineConfig(find_default_model(), num_threads=1)
+    config = EngineConfig(find_bundled_model(), num_threads=1)
     run_parts(
         "keystrokes",
         {"replay": partial(_measure_replay, config=config), "neovim": partial(measure_typing, config=config)},

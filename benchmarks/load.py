@@ -38,7 +38,7 @@ from inference.protocol.completion import Chunks, CompletionRequest
 from lsp_server.documents import Document
 from lsp_server.session import build_editor_request
 from lsp_server.settings import Settings
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 
 _NUM_EDITORS, _NUM_SHORT_EDITORS = 128, 24
 _NUM_KEYS = 150  # recorded for each, what it types in a phase
@@ -91,7 +91,7 @@ def record_typing(editor: int, num_keys: int = _NUM_KEYS) -> Iterator[TimedReque
 
 async def _play(scripts: Sequence[Sequence[TimedRequest]], seconds: Sequence[float]) -> list[PhaseResult]:
     """A closed loop; open loops at 1, 1.3 and 3 times the capacity; and patient clients at 3 times the capacity."""
-    model = EngineConfig(find_default_model(), num_threads=1, memory_mib=_MEMORY_MIB)
+    model = EngineConfig(find_bundled_model(), num_threads=1, memory_mib=_MEMORY_MIB)
     server_core, load_core, *_ = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {server_core})  # processes that are started have it, too
     async with run_host(model) as url:

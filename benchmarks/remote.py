@@ -1,4 +1,4 @@
-"""Exact healing in front of llama.cpp's server, with the weights of the default model in float32.
+"""Exact healing in front of llama.cpp's server, with the weights of the bundled model in float32.
 
     python -m benchmarks.remote [--output PATH] [--only PART ...] [--short]
 

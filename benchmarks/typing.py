@@ -3,7 +3,7 @@
     python -m benchmarks.typing [--output PATH] [--only PART ...] [--short]
 
 `benchmarks.measures.typing_trial` types held-out lines, with the text below them, into the language server, which asks
-the default model, and asks at cursors anywhere in other lines. The part `curve` types at other confidences. `…_none` is
+the bundled model, and asks at cursors anywhere in other lines. The part `curve` types at other confidences. `…_none` is
 without healing at the default confidence, `…_none_all` at confidence 0.
 
 `…_llama_server`: llama.cpp's server with the same weights continues the text before the cursor, greedily. Only the

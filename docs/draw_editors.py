@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from benchmarks.corpora.real_model import REAL_FOLDER
-from midtoken.installed import find_default_model, find_model_repository
+from midtoken.installed import find_bundled_model, find_model_repository
 from tests.support.playground import open_page, run_playground
 from tests.support.servers import EMBEDDED, RunningServer, Served, run_server
 from tests.support.vscode import install_extension, open_vscode
@@ -54,7 +54,7 @@ _SETTINGS = {
 def main() -> None:
     [name] = sys.argv[1:]
     draw, model_dir = {
-        "vscode": (_draw_vscode, REAL_FOLDER), "playground": (_draw_playground, find_default_model()),
+        "vscode": (_draw_vscode, REAL_FOLDER), "playground": (_draw_playground, find_bundled_model()),
     }[name]  # fmt: skip
     served = Served(model_dir, find_model_repository())
     with (

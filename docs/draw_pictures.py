@@ -1,4 +1,4 @@
-"""Pictures of `docs/characters.md` and `docs/measured.md`, of the default model: `python -m docs.draw_pictures`."""
+"""Pictures of `docs/characters.md` and `docs/measured.md`, of the bundled model: `python -m docs.draw_pictures`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -36,7 +36,7 @@ from inference.protocol.completion import (
     FinishReason,
     Healing,
 )
-from midtoken.installed import find_default_model, require_packages
+from midtoken.installed import find_bundled_model, require_packages
 from midtoken.models import ensure_model_folder, fetch_model, find_cache_dir
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 # The slowest covering takes some seconds for a piece. Each request reads the context of its piece again.
 _PIECE_BYTES = 1024  # of a text, in one request
-_CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the default model
+_CONTEXT_BYTES = 64 * 1024  # more than fits into the window of the bundled model
 _CONTINUATION = bytes(range(0x80, 0xC0))  # what a character in UTF-8 does not begin with
 _Kind = TypeVar("_Kind", NextByte, Surprisals)
 _Choice = TypeVar("_Choice", Extent, Healing)
@@ -265,7 +265,7 @@ def load(
     with ThreadPoolExecutor(1) as thread:  # the caller's may have an event loop that runs
         thread.submit(asyncio.run, fetch_model(name, partial(_log.info, "%s (%d %%)"))).result()
     config = EngineConfig(
-        find_default_model() if name is None else ensure_model_folder(name),
+        find_bundled_model() if name is None else ensure_model_folder(name),
         device=device,
         dtype=dtype,
         num_threads=num_threads,

@@ -28,7 +28,7 @@ from inference.protocol.completion import CompletionChunk, CompletionRequest, De
 from lsp_server.guard import Cleared, Guard
 from midtoken.api import Completion, Model, read_completion
 from midtoken.input_text import ClearedText
-from midtoken.installed import find_default_model, find_model_repository, require_packages
+from midtoken.installed import find_bundled_model, find_model_repository, require_packages
 from midtoken.models import OnDownload, ensure_model_folder, fetch_model, find_cache_dir, find_default_name
 from midtoken.server_arguments import UsageError, may_be_remote
 
@@ -107,7 +107,7 @@ class ServerArguments:
             other_way=", or name a running server with --server HOST:PORT" if "server" in options else "",
         )
         name = options.model or find_default_name()
-        model_dir = find_default_model() if name is None else ensure_model_folder(name)
+        model_dir = find_bundled_model() if name is None else ensure_model_folder(name)
         values = {name: getattr(options, name) for name in _OPTIONS}
         named: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         if options.engine is None:

@@ -1,6 +1,6 @@
 """What is installed: the packages of the extras, and the folders that come with midtoken.
 
-In a source tree, the model repository, the default model and the page of the playground are symbolic links to other
+In a source tree, the model repository, the bundled model and the page of the playground are symbolic links to other
 folders of it; a wheel contains copies of those folders. The page is built: a source tree, and a wheel of it, have none
 before that.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from inference.errors import LaunchError
 from inference.platforms import find_install_command
 
-DEFAULT_MODEL_LANGUAGES = ("python",)  # those that it was trained on, by their identifiers in LSP
+BUNDLED_MODEL_LANGUAGES = ("python",)  # those that it was trained on, by their identifiers in LSP
 
 # Extra -> import name -> name of the distribution.
 _PACKAGES = {
@@ -39,8 +39,8 @@ def find_model_repository() -> Path:
     return _find_folder("model_repository")
 
 
-def find_default_model() -> Path:
-    """Returns the folder of the default model. Raises LaunchError if it is missing."""
+def find_bundled_model() -> Path:
+    """Returns the folder of the bundled model. Raises LaunchError if it is missing."""
     return _find_folder("default_model")
 
 

@@ -1,1 +1,1 @@
-"""The default model: its corpus, its training and what it is worth."""
+"""The bundled model: its corpus, its training and what it is worth."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from inference.platforms import IMPORT_ROOT
-from midtoken.installed import find_default_model, find_model_repository
+from midtoken.installed import find_bundled_model, find_model_repository
 from tests.support.installations import PACKAGES, Installation, build_wheel, copy_sources
 
 pytestmark = pytest.mark.e2e
@@ -38,7 +38,7 @@ def test_the_wheel_contains_every_module_and_no_other_folder(wheel: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "folder"), [("model_repository", find_model_repository()), ("default_model", find_default_model())]
+    ("name", "folder"), [("model_repository", find_model_repository()), ("default_model", find_bundled_model())]
 )
 def test_the_wheel_contains_all_files_of_each_resource(wheel: Path, name: str, folder: Path) -> None:
     start = f"midtoken/{name}/"
@@ -65,7 +65,7 @@ def test_a_build_takes_nothing_from_an_earlier_one_and_leaves_nothing(tmp_path: 
 
 
 def test_resources_are_found_in_an_installed_wheel(light_installation: Installation) -> None:
-    script = "from midtoken.installed import *; print(find_model_repository(), find_default_model())"
+    script = "from midtoken.installed import *; print(find_model_repository(), find_bundled_model())"
     done = light_installation.run(light_installation.python, "-c", script)
     package = light_installation.site_packages / "midtoken"
     assert done.stdout.split() == [str(package / "model_repository"), str(package / "default_model")], done.stderr

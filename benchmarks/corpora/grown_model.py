@@ -1,7 +1,7 @@
-"""The default model, grown to the shape of a real one: as large and as slow as that, but it writes the same text.
+"""The bundled model, grown to the shape of a real one: as large and as slow as that, but it writes the same text.
 
 Weights without a meaning would do for the time of a pass. That of a line depends on the text: where it ends, and how
-often a guess of what follows is right. So the default model's weights are put into matrices of the real shape. What is
+often a guess of what follows is right. So the bundled model's weights are put into matrices of the real shape. What is
 added has random weights, and is multiplied by zeros before it is added to the hidden state. The added tokens have names
 of a real vocabulary, no merges, and a logit that is far below all others.
 """

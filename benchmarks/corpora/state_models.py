@@ -8,9 +8,9 @@ from typing import Any
 
 from benchmarks.baselines.gguf_file import write_random_gguf
 
-_DEFAULT = Path("models/default").absolute()
+_BUNDLED = Path("models/default").absolute()
 _FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "midtoken.json")
-_NUM_TOKENS = 8192  # of the default model
+_NUM_TOKENS = 8192  # of the bundled model
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -152,14 +152,14 @@ FAMILIES: dict[str, tuple[dict[str, Any], Sequence[Shapes], Shapes]] = {
 
 
 def write_state_model(folder: Path, family: str) -> Path:
-    """A folder with the family's tiny GGUF file, and the default model's tokenizer and prompts."""
+    """A folder with the family's tiny GGUF file, and the bundled model's tokenizer and prompts."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in _FILES:
-        copyfile(_DEFAULT / name, folder / name)
+        copyfile(_BUNDLED / name, folder / name)
     values, layers, others = FAMILIES[family]
     norms: Shapes = {} if family.startswith("lfm2") else {"output_norm.weight": (32,)}
     shapes = {f"blk.{at}.{name}": shape for at, layer in enumerate(layers) for name, shape in layer.items()}
-    spec = json.loads((_DEFAULT / "tokenizer.json").read_text())
+    spec = json.loads((_BUNDLED / "tokenizer.json").read_text())
     shapes = {"token_embd.weight": (32, _NUM_TOKENS), **norms, **others, **shapes}
     write_random_gguf(folder / "model.gguf", family, spec, _SIZES | values, shapes)
     return folder

@@ -1,6 +1,6 @@
 """What an editor sends while somebody writes code: keys, each of which edits a document or moves the cursor.
 
-`benchmarks.corpora.typist` draws them from files that the default model was not trained on.
+`benchmarks.corpora.typist` draws them from files that the bundled model was not trained on.
 """
 
 from collections.abc import Iterator

@@ -37,7 +37,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.corpora.cuts import is_word
 from benchmarks.corpora.typing import Key, KeyKind, Session
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from models.training.corpus import SourceFile, iter_held_out
 
 _GAP_SPREAD = 0.45
@@ -270,7 +270,7 @@ _TOLERANCE = 0.1  # of a size
 def draw_typing(num_keys: int, seed: int, min_tokens: int = 0) -> Session:
     """Draws at least `num_keys` keys in files of at least `min_tokens`.
 
-    Sizes are in tokens of the default model. The largest is that of joined files, since no file is so long.
+    Sizes are in tokens of the bundled model. The largest is that of joined files, since no file is so long.
     """
     return draw_session([file for file in _find_files() if file.num_tokens >= min_tokens], num_keys, seed)
 
@@ -281,7 +281,7 @@ def _find_files() -> list[SizedFile]:
 
     Files with other line ends than a line feed are not used.
     """
-    tokenizer = Tokenizer.from_file(str(find_default_model() / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(find_bundled_model() / "tokenizer.json"))
     files = [file for file in iter_held_out() if not {"\r", "\f"} & set(file.text)]
     counted = [(len(tokenizer.encode(file.text, add_special_tokens=False).ids), file) for file in files]
     found = []

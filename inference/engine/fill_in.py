@@ -39,8 +39,8 @@ None of the known families can be measured here, so their layouts follow from wh
 
 A model that knows prefix–suffix–middle gets `psm_line`, one that knows suffix–prefix–middle `spm_line`: the same order,
 with the middle beginning at the start of the cursor's line. A middle that begins inside a word is what such models do
-worst (Ren et al. 2024, arXiv:2405.17103), and the default model completes 55 % of the identifiers rightly with `psm`,
-79 % with `psm_line`. A model's folder can name another layout, as the default model's does.
+worst (Ren et al. 2024, arXiv:2405.17103), and the bundled model completes 55 % of the identifiers rightly with `psm`,
+79 % with `psm_line`. A model's folder can name another layout, as the bundled model's does.
 
 Many models have the markers in their tokenizer and were never trained on them. Given a suffix between such markers,
 they do worse than without it. A model that was trained on them ends its text where the suffix begins: right after the

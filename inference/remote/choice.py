@@ -19,7 +19,7 @@ from inference.model.sampler import SampledToken, find_row
 from trie_cache.trie import Trie
 
 # An unreported token counts as so many average ones of its row: of those with the right beginning, several are likely.
-# Measured with the default model: the estimate is right on average, and off by 0.01 if 100 tokens are reported.
+# Measured with the bundled model: the estimate is right on average, and off by 0.01 if 100 tokens are reported.
 _NUM_AVERAGE = 2
 LOGPROB_TOLERANCE = 0.3  # nats, between two answers about one row: logits of 16 bits come in steps of up to 0.125
 

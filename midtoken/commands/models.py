@@ -15,7 +15,7 @@ from inference.model_folder import check_model_folder
 from inference.platforms import find_memory
 from midtoken.cli import Parser
 from midtoken.connection import show_waiting
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from midtoken.models import (
     BUNDLED,
     OFFERED,
@@ -90,7 +90,7 @@ def _describe(model: Recommended) -> str:
 
 def _list_present() -> Iterator[str]:
     default = find_default_name()
-    yield f"  {'the bundled model, for Python':40}{_describe_size(find_default_model())}{_DEFAULT * (default is None)}"
+    yield f"  {'the bundled model, for Python':40}{_describe_size(find_bundled_model())}{_DEFAULT * (default is None)}"
     for path in sorted(find_pins_dir().glob("*%*")):
         model = parse_name(unquote(path.name))
         place = None if model is None else model.find_path()

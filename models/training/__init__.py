@@ -1,1 +1,1 @@
-"""How the default model was trained."""
+"""How the bundled model was trained."""

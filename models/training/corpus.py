@@ -1,4 +1,4 @@
-"""The Python source that the default model is trained on, and the files that are held out.
+"""The Python source that the bundled model is trained on, and the files that are held out.
 
 The standard library of the running interpreter is split by the hash of each file's relative path. About one file in
 twenty is held out. The split is the same on every machine with the same version of Python. Benchmarks measure with

@@ -1,4 +1,4 @@
-"""Trains the default model: a tokenizer, then a small decoder, from permissively licensed Python.
+"""Trains the bundled model: a tokenizer, then a small decoder, from permissively licensed Python.
 
     python -m models.training.train --corpus build/corpus --out models/default --tokens 26000000
     torchrun --nproc-per-node 2 -m models.training.train ...      (one process for each core or GPU)

@@ -133,7 +133,7 @@ def scripted_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
 
 @pytest.fixture(scope="session")
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server with the default model, shared by the whole session. The rules of `scripted_server` apply."""
+    """A server with the bundled model, shared by the whole session. The rules of `scripted_server` apply."""
     with run_server(find_real(), tmp_path_factory.mktemp("real")) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""The output of the commands, on a server with the default model."""
+"""The output of the commands, on a server with the bundled model."""
 
 import json
 import subprocess

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.baselines.gguf_file import Precision, write_gguf
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from tests.support.hub import Repository, run_hub
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
 from tests.support.neovim_editor import NODE, OpenEditor
@@ -20,9 +20,9 @@ _NEEDS_LLAMA_CPP = pytest.mark.skipif(find_spec("llama_cpp") is None, reason="ma
 
 @pytest.fixture(scope="module")
 def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The default model as a GGUF file."""
+    """The bundled model as a GGUF file."""
     path = tmp_path_factory.mktemp("gguf") / "python-6m.Q8_0.gguf"
-    write_gguf(find_default_model(), path, Precision.Q8_0)
+    write_gguf(find_bundled_model(), path, Precision.Q8_0)
     return path
 
 
@@ -65,7 +65,7 @@ def test_neovim_says_why_a_gguf_file_cannot_be_run(
 async def test_the_parts_of_a_gguf_model_of_a_hub_are_downloaded_and_complete(
     own_lsp: Script, start_editor: StartEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_gguf(find_default_model(), tmp_path / "m.gguf", Precision.Q8_0, num_parts=2)
+    write_gguf(find_bundled_model(), tmp_path / "m.gguf", Precision.Q8_0, num_parts=2)
     parts = {f"q8/{path.name}": path.read_bytes() for path in tmp_path.glob("m-*.gguf")}
     assert sorted(parts) == ["q8/m-00001-of-00002.gguf", "q8/m-00002-of-00002.gguf"]
     with run_hub() as hub:

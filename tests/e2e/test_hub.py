@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from tests.support.hub import Faults, Hub, Repository, run_hub
 from tests.support.lsp_editor import Script
 from tests.support.neovim_editor import NODE, OpenEditor
@@ -19,11 +19,11 @@ _NAME = "someone/python-6m"
 
 @pytest.fixture
 def hub(own_lsp: Script, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A hub with the default model under another name."""
+    """A hub with the bundled model under another name."""
     assert own_lsp  # its folders are the test's, and its servers end after the hub
     with run_hub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
-        files = {path.name: path.read_bytes() for path in find_default_model().iterdir() if path.is_file()}
+        files = {path.name: path.read_bytes() for path in find_bundled_model().iterdir() if path.is_file()}
         hub.repositories[_NAME] = Repository.of(files)
         yield hub
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from inference.healing.loaded_tokenizer import load_tokenizer
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from tests.support.fake_llama_server import FakeLlamaServer, run_fake_llama_server
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities
 from tests.support.servers import EMBEDDED, TRITON, RunningServer, find_real, needs_triton, run_server
@@ -63,7 +63,7 @@ _WRONG: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[FakeLlamaServer]:
-    tokenizer = load_tokenizer(find_default_model())
+    tokenizer = load_tokenizer(find_bundled_model())
     with run_fake_llama_server(tokenizer.encoder, tokenizer.vocabulary.num_rows) as fake:
         yield fake
 

@@ -1,4 +1,4 @@
-"""Exact healing in front of a real llama.cpp server, which has the weights of the default model."""
+"""Exact healing in front of a real llama.cpp server, which has the weights of the bundled model."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from inference.engine.local_executor import build_engine
 from inference.model.loader import load_model
 from inference.protocol.completion import CompletionRequest, Extent, Priority, RelatedFile
 from inference.remote.executor import load_remote_engine
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from models.training.corpus import iter_held_out
 from tests.support.front_clients import EDITORS, ask_as_editors
 from tests.support.lsp_editor import Script, StartEditor, build_capabilities, wait_for
@@ -35,13 +35,13 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of a server with two slots."""
-    with run_llama_server(find_default_model(), tmp_path_factory.mktemp("gguf")) as url:
+    with run_llama_server(find_bundled_model(), tmp_path_factory.mktemp("gguf")) as url:
         yield url
 
 
 def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) -> None:
     cuts = draw_cuts(iter_held_out(), 20, 20, seed=0)
-    assert compare_remote(url, find_default_model(), cuts).wrong == []
+    assert compare_remote(url, find_bundled_model(), cuts).wrong == []
 
 
 @pytest.mark.parametrize("options", [("-np", "2"), ("-np", "-1", "--cache-ram", "8192")], ids=" ".join)
@@ -50,8 +50,8 @@ def test_documents_in_turn_stay_cached_unless_the_server_clears_a_slot_for_anoth
 ) -> None:
     """The second options are the server's defaults."""
     texts = {name: "".join(f"{name}_{number} = {number}\n" for number in range(50)) for name in ("one", "two")}
-    with run_llama_server(find_default_model(), tmp_path, *options) as url:
-        config = EngineConfig(find_default_model(), engine_url=url)
+    with run_llama_server(find_bundled_model(), tmp_path, *options) as url:
+        config = EngineConfig(find_bundled_model(), engine_url=url)
         with closing(load_remote_engine(config)) as engine:
             for name in (*texts, *texts):
                 stats = complete(engine, CompletionRequest(texts[name] + name, max_tokens=1, document=name)).stats
@@ -61,7 +61,7 @@ def test_documents_in_turn_stay_cached_unless_the_server_clears_a_slot_for_anoth
 
 
 def test_texts_in_characters_of_several_tokens_are_those_of_our_own_engine(url: str) -> None:
-    config = EngineConfig(find_default_model(), dtype="float32")
+    config = EngineConfig(find_bundled_model(), dtype="float32")
     texts = ("# 中文注释：计", "s = '你好，世界'\nt = '你好，", "# emoji: 😀😃😄😁😀😃😄😁😀😃")
     with (
         closing(build_engine(config, load_model(config))) as own,
@@ -76,7 +76,7 @@ def test_texts_in_characters_of_several_tokens_are_those_of_our_own_engine(url: 
 
 def test_probabilities_are_those_of_our_own_engine_with_the_same_weights(url: str) -> None:
     """Those of the first choices are estimates, of the later tokens exact."""
-    config = EngineConfig(find_default_model(), dtype="float32")
+    config = EngineConfig(find_bundled_model(), dtype="float32")
     cuts, errors = draw_cuts(iter_held_out(), 15, 15, seed=0), list[list[float]]()
     with (
         closing(build_engine(config, load_model(config))) as own,
@@ -108,7 +108,7 @@ def _find_log_probs(sink: CollectingSink) -> dict[int, float]:
 def test_what_is_told_of_other_files_changes_the_text_as_in_our_own_engine_and_is_read_once(url: str) -> None:
     stack = "class Stack:\n    def push_all_items(self, items):\n        self.items += items\n"
     request = CompletionRequest("stack = Stack()\nstack.pu", max_tokens=8, related=(RelatedFile("stack.py", stack),))
-    config = EngineConfig(find_default_model(), dtype="float32")
+    config = EngineConfig(find_bundled_model(), dtype="float32")
     with (
         closing(build_engine(config, load_model(config))) as own,
         closing(load_remote_engine(replace(config, engine_url=url))) as remote,

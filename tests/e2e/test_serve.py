@@ -16,7 +16,7 @@ from inference.client.local_host import ensure_served
 from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.protocol.completion import CompletionRequest
-from midtoken.installed import find_default_model, find_model_repository
+from midtoken.installed import find_bundled_model, find_model_repository
 from tests.support.lsp_editor import Script, StartEditor, wait_for
 from tests.support.servers import (
     EMBEDDED,
@@ -86,7 +86,7 @@ async def test_two_servers_of_one_model_do_not_disturb_each_other_and_editors_us
 
 async def test_a_model_that_is_refused_is_refused_in_one_sentence(tmp_path: Path) -> None:
     served, state_dir = Served(tmp_path / "model", find_model_repository()), tmp_path / "state"
-    shutil.copytree(find_default_model(), served.model_dir)
+    shutil.copytree(find_bundled_model(), served.model_dir)
     (served.model_dir / "model.safetensors").write_text("{}")
     with pytest.raises(LaunchError) as caught:
         await ensure_served(

@@ -1,4 +1,4 @@
-"""Exact healing in front of a real vLLM, which has the weights of the default model: `make test-vllm`."""
+"""Exact healing in front of a real vLLM, which has the weights of the bundled model: `make test-vllm`."""
 
 import urllib.request
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from benchmarks.remote import compare_remote
 from inference.config import EngineConfig
 from inference.protocol.completion import CompletionRequest, Extent
 from inference.remote.executor import load_remote_engine
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from models.training.corpus import iter_held_out
 from tests.support.servers import wait_until
 from tests.support.sinks import CollectingSink
@@ -26,16 +26,16 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with run_vllm(find_default_model(), tmp_path_factory.mktemp("vllm")) as url:
+    with run_vllm(find_bundled_model(), tmp_path_factory.mktemp("vllm")) as url:
         yield url
 
 
 def test_every_text_is_that_of_our_own_engine_with_the_same_weights(url: str) -> None:
-    assert compare_remote(url, find_default_model(), draw_cuts(iter_held_out(), 50, 50, seed=0)).wrong == []
+    assert compare_remote(url, find_bundled_model(), draw_cuts(iter_held_out(), 50, 50, seed=0)).wrong == []
 
 
 def test_what_is_cancelled_ends_on_the_server(url: str) -> None:
-    with closing(load_remote_engine(EngineConfig(find_default_model(), engine_url=url))) as engine:
+    with closing(load_remote_engine(EngineConfig(find_bundled_model(), engine_url=url))) as engine:
         sink = CollectingSink()
         engine.submit(CompletionRequest("x = 1\n", max_tokens=1500, extent=Extent.UNLIMITED, tenant="a"), sink)
         wait_until(lambda: bool(sink.chunks))

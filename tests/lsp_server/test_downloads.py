@@ -17,7 +17,7 @@ _TEXT = "downloading owner/name, {} of 9 MB"
 async def test_the_settings_name_the_model_and_another_one_is_connected_anew() -> None:
     async with run_in_process(languages=("python",)) as both:
         both.backend.description = Description()
-        both.editor.language_id = "rust"  # what the default model knows does not hold for another
+        both.editor.language_id = "rust"  # what the bundled model knows does not hold for another
         both.editor.settings = {"model": "owner/name"}
         await both.start_with("a")
         assert (await both.ask_and_finish(0, 1, "b")).items

@@ -1,4 +1,4 @@
-"""The language server and an engine with the default model in one process: what keys find read."""
+"""The language server and an engine with the bundled model in one process: what keys find read."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator

@@ -27,7 +27,7 @@ import pytest
 from benchmarks.baselines.servers import LLAMA_SERVER, run_llama_server
 from benchmarks.measures.report import Row, find_percentile
 from inference.platforms import ADDRESS
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from tests.support.chaos_editor import ChaosEditor, Seen
 from tests.support.reliability import Reliability
 from tests.support.servers import (
@@ -193,7 +193,7 @@ async def open_world(folder: Path, kind: str, runtime: str) -> AsyncIterator[Wor
             proxy = await stack.enter_async_context(_run_proxy(server.url))
             arguments = [f"--server=127.0.0.1:{proxy.port}"]
         elif kind == "engine":
-            url = stack.enter_context(run_llama_server(find_default_model(), folder))
+            url = stack.enter_context(run_llama_server(find_bundled_model(), folder))
             proxy = await stack.enter_async_context(_run_proxy(url))
             arguments += [f"--engine=http://127.0.0.1:{proxy.port}"]
         command = [sys.executable, "-m", "midtoken", "lsp", f"--state-dir={state_dir}", *arguments]

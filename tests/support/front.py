@@ -22,10 +22,10 @@ from inference.protocol.completion import (
 from lsp_server.guard import Cleared
 from midtoken.connection import Connection
 from midtoken.http.app import App
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from tests.support.lsp_fakes import FedBackend, FedStream
 
-_MODEL_DIR = find_default_model()
+_MODEL_DIR = find_bundled_model()
 _PATIENCE = ClientTimeout(20)
 _Answer = TypeVar("_Answer")
 _STATS = CompletionStats(

@@ -66,7 +66,7 @@ TARGETS = (
         "words of other users in answers, errors or logs, or costs that tell of them",
         at_most=0,
     ),
-    Target("isolation_triton_foreign", "the same in front of the default model, with metrics", at_most=0),
+    Target("isolation_triton_foreign", "the same in front of the bundled model, with metrics", at_most=0),
     Target("isolation_embedded_foreign", "the same without Triton", at_most=0),
     Target("texts_wrong", "suggestions that are not what a scripted model wrote", at_most=0),
     Target("http_wrong", "answers to changed requests of editors: defects, none, without the field's name", at_most=0),

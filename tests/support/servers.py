@@ -25,7 +25,7 @@ from inference.config import EngineConfig
 from inference.errors import LaunchError
 from inference.hosting.triton import find_installation
 from inference.platforms import ADDRESS, IMPORT_ROOT
-from midtoken.installed import find_default_model, find_model_repository
+from midtoken.installed import find_bundled_model, find_model_repository
 from midtoken.models import find_cache_dir
 
 TRITON, EMBEDDED = "--runtime=triton", "--runtime=embedded"  # arguments of `midtoken serve`
@@ -210,11 +210,11 @@ def make_scripted(folder: Path) -> Served:
 
 
 def make_slow(folder: Path, **script: Any) -> Served:
-    """As `make_scripted`, but with the default model in the real engine, behind a script of `slow_model`."""
+    """As `make_scripted`, but with the bundled model in the real engine, behind a script of `slow_model`."""
     repository = folder / "repository"
     _script(repository / "completion", "slow_model.py", _SLOW_COMPLETION)
     shutil.copytree(find_model_repository() / "characters", repository / "characters")
-    shutil.copytree(find_default_model(), folder / "model")
+    shutil.copytree(find_bundled_model(), folder / "model")
     served = Served(folder / "model", repository)
     served.change(**script)
     return served
@@ -234,8 +234,8 @@ def _script(model_folder: Path, fakes: str, model: str) -> None:
 
 
 def find_real() -> Served:
-    """Returns the default model."""
-    return Served(find_default_model(), find_model_repository())
+    """Returns the bundled model."""
+    return Served(find_bundled_model(), find_model_repository())
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ _SETTINGS = {
     "use_alibi": "adds positions to the scores",
     "attn_temperature_tuning": "takes a token's row in the forward pass for its position",
 }
-# Differences of logits, as a share of their spread. The default model has 1e-6 in float32; wrong layers have over 7e-3.
+# Differences of logits, as a share of their spread. The bundled model has 1e-6 in float32; wrong layers have over 7e-3.
 _TOLERANCES = {torch.float64: 1e-4, torch.float32: 1e-3}
 _HALF_TOLERANCE = 0.15
 _LAYER_TYPES = ("full_attention", "sliding_attention", "chunked_attention")

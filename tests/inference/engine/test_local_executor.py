@@ -46,7 +46,7 @@ def test_a_model_that_was_not_trained_on_its_markers_reads_suffixes_only_if_the_
 def test_a_model_that_knows_its_markers_reads_suffixes_in_the_layout_that_it_knows_without_a_warning(
     layout: Layout, is_renamed: bool, memorised: Memorised, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """StarCoder and Mellum have the same names, and another order. The default model's folder names the layout."""
+    """StarCoder and Mellum have the same names, and another order. The bundled model's folder names the layout."""
     folder = Path("models/default")
     if layout is not Layout.SPM:
         folder = shutil.copytree(memorised(layout), tmp_path / "model")

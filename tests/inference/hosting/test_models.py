@@ -21,7 +21,7 @@ from inference.protocol import characters
 from inference.protocol.arrays import CANCEL, HEARTBEAT, Array, chunk_from_arrays, description_from_arrays
 from inference.protocol.characters import Ask, CharacterRequest, Surprisals
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, Description, FinishReason
-from midtoken.installed import DEFAULT_MODEL_LANGUAGES, find_default_model
+from midtoken.installed import BUNDLED_MODEL_LANGUAGES, find_bundled_model
 from tests.support.character_fakes import ScriptedCharacterModel, build_scripted_service
 from tests.support.hosted_models import RecordedReply, load_hosted_model
 from tests.support.servers import wait_until
@@ -85,12 +85,12 @@ def test_bad_input_never_reaches_the_engine() -> None:
 
 def test_a_heartbeat_tells_of_the_model_and_is_neither_noted_nor_given_to_the_engine() -> None:
     reached, noted = list[CompletionRequest](), list[Any]()
-    model = _make_model(lambda request, _: reached.append(request), find_default_model())
+    model = _make_model(lambda request, _: reached.append(request), find_bundled_model())
     model.note_end = lambda _, end, __: noted.append(end)
     [answer] = _take(model, {HEARTBEAT: np.array([True])}).parts
     description = description_from_arrays(answer)
     assert description == Description(
-        DEFAULT_MODEL_LANGUAGES, "int8", "gone", repository_format="qwen", context_tokens=512
+        BUNDLED_MODEL_LANGUAGES, "int8", "gone", repository_format="qwen", context_tokens=512
     )
     assert (description.heartbeat_ms, "midtoken_requests_total" in description.metrics) == (12.5, True)
     assert (reached, noted) == ([], [])

@@ -15,7 +15,7 @@ from inference.platforms import find_install_command
 from tests.inference.conftest import MakeModel
 from tests.support.decoder_folders import change_config, write_decoder
 
-_DEFAULT = Path("models/default")
+_BUNDLED = Path("models/default")
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_torch")
-def test_the_default_model_runs_without_torch() -> None:
-    loaded = load_model(EngineConfig(_DEFAULT))
+def test_the_bundled_model_runs_without_torch() -> None:
+    loaded = load_model(EngineConfig(_BUNDLED))
 
     assert isinstance(loaded.model, OnnxModel)
 

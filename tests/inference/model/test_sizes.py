@@ -15,7 +15,7 @@ from inference.model.sizes import choose_auto_tokens, choose_context_tokens, cho
 from inference.protocol.completion import CompletionRequest
 from tests.support.sinks import complete
 
-_DEFAULT = Path("models/default").absolute()
+_BUNDLED = Path("models/default").absolute()
 _TEXT = Path("inference/engine/engine.py").read_text(encoding="utf-8")
 _TOKEN_NBYTES = 1_000
 _SMALL, _MEDIUM, _LARGE = 100_000_000, 1_544_000_000, 3_000_000_000
@@ -34,7 +34,7 @@ def test_a_small_model_has_one_thread_and_others_leave_one_of_more_than_two_core
 
 
 def test_what_was_chosen_is_said_and_the_folder_names_the_precision() -> None:
-    assert load_model(EngineConfig(_DEFAULT)).runs_as == "int8, 1 thread (onnxruntime, 7 million weights)"
+    assert load_model(EngineConfig(_BUNDLED)).runs_as == "int8, 1 thread (onnxruntime, 7 million weights)"
 
 
 def test_the_larger_a_model_the_fewer_tokens_are_read_unless_it_is_on_a_gpu() -> None:
@@ -43,7 +43,7 @@ def test_the_larger_a_model_the_fewer_tokens_are_read_unless_it_is_on_a_gpu() ->
 
 
 def test_a_context_of_2048_is_read_by_a_model_that_sees_as_many() -> None:
-    with closing(load_engine(EngineConfig(_DEFAULT, max_context_tokens=2048))) as engine:
+    with closing(load_engine(EngineConfig(_BUNDLED, max_context_tokens=2048))) as engine:
         stats = complete(engine, CompletionRequest(_TEXT, max_tokens=4)).stats
 
         assert engine.context_tokens == 2048
@@ -52,7 +52,7 @@ def test_a_context_of_2048_is_read_by_a_model_that_sees_as_many() -> None:
 
 def test_a_context_of_more_than_the_model_sees_is_refused_with_what_would_fit() -> None:
     with pytest.raises(ModelError, match=r"4096 tokens \(--context\) is more than the model sees: at most 2048 would"):
-        load_engine(EngineConfig(_DEFAULT, max_context_tokens=4096))
+        load_engine(EngineConfig(_BUNDLED, max_context_tokens=4096))
 
 
 @pytest.mark.parametrize(

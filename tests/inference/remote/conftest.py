@@ -30,5 +30,5 @@ def server(running: FakeLlamaServer) -> FakeLlamaServer:
 
 
 def load_in_front(url: str) -> Engine:
-    """An engine in front of the server at this address, which has the default model."""
+    """An engine in front of the server at this address, which has the bundled model."""
     return load_remote_engine(EngineConfig(FOLDER, engine_url=url, fill_in_layout="none"))

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.measures.report import read_rows
 from midtoken.cli import main
 from midtoken.commands.models import RECOMMENDED
-from midtoken.installed import find_default_model
+from midtoken.installed import find_bundled_model
 from midtoken.models import find_default_name, may_offer
 
 
@@ -22,7 +22,7 @@ def test_a_model_is_made_the_default_until_the_bundled_one_is_chosen_again(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert may_offer()
-    folder = shutil.copytree(find_default_model(), tmp_path / "my model")
+    folder = shutil.copytree(find_bundled_model(), tmp_path / "my model")
     monkeypatch.chdir(tmp_path)
     assert main(["models", "use", "./my model"]) == 0
     assert capsys.readouterr().out == f"{folder}\n"

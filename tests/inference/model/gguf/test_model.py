@@ -1,4 +1,4 @@
-"""GGUF files of the default model: run rightly, or refused with what is wrong."""
+"""GGUF files of the bundled model: run rightly, or refused with what is wrong."""
 
 import gc
 import json
@@ -31,16 +31,16 @@ from tests.support.runners import CheckedSequence
 from tests.support.sinks import submit
 from tests.support.state_models import SeparateTexts
 
-_DEFAULT = Path("models/default").absolute()
+_BUNDLED = Path("models/default").absolute()
 _TEXT = Path("models/default/README.md").read_text(encoding="utf-8")
 
 
 def _write_folder(folder: Path, num_parts: int = 1, precision: str = "f32") -> Path:
-    """The default model as a GGUF file, or several."""
+    """The bundled model as a GGUF file, or several."""
     folder.mkdir(exist_ok=True)
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "midtoken.json"):  # the same prompts
-        copyfile(_DEFAULT / name, folder / name)
-    write_gguf(_DEFAULT, folder / "weights.gguf", Precision(precision), num_parts)
+        copyfile(_BUNDLED / name, folder / name)
+    write_gguf(_BUNDLED, folder / "weights.gguf", Precision(precision), num_parts)
     first = folder / ("weights.gguf" if num_parts == 1 else f"weights-00001-of-{num_parts:05}.gguf")
     (folder / "model.gguf").symlink_to(first)
     return folder
@@ -72,7 +72,7 @@ def _read(model: LanguageModel, token_ids: tuple[int, ...], *branch_ids: int) ->
 
 @pytest.fixture(scope="module")
 def reference() -> LanguageModel:
-    return load_model(EngineConfig(_DEFAULT, dtype="float32")).model
+    return load_model(EngineConfig(_BUNDLED, dtype="float32")).model
 
 
 def test_a_text_and_a_tree_that_take_several_passes_get_the_logits_of_onnxruntime(
@@ -117,7 +117,7 @@ def test_completions_are_those_of_onnxruntime_key_after_key_and_sixteen_at_once(
     """The benchmark compares more, with what is a tie."""
     requests = [CompletionRequest(_TEXT[: 1500 + at], max_tokens=8, extent=Extent.SINGLE_LINE) for at in range(64)]
     warm = [complete(engine, request) for request in requests]
-    with closing(load_engine(EngineConfig(_DEFAULT, dtype="float32"))) as other:
+    with closing(load_engine(EngineConfig(_BUNDLED, dtype="float32"))) as other:
         expected = [complete(other, request)[0] for request in requests]
     assert [text for text, _ in warm] == expected
     assert np.mean([stats.num_first_tokens for _, stats in warm[1:]]) <= 2
@@ -206,15 +206,15 @@ def _write_family(
     layer: dict[str, tuple[int, ...]],
     others: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> Path:
-    """A tiny model with random weights, of a family that llama.cpp knows, with the tokenizer of the default model."""
+    """A tiny model with random weights, of a family that llama.cpp knows, with the tokenizer of the bundled model."""
     encoder = "enc." * (family == "t5encoder")
     shapes = {"token_embd.weight": (32, 8192), f"{encoder}output_norm.weight": (32,)}
     layers = range(values.get("block_count", 1))
     shapes |= {f"{encoder}blk.{n}.{name}": shape for n in layers for name, shape in layer.items()} | dict(others)
-    spec = json.loads((_DEFAULT / "tokenizer.json").read_text())
+    spec = json.loads((_BUNDLED / "tokenizer.json").read_text())
     write_random_gguf(folder / "tiny.gguf", family, spec, _SIZES | values, shapes)
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "midtoken.json"):  # the same prompts
-        copyfile(_DEFAULT / name, folder / name)
+        copyfile(_BUNDLED / name, folder / name)
     (folder / "model.gguf").symlink_to(folder / "tiny.gguf")
     return folder
 

@@ -27,7 +27,7 @@ from tests.support.decoder_folders import (
 from tests.support.onnx_folder import load_folder
 from tests.support.runners import CheckedSequence, random_trees
 
-_DEFAULT_MODEL = Path(__file__).parents[4] / "models/default"
+_BUNDLED_MODEL = Path(__file__).parents[4] / "models/default"
 _TOLERANCE = 1e-4
 _TREE = TokenTree((3, 4, 5), (6, 7, 6, 8, 9), (None, 0, None, 2, 2))
 
@@ -113,9 +113,9 @@ def test_weights_of_each_type_are_read_from_one_file_or_several(
 
 
 @pytest.fixture(scope="module", params=["float32", "int8", "int4"])
-def default_models(request: pytest.FixtureRequest) -> list[OnnxModel]:
-    """The default model with one thread and with two."""
-    return [load_folder(_DEFAULT_MODEL, dtype=request.param, num_threads=num_threads) for num_threads in (1, 2)]
+def bundled_models(request: pytest.FixtureRequest) -> list[OnnxModel]:
+    """The bundled model with one thread and with two."""
+    return [load_folder(_BUNDLED_MODEL, dtype=request.param, num_threads=num_threads) for num_threads in (1, 2)]
 
 
 @example(sizes=[129, 1])  # attention takes rows in tiles
@@ -123,10 +123,10 @@ def default_models(request: pytest.FixtureRequest) -> list[OnnxModel]:
 @settings(max_examples=settings().max_examples // 3)
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5))
 def test_bits_do_not_depend_on_how_a_text_is_divided_into_passes_or_on_threads(
-    sizes: list[int], default_models: list[OnnxModel]
+    sizes: list[int], bundled_models: list[OnnxModel]
 ) -> None:
     text = [Random(1).randrange(8192) for _ in range(sum(sizes))]
-    _check_same_bits(default_models, text, sizes)
+    _check_same_bits(bundled_models, text, sizes)
 
 
 @pytest.mark.parametrize("size", [32, 33, 65, 97])
