@@ -94,7 +94,7 @@ class LocalExecutor:
         self._clock = clock
         self._max_bytes = config.memory_mib * 2**20
         self._prefix_cache = PrefixCache(model.new_cache, self._max_bytes)
-        self._running: dict[Job, list[RunningSequence]] = {}  # the first one's sequence is remembered
+        self._running: dict[Job, list[RunningSequence]] = {}  # the first one's sequence stays cached
 
     @property
     def max_tokens(self) -> int:

@@ -50,11 +50,11 @@ class PrefixCache:
             return self._acquire(tenant, context_ids, num_tokens)
 
     def count_cached(self, tenant: str, context_ids: Sequence[int]) -> int:
-        """How many of the first tokens of a context are remembered."""
+        """How many of the first tokens of a context are cached."""
         return self._find(tenant, context_ids)[1]
 
     def release(self, sequence: TokenSequence) -> None:
-        """Ends the use of a sequence. It is remembered."""
+        """Ends the use of a sequence, which stays cached."""
         [entry] = [entry for entry in self._entries if entry.sequence is sequence]
         self._entries.remove(entry)
         entry.is_in_use = False

@@ -30,11 +30,11 @@ class TokenKV(Protocol):
 
 
 class SequenceCache(Protocol):
-    """The keys and values of one sequence's kept tokens."""
+    """The keys and values of one sequence's cached tokens."""
 
     @property
     def num_tokens(self) -> int:
-        """The number of kept tokens."""
+        """The number of cached tokens."""
 
     @property
     def capacity(self) -> int:
@@ -61,7 +61,7 @@ class SequenceCache(Protocol):
         """
 
     def copy_tokens(self, start: int) -> list[Any]:  # of TokenKV
-        """The keys and values of the kept tokens from `start` on. None for one that could not be stored."""
+        """The keys and values of the cached tokens from `start` on. None for one that could not be stored."""
 
     def append(self, stored: Sequence[Any]) -> None:
         """Keeps further tokens, whose keys and values were copied from a cache of the same model.
@@ -70,7 +70,7 @@ class SequenceCache(Protocol):
         """
 
     def cut(self, num_tokens: int) -> None:
-        """Discards the kept tokens after the first `num_tokens`; more, if it has no state to go on from there."""
+        """Discards the cached tokens after the first `num_tokens`; more, if it has no state to go on from there."""
 
     def fork(self, num_tokens: int | None = None, capacity: int = 0) -> Self:
         """An independent copy of the first tokens, or of as many as `cut` leaves; of all if None.
@@ -81,7 +81,7 @@ class SequenceCache(Protocol):
 
 
 class ContiguousKVCache(ABC):
-    """A `SequenceCache` in one array: the kept tokens, then the last forwarded tree's chain and branches."""
+    """A `SequenceCache` in one array: the cached tokens, then the last forwarded tree's chain and branches."""
 
     num_tokens = 0
 
@@ -91,7 +91,7 @@ class ContiguousKVCache(ABC):
 
     @abstractmethod
     def write_kv(self, stored: Sequence[Any]) -> None:
-        """Writes keys and values after the kept tokens, without keeping them. Call `reserve` first."""
+        """Writes keys and values after the cached tokens, without keeping them. Call `reserve` first."""
 
     @abstractmethod
     def copy_kv(self, start: int, stop: int) -> list[Any]:
@@ -107,7 +107,7 @@ class ContiguousKVCache(ABC):
         return self.copy_kv(first, first + len(tree.branch_ids))
 
     def copy_tokens(self, start: int) -> list[Any]:
-        """Copies of the keys and values of the kept tokens from `start` on."""
+        """Copies of the keys and values of the cached tokens from `start` on."""
         return self.copy_kv(start, self.num_tokens)
 
     def append(self, stored: Sequence[Any]) -> None:
@@ -117,7 +117,7 @@ class ContiguousKVCache(ABC):
         self.num_tokens += len(stored)
 
     def cut(self, num_tokens: int) -> None:
-        """Forgets the kept tokens beyond the first `num_tokens`."""
+        """Forgets the cached tokens beyond the first `num_tokens`."""
         self.num_tokens = min(self.num_tokens, num_tokens)
 
 
@@ -126,12 +126,12 @@ class SequencePart:
     """One sequence's part in a forward pass."""
 
     cache: SequenceCache
-    tree: TokenTree  # its chain may be empty if the cache has kept tokens
+    tree: TokenTree  # its chain may be empty if the cache has tokens
     stored: tuple[Any, ...] = ()  # of the tree's first branches, which are not forwarded again; then it has no chain
     wants_logits: bool = True  # False while a piece of a long prompt is prefilled
 
     def __post_init__(self) -> None:
-        assert not (self.stored and self.tree.chain_ids), "stored branches follow the kept tokens"
+        assert not (self.stored and self.tree.chain_ids), "stored branches follow the cached tokens"
 
     @property
     def num_new_tokens(self) -> int:
@@ -163,7 +163,7 @@ class LanguageModel(Protocol):
 
         These are one for the end of the chain, if there is one, and one for each branch that is not stored. Afterwards
         call `cache.keep` once for each part. Raises OverloadedError if there is not enough memory for all parts
-        together. The kept tokens are then unchanged, so fewer of the same parts may be tried again.
+        together. The cached tokens are then unchanged, so fewer of the same parts may be tried again.
         """
 
     def choose(self, requests: Sequence[SampleRequest]) -> list[SampleResult]:

@@ -74,7 +74,7 @@ class OutputDelta:
     end: str | None  # why nothing follows
     echo: Sequence[int] | None  # the prompt as the server has understood it
     is_cumulative: bool = False  # False: of the tokens, it has those that are new
-    num_cached: int | None = None  # tokens of the prompt that the server had remembered, if it tells
+    num_cached: int | None = None  # cached tokens of the prompt, if the server tells
 
 
 class ProbedServer(RemoteServer):

@@ -1,6 +1,6 @@
 """What the context of llama.cpp keeps: the tokens of sequences, and single tokens beside them.
 
-Each cache has a sequence id, whose cells are its kept tokens, always. A branch that is stored needs another id, since
+Each cache has a sequence id, whose cells are its cached tokens, always. A branch that is stored needs another id, since
 its cell must stay when the cache goes on. Such ids are *shelves*: a shelf has at most one cell for each position,
 whatever sequence it is of. So a few of them have room for hundreds of branches.
 """
@@ -117,12 +117,12 @@ class StoredCell:
 
 
 class PooledCache(ABC):
-    """A sequence with cells for its kept tokens, and room for further ones."""
+    """A sequence with cells for its cached tokens, and room for further ones."""
 
     def __init__(self, pool: CellPool, room: int, num_ids: int = 0) -> None:
         """An empty cache with room for some tokens. Raises OverloadedError."""
         self._pool, self._llama = pool, pool.llama
-        self._room = 0  # after the kept tokens
+        self._room = 0  # after the cached tokens
         self._ids: list[int] = []  # the own one first, then those of the last pass
         self._ids = pool.reserve(room, num_ids)
         self._room = room
@@ -134,7 +134,7 @@ class PooledCache(ABC):
     @property
     @abstractmethod
     def num_tokens(self) -> int:
-        """The number of kept tokens."""
+        """The number of cached tokens."""
 
     @property
     def capacity(self) -> int:
@@ -154,17 +154,17 @@ class PooledCache(ABC):
 
 
 class GgufSequenceCache(PooledCache):
-    """A sequence id whose cells are the kept tokens."""
+    """A sequence id whose cells are the cached tokens."""
 
     def __init__(self, pool: CellPool, room: int) -> None:
         """An empty cache with room for some tokens. Raises OverloadedError."""
         super().__init__(pool, room, num_ids=1)
-        self._cells: list[Cell] = []  # of the kept tokens
+        self._cells: list[Cell] = []  # of the cached tokens
         self._places: list[StoredCell | int] = []  # of the last pass's branches: stored, or a sequence id that has it
 
     @property
     def num_tokens(self) -> int:
-        """The number of kept tokens."""
+        """The number of cached tokens."""
         return len(self._cells)
 
     @property
@@ -222,7 +222,7 @@ class GgufSequenceCache(PooledCache):
         ]
 
     def copy_tokens(self, start: int) -> list[StoredCell | None]:
-        """Holds the kept tokens from `start` on. None for those without room."""
+        """Holds the cached tokens from `start` on. None for those without room."""
         return self._pool.store(self._ids[0], start, self._cells[start:])
 
     def append(self, stored: Sequence[Any]) -> None:  # of StoredCell
@@ -232,7 +232,7 @@ class GgufSequenceCache(PooledCache):
         self._cells += [each.cell for each in stored]
 
     def cut(self, num_tokens: int) -> None:
-        """Discards the kept tokens after the first `num_tokens`."""
+        """Discards the cached tokens after the first `num_tokens`."""
         del self._cells[num_tokens:]
         self._llama.remove(self._ids[0], self.num_tokens)
 

@@ -58,7 +58,7 @@ class GgufModel(LanguageModel):
     def forward(self, parts: Sequence[SequencePart]) -> list[list[NumpyRow]]:
         """Forwards all parts, in as few passes as their caches allow. Returns the rows of each part that wants them.
 
-        Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.
+        Raises OverloadedError or ModelError; the caches then have the tokens that they had.
         """
         begun: list[tuple[_Cache, Generator[list[BatchSpan], None, None]]] = []
         found: list[dict[int, NumpyRow]] = [{} for _ in parts]

@@ -100,19 +100,19 @@ class State:
 
 
 class RecurrentSequenceCache(PooledCache):
-    """The state after the kept tokens, checkpoints before it, and room for further tokens."""
+    """The state after the cached tokens, checkpoints before it, and room for further tokens."""
 
     def __init__(self, pool: StatePool, room: int) -> None:
         """An empty cache with room for some tokens. Raises OverloadedError."""
         super().__init__(pool, room)
         self._pool: StatePool = pool
-        self._states: list[State] = []  # the checkpoints in order, then that after the kept tokens
+        self._states: list[State] = []  # the checkpoints in order, then that after the cached tokens
         self._read: list[State] = []  # those along the chain of the last pass, until it is kept
         self._wanted = 0  # where it was to be cut back last
 
     @property
     def num_tokens(self) -> int:
-        """The number of kept tokens."""
+        """The number of cached tokens."""
         return self._states[-1].num_tokens if self._states else 0
 
     @property
@@ -208,7 +208,7 @@ class RecurrentSequenceCache(PooledCache):
         return [None] * len(tree.branch_ids)
 
     def copy_tokens(self, start: int) -> list[None]:
-        """None for each of the kept tokens from `start` on."""
+        """None for each of the cached tokens from `start` on."""
         return [None] * (self.num_tokens - start)
 
     def append(self, stored: Sequence[Any]) -> None:
@@ -216,7 +216,7 @@ class RecurrentSequenceCache(PooledCache):
         assert not stored, "nothing is stored"
 
     def cut(self, num_tokens: int) -> None:
-        """Discards the kept tokens after the last checkpoint up to `num_tokens`."""
+        """Discards the cached tokens after the last checkpoint up to `num_tokens`."""
         while self.num_tokens > num_tokens:
             self._states.pop()
         self._wanted = num_tokens

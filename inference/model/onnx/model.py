@@ -132,7 +132,7 @@ class OnnxModel(LanguageModel):
     def forward(self, parts: Sequence[SequencePart]) -> list[list[NumpyRow]]:
         """Forwards the parts one after the other. Returns the rows of each part that wants them.
 
-        Raises OverloadedError or ModelError; the kept tokens of the caches are then unchanged.
+        Raises OverloadedError or ModelError; the caches then have the tokens that they had.
         """
         for part in parts:
             part.cache.reserve(part.tree.num_tokens)
