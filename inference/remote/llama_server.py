@@ -73,9 +73,6 @@ class Slots:
         # The documents that wait, the one that has waited longest first, and when they asked.
         self._waiting: dict[str | int, float] = {}
 
-    def __getitem__(self, number: int) -> Slot:
-        return self._all[number]
-
     def find_idle(self) -> Slot:
         """A slot that does nothing now, if there is one; of several, one with little text."""
         return min(self._all, key=lambda each: (each.lock.locked(), len(each.token_ids)))
@@ -124,7 +121,7 @@ class LlamaServer(RemoteServer):
         super().__init__(http, model)
         self._slots, self._num_slots = Slots(1), 1
         self._prefill_lock = asyncio.Lock()  # of the one whose long prompt is prefilled
-        self._whole_id: int | None = None  # a token that ends with a character
+        self._whole_id = 0  # a token that does not end inside a character, of which the server reports nothing
         self._part = 256.0  # tokens that take about `_PART_S` to prefill
 
     async def identify(self) -> object:
@@ -148,11 +145,9 @@ class LlamaServer(RemoteServer):
 
     async def _clears_idle_slots(self) -> bool:
         """Whether a slot loses its text when another one is used, as it does by default (`--cache-idle-slots`)."""
-        prompt, counts = await self.tokenize(_TEXT), list[int]()
-        for number in (0, 0, 1, 0):
-            slot = self._slots[number]
-            slot.headers = _ONCE | self._http.build_session("", self.name)  # a gateway sends all to the same server
-            counts.append(await self._prefill(slot, prompt))
+        headers = _ONCE | self._http.build_session("", self.name)  # a gateway sends all to the same server
+        prompt = await self.tokenize(_TEXT)
+        counts = [await self._prefill(Slot(number, headers=headers), prompt) for number in (0, 0, 1, 0)]
         return counts[3] > counts[1]
 
     async def tokenize(self, text: str) -> tuple[int, ...]:
@@ -165,9 +160,8 @@ class LlamaServer(RemoteServer):
     ) -> tuple[TopLogprobs, int | None]:
         """See `RemoteServer`."""
         num_top = num_top or _NUM_TOP
-        body = {"prompt": list(map(list, prompts)), "n_predict": 1, "n_probs": num_top, **_GREEDY}
-        if self._whole_id is not None:  # of a token that ends inside a character, the server would report nothing
-            body["logit_bias"] = [[self._whole_id, _FORCED]]
+        bias = [[self._whole_id, _FORCED]]  # or the server might report nothing
+        body = {"prompt": [*map(list, prompts)], "n_predict": 1, "n_probs": num_top, "logit_bias": bias, **_GREEDY}
         reported: dict[int, Mapping[int, float]] = {}
         counts: list[int] = []  # of the tokens of each prompt that were prefilled now
         max_bytes = min(2**20 + num_top * _PLACE_BYTES, _MAX_ROW_BYTES)
