@@ -66,15 +66,16 @@ class _Task:
 
 
 class CharacterWorker:
-    """Answers requests on a thread of its own. `submit`, `measure_heartbeat_ms` and `close` are thread-safe."""
+    """Answers requests on a thread of its own. `submit` and `close` are thread-safe."""
 
     def __init__(self, load: Callable[[PassWatch], Answerer], clock: Callable[[], float] = time.monotonic) -> None:
         """The first request loads what answers, which enters the given watch for each pass and other long steps."""
         self._load = load
         self._clock = clock
         self._answerer: Answerer | None = None
-        self._heartbeat = Heartbeat(clock)
-        self._heartbeat.mark_idle()
+        # Of passes and requests. Idle while the model is loaded: the time for that depends on the disk and its size.
+        self.heartbeat = Heartbeat(clock)
+        self.heartbeat.mark_idle()
         self._queue = threading.Condition()  # its lock protects what follows
         self._tasks: list[_Task] = []  # in the order of their arrival; the first is the running one
         self._is_closed = False
@@ -91,13 +92,6 @@ class CharacterWorker:
             self._tasks.append(task)
             self._queue.notify()
 
-    def measure_heartbeat_ms(self) -> float:
-        """Milliseconds since a forward pass, a request or the load of the model last began or finished; 0 while idle.
-
-        Also 0 while the model is loaded, because the time for that depends on the disk and on the model's size.
-        """
-        return self._heartbeat.measure_ms()
-
     def close(self) -> None:
         """Stops the running request at its next pass, and fails the waiting ones. The server passes no other on."""
         with self._queue:
@@ -110,18 +104,18 @@ class CharacterWorker:
         """Entered for a pass. Raises ServerError if the running request must stop."""
         self._end_tasks()
         yield
-        self._heartbeat.beat()
+        self.heartbeat.beat()
 
     def _run(self) -> None:
         while True:
             with self._queue:
                 if not self._tasks:
-                    self._heartbeat.mark_idle()
+                    self.heartbeat.mark_idle()
                 self._queue.wait_for(lambda: self._tasks or self._is_closed)
                 if not self._tasks:
                     return
                 task = self._tasks[0]
-            self._heartbeat.beat()
+            self.heartbeat.beat()
             try:
                 self._end_tasks()
                 task.sink.send(self._ensure_answerer()(task.request))
@@ -144,11 +138,11 @@ class CharacterWorker:
 
     def _ensure_answerer(self) -> Answerer:
         if self._answerer is None:
-            self._heartbeat.mark_idle()
+            self.heartbeat.mark_idle()
             begun_at = self._clock()
             self._answerer = self._load(self.watch_pass)
             with self._queue:
                 for task in self._tasks:  # who named no deadline has no idea of the load
                     task.ends_at += self._clock() - begun_at if task.request.deadline_ms is None else 0.0
-            self._heartbeat.beat()
+            self.heartbeat.beat()
         return self._answerer

@@ -151,7 +151,7 @@ class Engine:
         self._prompts = prompts
         self._clock = clock
         self._scheduler = Scheduler(config.max_sequences, executor.info.cache_tokens, clock)
-        self._heartbeat = Heartbeat(clock)
+        self.heartbeat = Heartbeat(clock)  # of the thread
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # None only wakes the thread
         self._submit_lock = threading.Lock()  # once the engine is closed or has stopped, nothing is queued
         self._num_counted = 0  # requests that have not ended
@@ -201,13 +201,6 @@ class Engine:
             raise OverloadedError(f"{problem}; try again in a moment", "prefetch" if is_prefetch else "queue")
         self._num_counted += 1
 
-    def measure_heartbeat_ms(self) -> float:
-        """Milliseconds since the loop last made progress; 0 while idle. Does not block; thread-safe.
-
-        Once the thread has stopped, the value is longer than any limit.
-        """
-        return self._heartbeat.measure_ms()
-
     def close(self) -> None:
         """Fails the unfinished requests and stops the thread."""
         with self._submit_lock:
@@ -224,7 +217,7 @@ class Engine:
             _log.critical("the engine's thread has stopped with %s", describe_failure(error))
             reason = f"the engine has stopped after an error ({type(error).__name__}); its log says where"
         finally:
-            self._heartbeat.end()
+            self.heartbeat.end()
             self._fail_all(ServerError(reason))
             self._executor.close()
 
@@ -238,19 +231,19 @@ class Engine:
         for job in jobs:
             job.num_steps += max(len(job.candidates), 1)
             self._deliver(job, now)
-        self._heartbeat.beat()
+        self.heartbeat.beat()
 
     def _read_inbox(self) -> None:
         """Adds the new requests; waits for one if there is nothing to do."""
         wait_s: float | None = 0.0 if self._executor.has_work else _POLL_S
         if not len(self._scheduler):
-            self._heartbeat.mark_idle()
+            self.heartbeat.mark_idle()
             wait_s = None
         with suppress(queue.Empty):
             while True:  # whatever has woken the thread, one round is for all that is there
                 job, wait_s = self._inbox.get(wait_s != 0.0, wait_s), 0.0
                 if job is not None:
-                    self._heartbeat.beat()
+                    self.heartbeat.beat()
                     for superseded in self._scheduler.add(job):
                         self._end(superseded, FinishReason.SUPERSEDED, self._clock())
 

@@ -22,12 +22,15 @@ _TIMES = {
     "time_to_first_line": "Time from a request's arrival until a whole line was sent, or a shorter text's end",
     "request_duration": "Time from the arrival to the end of a completed request",
 }
-_TOKENS = {
-    "prompt": "Prompt tokens of requests that got a first token",
-    "prompt_cached": "Those of the prompt tokens that were in the prefix cache, as far as that is known",
-    "generated": "Tokens generated",
-    "draft": "Draft tokens forwarded",
-    "draft_accepted": "Draft tokens that were right",
+_TOKENS = {  # with the fields of `CompletionStats`
+    "prompt": ("num_context_tokens", "Prompt tokens of requests that got a first token"),
+    "prompt_cached": (
+        "num_cached_tokens",
+        "Those of the prompt tokens that were in the prefix cache, as far as that is known",
+    ),
+    "generated": ("num_tokens", "Tokens generated"),
+    "draft": ("num_drafted", "Draft tokens forwarded"),
+    "draft_accepted": ("num_accepted", "Draft tokens that were right"),
 }
 
 
@@ -85,13 +88,14 @@ class Metrics:
             for name, about in _TIMES.items()
         }
         self._tokens = {
-            name: Counter(f"midtoken_{name}_tokens", about, registry=self._registry) for name, about in _TOKENS.items()
+            counted: Counter(f"midtoken_{name}_tokens", about, registry=self._registry)
+            for name, (counted, about) in _TOKENS.items()
         }
         gauges: dict[tuple[str, str], Callable[[], float]] = {
             ("requests_running", "Requests whose prompt is prefilled or answered"): lambda: engine.load.num_running,
             ("requests_waiting", "Requests that wait for their first step"): lambda: engine.load.num_waiting,
             ("engine_stall_seconds", "Time without progress; 0 while idle"): lambda: (
-                engine.measure_heartbeat_ms() / 1e3
+                engine.heartbeat.measure_ms() / 1e3
             ),
         }
         for (name, about), measure in gauges.items():
@@ -115,11 +119,8 @@ class Metrics:
         if stats.first_token_ms:
             self._times["queue_time"].observe(stats.queue_ms / 1e3)
             self._times["time_to_first_token"].observe(stats.first_token_ms / 1e3)
-            self._tokens["prompt"].inc(stats.num_context_tokens)
-            self._tokens["prompt_cached"].inc(stats.num_cached_tokens or 0)
-            self._tokens["generated"].inc(stats.num_tokens)
-            self._tokens["draft"].inc(stats.num_drafted)
-            self._tokens["draft_accepted"].inc(stats.num_accepted)
+            for counted, counter in self._tokens.items():
+                counter.inc(getattr(stats, counted) or 0)
         if stats.first_line_ms:
             self._times["time_to_first_line"].observe(stats.first_line_ms / 1e3)
 

@@ -95,7 +95,7 @@ class Host:
         faulthandler.dump_traceback_later(limit_s, exit=True)
         while True:
             await asyncio.sleep(limit_s / 4)
-            if all(each.engine.measure_heartbeat_ms() < limit_s * 1000 for each in self._models.values()):
+            if all(each.engine.heartbeat.measure_ms() < limit_s * 1000 for each in self._models.values()):
                 faulthandler.dump_traceback_later(limit_s, exit=True)
 
 

@@ -136,7 +136,7 @@ class Sink:
 class HostedModel:
     """A model that a server has loaded."""
 
-    engine: Any  # with `submit`, `measure_heartbeat_ms` and `close`; `load` makes it
+    engine: Any  # with `submit`, `heartbeat` and `close`; `load` makes it
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class HostedModel:
         try:
             arrays = read_arrays()
             if HEARTBEAT in arrays:
-                description = replace(self.describe(), heartbeat_ms=self.engine.measure_heartbeat_ms())
+                description = replace(self.describe(), heartbeat_ms=self.engine.heartbeat.measure_ms())
                 return sink.end(description_to_arrays(description))
             if CANCEL in arrays:
                 for each in arrays[CANCEL].reshape(-1).tolist():

@@ -7,6 +7,7 @@ from inference.config import EngineConfig
 from inference.engine.engine import EngineLoad
 from inference.engine.job import ChunkSink
 from inference.errors import InvalidRequestError, MidtokenError, OverloadedError
+from inference.heartbeat import Heartbeat
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason
 
 
@@ -27,7 +28,8 @@ class ScriptedEngine:
         self._log = config.model_dir / "events.txt"
         self._threads: list[threading.Thread] = []
         self._is_closed = threading.Event()
-        self._hangs_since: float | None = None
+        self.heartbeat = Heartbeat(time.monotonic)
+        self.heartbeat.mark_idle()
 
     def submit(self, request: CompletionRequest, sink: ChunkSink) -> None:
         """Starts the request, or raises the error that its prefix names."""
@@ -38,7 +40,7 @@ class ScriptedEngine:
         if request.prefix == "raise":
             raise RuntimeError("a bug in the engine")
         if request.prefix == "hang":
-            self._hangs_since = time.monotonic()
+            self.heartbeat.beat()
         script = self._run_slowly if request.prefix in ("slow", "silent") else self._answer
         thread = threading.Thread(target=script, args=(request, sink), daemon=True)
         self._threads.append(thread)
@@ -48,10 +50,6 @@ class ScriptedEngine:
     def load(self) -> EngineLoad:
         """Nothing to do."""
         return EngineLoad(0, 0, {})
-
-    def measure_heartbeat_ms(self) -> float:
-        """For how long it hangs."""
-        return 0.0 if self._hangs_since is None else 1e3 * (time.monotonic() - self._hangs_since)
 
     def close(self) -> None:
         """Fails the running requests."""

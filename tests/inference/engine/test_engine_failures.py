@@ -196,7 +196,7 @@ def test_if_the_thread_ends_no_request_is_left_waiting_or_accepted(
     assert "_Deadly" in caplog.text
     assert "secret" not in caplog.text
     assert "has stopped after an error" in _find_refusal(scripted.engine)
-    assert scripted.engine.measure_heartbeat_ms() > 1e3 * 3600 * 24 * 365
+    assert scripted.engine.heartbeat.measure_ms() > 1e3 * 3600 * 24 * 365
 
 
 @pytest.mark.parametrize("seconds_per_row", [0.2, 6.0])
@@ -206,7 +206,7 @@ def test_a_large_model_is_not_taken_for_one_that_hangs(scripted: ScriptedBench, 
 
     def read_slowly(parts: Sequence[SequencePart]) -> None:
         scripted.clock.now += seconds_per_row * sum(part.num_new_tokens for part in parts)
-        measured.append(scripted.engine.measure_heartbeat_ms())
+        measured.append(scripted.engine.heartbeat.measure_ms())
 
     scripted.model.before_forward = read_slowly
     complete(scripted.engine, _GOOD)  # as when the model is loaded: one pass over a few rows
@@ -221,14 +221,14 @@ def test_a_hanging_step_shows_in_the_heartbeat_even_with_an_empty_queue_but_a_re
     scripted: ScriptedBench,
 ) -> None:
     complete(scripted.engine, _GOOD)
-    while scripted.engine.measure_heartbeat_ms():
+    while scripted.engine.heartbeat.measure_ms():
         pass  # the thread has sent the last chunk and does not rest yet
     scripted.clock.now += 1000
-    assert scripted.engine.measure_heartbeat_ms() == 0.0
+    assert scripted.engine.heartbeat.measure_ms() == 0.0
     measured = []
     with holding(scripted, _GOOD):
         for _ in range(3):
             scripted.clock.now += 10
-            measured.append(scripted.engine.measure_heartbeat_ms())
+            measured.append(scripted.engine.heartbeat.measure_ms())
 
     assert measured == [10_000, 20_000, 30_000]

@@ -17,7 +17,9 @@ _STATS = CompletionStats(
 _TIMES = ("queue_time", "time_to_first_token", "time_to_first_line", "request_duration")
 
 
-_ENGINE: Any = SimpleNamespace(load=EngineLoad(2, 3, {"idle": 7, "limit": 9}), measure_heartbeat_ms=lambda: 500.0)
+_ENGINE: Any = SimpleNamespace(
+    load=EngineLoad(2, 3, {"idle": 7, "limit": 9}), heartbeat=SimpleNamespace(measure_ms=lambda: 500.0)
+)
 
 
 def _count(end: CompletionChunk | MidtokenError) -> dict[str, float]:

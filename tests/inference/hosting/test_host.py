@@ -96,14 +96,11 @@ async def test_a_place_where_no_socket_can_be_is_a_launch_error(served: Served, 
 _HANGING = """
 import asyncio, faulthandler
 from pathlib import Path
+from types import SimpleNamespace
 from inference.hosting.host import Host
 
-class Engine:
-    def measure_heartbeat_ms(self):
-        return STALL_MS
-
 class Adapter:
-    types, engine = {}, Engine()
+    types, engine = {}, SimpleNamespace(heartbeat=SimpleNamespace(measure_ms=lambda: STALL_MS))
 
     def close(self):
         pass

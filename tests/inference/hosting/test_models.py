@@ -33,7 +33,7 @@ def _make_model(act: Callable[[CompletionRequest, ChunkSink], None], model_dir: 
     """The model with an engine that calls the test's function for each request, at once."""
     told: dict[str, Any] = {"runs_as": "int8", "problem": "gone", "repository_format": "qwen", "context_tokens": 512}
     told["load"] = EngineLoad(0, 0, {})
-    engine = SimpleNamespace(**told, submit=act, measure_heartbeat_ms=lambda: 12.5)
+    engine = SimpleNamespace(**told, submit=act, heartbeat=SimpleNamespace(measure_ms=lambda: 12.5))
     return load_hosted_model("completion", lambda _: engine, model_dir)
 
 
