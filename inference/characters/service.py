@@ -25,6 +25,7 @@ from inference.protocol.characters import (
     Surprisals,
     TextProbability,
 )
+from inference.protocol.completion import show_bytes
 
 
 def load_character_model(config: EngineConfig, watch: PassWatch = nullcontext) -> CharacterModel:
@@ -103,8 +104,4 @@ class CharacterService:
     def _describe(self, member: Member) -> CoveringMember:
         spelled = [self._model.spell(token_id) for token_id in member.token_ids]
         ahead = spelled[-1][-member.num_bytes_ahead :] if member.num_bytes_ahead else b""
-        return CoveringMember(tuple(map(_show, spelled)), _show(ahead), member.probability)
-
-
-def _show(data: bytes) -> str:
-    return data.decode(errors="backslashreplace")
+        return CoveringMember(tuple(map(show_bytes, spelled)), show_bytes(ahead), member.probability)

@@ -38,6 +38,7 @@ from inference.protocol.completion import (
     Explanation,
     Healing,
     RelatedFile,
+    show_bytes,
 )
 
 _MAX_CHARS_PER_TOKEN = 16  # for each token of the room; text further from the cursor is not tokenized
@@ -331,7 +332,7 @@ def build_explanation(tokenizer: LoadedTokenizer, prompt: Prompt, result: Sample
         nodes.append(
             ExplainedNode(
                 parent=None if node is None else (0 if parent is None else parent + 1),
-                token="" if node is None else _show(token_bytes[tree.branch_ids[node]]),
+                token="" if node is None else show_bytes(token_bytes[tree.branch_ids[node]]),
                 num_covered_bytes=sum(len(token_bytes[tree.branch_ids[branch]]) for branch in tree.iter_path(node)),
                 log_mass=None if index is None else float(scores.log_masses[index]),
                 best_token=None if index is None else _name(tokenizer, int(scores.best_ids[index])),
@@ -339,13 +340,13 @@ def build_explanation(tokenizer: LoadedTokenizer, prompt: Prompt, result: Sample
             )
         )
     choice = result.choices[0]
-    chosen = [_show(token_bytes[token_id]) for token_id in tree.spell_path(choice.crossing.node)]
+    chosen = [show_bytes(token_bytes[token_id]) for token_id in tree.spell_path(choice.crossing.node)]
     return Explanation(
         kept_tail=tuple(_name(tokenizer, token_id) for token_id in prompt.kept_ids[-_NUM_KEPT_SHOWN:]),
-        healed_bytes=_show(prompt.healed[len(prompt.healed) - prompt.num_healed_bytes :]),
+        healed_bytes=show_bytes(prompt.healed[len(prompt.healed) - prompt.num_healed_bytes :]),
         nodes=tuple(nodes),
         chosen_tokens=(*chosen, _name(tokenizer, choice.token_id)),
-        unhealed_tokens=tuple(_show(token_bytes[token_id]) for token_id in _encode_healed(tokenizer, prompt)),
+        unhealed_tokens=tuple(show_bytes(token_bytes[token_id]) for token_id in _encode_healed(tokenizer, prompt)),
         related=prompt.related.files,
     )
 
@@ -362,8 +363,4 @@ def _encode_healed(tokenizer: LoadedTokenizer, prompt: Prompt) -> tuple[int, ...
 
 def _name(tokenizer: LoadedTokenizer, token_id: int) -> str:
     names = (name for name, special_id in tokenizer.vocabulary.special_tokens.items() if special_id == token_id)
-    return next(names, "") or _show(tokenizer.vocabulary.token_bytes[token_id])
-
-
-def _show(data: bytes) -> str:
-    return data.decode(errors="backslashreplace")
+    return next(names, "") or show_bytes(tokenizer.vocabulary.token_bytes[token_id])

@@ -181,7 +181,7 @@ class CompletionStats:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedNode:
-    """A node of the covering tree and its crossing. In the strings, bytes that are not UTF-8 are written as \\xNN."""
+    """A node of the covering tree and its crossing. The strings are those of `show_bytes`."""
 
     parent: int | None  # index into Explanation.nodes; None for the root, the end of the kept tokens
     token: str  # the token at this node; empty for the root
@@ -249,6 +249,11 @@ class Description:
     def reads_files(self) -> bool:
         """True if the model was trained on several files in one text."""
         return self.repository_format != ""
+
+
+def show_bytes(data: bytes) -> str:
+    """Returns the bytes as text. Those that are not UTF-8 are written as \\xNN."""
+    return data.decode(errors="backslashreplace")
 
 
 def replace_surrogates(text: str) -> str:
