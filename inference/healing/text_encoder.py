@@ -112,7 +112,6 @@ class TextEncoder(ABC):
         self.start_ids = start_ids  # special tokens that begin every text
         self._unspelled = b""  # the bytes that have no token
         self.encode = cache_short(self._encode, _MAX_CACHED_PRE_TOKENS)  # pre-token -> the ids of one whole pre-token
-        self._has_added_texts = bool(added)
         self._added_texts = AddedTexts(added)
         self.find_openings = self._added_texts.find_openings
 
@@ -170,8 +169,6 @@ class TextEncoder(ABC):
 
     def split(self, text: str) -> list[PreToken]:
         """The pre-tokens of the text, in order. Concatenated, they are the text."""
-        if not self._has_added_texts:
-            return self._split_plain(text, 0)
         pre_tokens: list[PreToken] = []
         for piece in self._added_texts.split(text):
             start = pre_tokens[-1].end if pre_tokens else 0
