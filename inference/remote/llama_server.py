@@ -131,8 +131,8 @@ class LlamaServer(RemoteServer):
         if not is_count(properties.get("total_slots")) or not is_count(settings.get("n_ctx")):
             raise ModelError(f"{self.name} does not describe its slots (/props), so it is not llama.cpp's server")
         self._num_slots, self.max_tokens = properties["total_slots"], settings["n_ctx"]
-        names = ("model_path", "model_alias", "build_info", "media_marker")
-        return [self._num_slots, self.max_tokens, *(properties.get(name) for name in names)]
+        names = ("total_slots", "model_path", "model_alias", "build_info", "media_marker")
+        return [properties.get(name) for name in names]
 
     async def measure(self) -> None:
         """See `RemoteServer`."""
