@@ -178,10 +178,8 @@ class CandidateText:
 
     def _count_first_line(self) -> int:
         """The first line that is not blank, if it is complete and not sent yet."""
-        line_end = -1
-        if not self._num_sent and "\n" in self.text:
-            line_end = self.text.find("\n", len(self.text) - len(self.text.lstrip()))
-        if line_end < 0:
+        line_end = self.text.find("\n", len(self.text) - len(self.text.lstrip()))
+        if line_end < 0 or self._num_sent:
             return 0
         ready = len(self.text[:line_end].rstrip())  # without trailing blanks, which are cut if the block ends here
         return ready if ready <= self._count_settled() else 0

@@ -78,10 +78,9 @@ class LoopRule:
         """
         whole, num_before = self._line_before + text, len(self._line_before)
         for end in range(len(whole) - num_added + 1, len(whole) + 1):
-            if whole[end - 1] == "\n":
-                found = self._find_end_of_lines(whole[:end])
-            else:
-                found = self._find_end_in_line(whole[:end], sends_lines)
+            part = whole[:end]
+            ends_line = part.endswith("\n")
+            found = self._find_end_of_lines(part) if ends_line else self._find_end_in_line(part, sends_lines)
             if found is not None:
                 return max(found - num_before, 0)
         return None

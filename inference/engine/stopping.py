@@ -49,9 +49,7 @@ class BlockRule:
             line = text[start : len(text) if end < 0 else end]
             body = line.lstrip(" \t\r")
             is_outside = body and find_indent(line) < self.min_indent
-            if is_outside and self.code is not None:
-                is_outside = not self.code.is_inside(text[:start], body)
-            if is_outside:
+            if is_outside and not (self.code is not None and self.code.is_inside(text[:start], body)):
                 if not (self.closes and body.startswith(_CLOSERS)):
                     return len(text[:start].rstrip())
                 if end >= 0 and not line.rstrip().endswith(_BRACKETS):  # `} else {` is in the middle

@@ -190,6 +190,4 @@ class LineRemainderRule:
 
 def _find_kind(piece: str) -> str:
     """The same for all words, and for all quotes."""
-    if _WORD.match(piece):
-        return "a"
-    return QUOTES if piece in QUOTES else piece
+    return "a" if _WORD.match(piece) else QUOTES if piece in QUOTES else piece
