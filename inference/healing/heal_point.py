@@ -217,9 +217,8 @@ def _shorten(encoder: TextEncoder, point: HealPoint) -> HealPoint:
         ends = tuple(accumulate(len(piece.data) for piece in encoder.split(point.healed.decode())))
     last_cut = len(point.healed) - 2 * _REACH_BYTES
     for cut in range(last_cut, max(last_cut - _REACH_BYTES, 0), -1):
-        is_inside_character = point.healed[cut] & 0xC0 == 0x80
-        shortened = None if is_inside_character else _cut_at(encoder, point, ends, cut)
-        if shortened is not None:
+        begins_character = point.healed[cut] & 0xC0 != 0x80
+        if begins_character and (shortened := _cut_at(encoder, point, ends, cut)) is not None:
             return shortened
     return point
 

@@ -239,11 +239,9 @@ class ByteLevelEncoder(TextEncoder):
         """The pre-tokenizer shows each with one character for each byte. A splitter shows them as they are, in half the
         time. Offsets are not used: they cannot point inside a character.
         """
-        data = text.encode()
-        if self._file.splitter is None:
-            sizes = [len(shown) for shown, _ in self._pre_tokenizer.pre_tokenize_str(text)]
-        else:
-            sizes = [len(shown.encode()) for shown, _ in self._file.splitter.pre_tokenize_str(text)]
+        data, splitter = text.encode(), self._file.splitter
+        pieces = (self._pre_tokenizer if splitter is None else splitter).pre_tokenize_str(text)
+        sizes = [len(shown if splitter is None else shown.encode()) for shown, _ in pieces]
         return [
             PreToken(data[end - size : end], start + end) for size, end in zip(sizes, accumulate(sizes), strict=True)
         ]
