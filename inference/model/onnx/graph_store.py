@@ -49,14 +49,12 @@ class GraphStore:
     def find(self, graph: Graph, key: str) -> Path | None:
         """The graph's file in the entry of this key; None if there is no such entry, or it is not whole."""
         entry, last = self._folder / key, graph.groups[-1][0][-1]
-        try:
+        with contextlib.suppress(OSError):
             num_bytes = (entry / CONSTANTS_NAME).stat().st_size
-            if (entry / GRAPH_NAME).read_bytes() != _serialize(graph) or num_bytes != last.offset + last.num_bytes:
-                return None
-            os.utime(entry)
-        except OSError:
-            return None
-        return entry / GRAPH_NAME
+            if num_bytes == last.offset + last.num_bytes and (entry / GRAPH_NAME).read_bytes() == _serialize(graph):
+                os.utime(entry)
+                return entry / GRAPH_NAME
+        return None
 
     @contextlib.contextmanager
     def add(self, graph: Graph, key: str) -> Iterator[Path]:

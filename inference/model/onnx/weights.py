@@ -169,10 +169,8 @@ def _find_places(config: DecoderConfig) -> dict[str, _Place]:
     places: dict[str, _Place] = {}
     num_rows: Counter[str] = Counter()
     for name, shape in iter_shapes(config):
-        layer = _LAYER.fullmatch(name)
-        stored_name = name
-        if layer is not None:
-            stored_name = f"{layer[1]}{config.family.stored_names.get(layer[2], layer[2])}{layer[3]}"
+        layer, names = _LAYER.fullmatch(name), config.family.stored_names
+        stored_name = f"{layer[1]}{names.get(layer[2], layer[2])}{layer[3]}" if layer else name
         places[name] = _Place(stored_name, num_rows[stored_name], shape)
         num_rows[stored_name] += shape[0]
     return places

@@ -44,12 +44,12 @@ def read_config(folder: Path) -> Any:  # a transformers configuration, which has
         family = content.get("model_type")
         if not isinstance(family, str):
             raise ModelError("its config.json names no model_type (the family of the model)") from error
-        reason = f"the installed transformers {transformers.__version__} does not know this family"
-        if "auto_map" in content:
-            reason = "they bring code of their own in the model folder, which is never run"
-        if family in transformers.CONFIG_MAPPING:
-            reason = "config.json has values that its code in transformers does not take"
-        raise _refuse(family, reason) from error
+        reasons = {
+            "config.json has values that its code in transformers does not take": family in transformers.CONFIG_MAPPING,
+            "they bring code of their own in the model folder, which is never run": "auto_map" in content,
+            f"the installed transformers {transformers.__version__} does not know this family": True,
+        }
+        raise _refuse(family, next(filter(reasons.get, reasons))) from error
 
 
 def check_config(config: Any) -> None:  # a transformers configuration, which has no types
