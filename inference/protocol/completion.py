@@ -258,9 +258,7 @@ def show_bytes(data: bytes) -> str:
 
 def replace_surrogates(text: str) -> str:
     """Returns `text` with each lone surrogate replaced by U+FFFD, so that it can be encoded as UTF-8."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _check_text(name: str, text: str, max_bytes: int) -> None:
