@@ -152,3 +152,28 @@ def test_suggestions_are_switched_in_one_buffer_and_everywhere(edit: Edit, scrip
     editor.wait_for_ghost("e(value, x)")
     editor.nvim.command("MidtokenToggle")
     assert editor.ghost is None
+
+
+@pytest.mark.parametrize(
+    ("off", "on"),
+    [
+        ("MidtokenToggle", "MidtokenToggle"),
+        ("lua vim.g.midtoken_enabled = false", "lua vim.b.midtoken_enabled = true"),
+        ("lua require('midtoken').setup(OPTIONS) vim.b.midtoken_enabled = false", "MidtokenToggle"),  # not yet started
+    ],
+)
+def test_where_suggestions_are_off_no_text_is_sent(edit: Edit, script: Script, off: str, on: str) -> None:
+    editor = edit(["", "secret"])
+    editor.lua("OPTIONS = ...", {"cmd": script.command})
+    editor.nvim.command(off)
+    list_clients = "return vim.tbl_map(function(each) return each.initialized end, vim.lsp.get_clients(...))"
+    editor.wait_for(lambda: editor.lua(list_clients, {"name": "midtoken", "_uninitialized": True}), [True])
+    time.sleep(1.2)  # a prefetch may have begun while suggestions were on
+    script.log.unlink(missing_ok=True)
+    editor.type_and_wait("iNo<Esc>jA text<Esc>k")
+    time.sleep(1.2)
+    assert not script.events
+    editor.nvim.command(on)
+    editor.type("Ad")
+    editor.wait_for_ghost("e(value, x)")
+    assert script.events[-1]["suffix"] == "\nsecret text\n"

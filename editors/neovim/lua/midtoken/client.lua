@@ -2,6 +2,7 @@
 
 local options = require('midtoken.options')
 local status = require('midtoken.status')
+local switch = require('midtoken.switch')
 
 local M = {}
 
@@ -99,9 +100,11 @@ end
 --- Detaches the language server from a buffer, which then has no suggestions.
 ---@param buf integer
 function M.detach(buf)
-  local client = M.find(buf)
-  if client then
+  local client = vim.lsp.get_clients({ bufnr = buf, name = 'midtoken', _uninitialized = true })[1]
+  if client and client.initialized then
     vim.lsp.buf_detach_client(buf, client.id)
+  elseif client then
+    client.attached_buffers[buf] = nil -- those that are opened as soon as it is initialized
   end
 end
 
@@ -125,6 +128,19 @@ local function stop_all()
   end
 end
 
+---@type table<string, true?>
+local watched = {}
+
+--- Has the switch of one buffer, or of all, hold from now on.
+---@param scope string # the dictionary with the variable
+local function watch_switch(scope)
+  if not watched[scope] then
+    watched[scope] = true
+    local call = [[call dictwatcheradd(%s, 'midtoken_enabled', {-> v:lua.require'midtoken.client'.update_all()})]]
+    vim.cmd(call:format(scope))
+  end
+end
+
 local function is_unnamed(buf)
   return vim.api.nvim_buf_get_name(buf) == ''
 end
@@ -132,9 +148,11 @@ end
 --- Attaches the language server to a buffer that wants it, and detaches it from one that no longer does. The document
 --- is opened anew if its language has changed.
 local function update(buf)
+  watch_switch(("getbufvar(%d, '')"):format(buf))
   local chosen, language, name = options.get(), vim.bo[buf].filetype, vim.api.nvim_buf_get_name(buf)
   local is_file = vim.bo[buf].buftype == '' and language ~= '' and vim.fn.isdirectory(name) == 0
-  local is_wanted = is_file and (not chosen.filetypes or vim.list_contains(chosen.filetypes, language))
+  local is_chosen = not chosen.filetypes or vim.list_contains(chosen.filetypes, language)
+  local is_wanted = is_file and is_chosen and switch.is_on(buf)
   if not is_wanted or languages[buf] ~= language then
     M.detach(buf)
   end
@@ -147,7 +165,7 @@ local function update(buf)
   end
 end
 
-local function update_all()
+function M.update_all()
   vim.iter(vim.api.nvim_list_bufs()):filter(vim.api.nvim_buf_is_loaded):each(update)
 end
 
@@ -157,7 +175,7 @@ local function ended(code, signal)
   local is_last = num_restarts == MAX_RESTARTS
   status.ended(code, signal, is_last)
   if not is_last then
-    vim.defer_fn(update_all, FIRST_WAIT_MS * 2 ^ num_restarts)
+    vim.defer_fn(M.update_all, FIRST_WAIT_MS * 2 ^ num_restarts)
     num_restarts = num_restarts + 1
   end
 end
@@ -268,7 +286,8 @@ function M.start()
   function run(dispatchers)
     return start_process(chosen, dispatchers)
   end
-  update_all()
+  watch_switch('g:')
+  M.update_all()
 end
 
 return M

@@ -12,6 +12,7 @@ function M.is_on(buf)
   return here ~= false, here == false and 'disabled in this buffer' or nil
 end
 
+--- The language server is attached to buffers where they are on (`midtoken.client`).
 ---@param everywhere? boolean # in all buffers, not only in the current one
 function M.toggle(everywhere)
   if everywhere then
@@ -22,7 +23,6 @@ function M.toggle(everywhere)
   else
     vim.b.midtoken_enabled = not M.is_on(vim.api.nvim_get_current_buf())
   end
-  require('midtoken.suggestion').draw(vim.api.nvim_get_current_buf())
   require('midtoken.status').changed()
 end
 
