@@ -25,10 +25,11 @@ from typing import Self
 
 from inference.client.channel import SOCKET_SCHEME
 from inference.config import VARIABLE, EngineConfig
-from inference.errors import LaunchError
+from inference.errors import LaunchError, ModelError
 from inference.platforms import IMPORT_ROOT
 from inference.private_files import FileLock, make_private_folder, open_folder, open_private
 
+REFUSED = 3  # the exit status of a host that cannot use the model or a setting: another would end in the same way
 _POLL_S = 0.05
 _MAX_LOG_CHARS = 300
 _ERROR_PREFIX = "\nmidtoken: "  # with which a program of ours prints the error that it ends with
@@ -78,14 +79,15 @@ class HostPlace:
 async def ensure_served(
     place: HostPlace, config: EngineConfig, repository: Path, idle_s: float, on_progress: Callable[[str], None]
 ) -> None:
-    """Returns when a host listens, and starts one if there is none. Raises LaunchError with the reason of its end.
+    """Returns when a host listens, and starts one if there is none.
 
-    `idle_s`: how long a host that is started here lives on without clients.
+    `idle_s`: how long a host that is started here lives on without clients. Raises ModelError or LaunchError with the
+    reason of its end.
     """
     process: subprocess.Popen[bytes] | None = None
     while not place.is_served():
-        if process is not None and process.poll():
-            raise LaunchError(_describe_end(place.log))
+        if process is not None and (status := process.poll()):
+            raise (ModelError if status == REFUSED else LaunchError)(_describe_end(place.log))
         if process is None or process.poll() is not None:  # it was the second of two
             with place.claim() as is_free:
                 process = None

@@ -23,12 +23,13 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from inference.client.channel import CHARACTERS, COMPLETION, LIMIT, SOCKET_SCHEME, add_tensors, read_tensors
-from inference.client.local_host import HostPlace
+from inference.client.local_host import REFUSED, HostPlace
 from inference.config import EngineConfig
 from inference.errors import (
     InvalidRequestError,
     LaunchError,
     MidtokenError,
+    ModelError,
     quote,
     silence_libraries,
 )
@@ -241,7 +242,7 @@ def main() -> int:
         run_until_signal(_serve(HostPlace(Path(socket)), config, Path(repository), float(idle_s)))
     except MidtokenError as error:
         print(f"midtoken: {error}", file=sys.stderr)
-        return 1
+        return REFUSED if isinstance(error, ModelError) else 1
     return 0
 
 

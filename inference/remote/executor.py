@@ -27,6 +27,7 @@ from inference.engine.fill_in import list_fill_ins
 from inference.engine.job import Job
 from inference.engine.prompt import PromptBuilder
 from inference.errors import (
+    InferenceServerUnreachableError,
     InvalidRequestError,
     MidtokenError,
     ModelError,
@@ -60,7 +61,7 @@ class RemoteExecutor:
     memory_bytes: Mapping[str, int] = {}  # the server's own
 
     def __init__(self, config: EngineConfig, tokenizer: LoadedTokenizer, find: Find) -> None:
-        """Starts the thread of its event loop. Raises ModelError if the server cannot be used."""
+        """Starts the thread of its event loop. Raises ModelError if the server cannot be used, or does not answer."""
         self._tokenizer, self._tokens = tokenizer, NumpyTokens(tokenizer.vocabulary, tokenizer.trie)
         self._events: queue.SimpleQueue[tuple[Job, Callable[[], object]]] = queue.SimpleQueue()
         self._running: dict[Job, Future[None]] = {}
@@ -71,6 +72,8 @@ class RemoteExecutor:
             self._health = self._start(_open(config, tokenizer.sample, find)).result()
         except MidtokenError as error:  # each means that the server cannot be used
             self._stop_loop()
+            if isinstance(error, InferenceServerUnreachableError):  # it may be started yet
+                raise
             raise ModelError(str(error)) from error
         # The server knows its own capacity, and a slot has one context.
         name = self._health.http.name

@@ -13,8 +13,9 @@ import pytest
 from inference.client.client import Client
 from inference.client.local_host import HostPlace, ensure_served
 from inference.config import EngineConfig
-from inference.errors import LaunchError
+from inference.errors import LaunchError, ModelError
 from inference.protocol.completion import CompletionRequest
+from midtoken.installed import find_model_repository
 from tests.support.servers import Served, end_servers, find_processes, make_scripted, wait_until
 
 
@@ -112,6 +113,13 @@ async def test_a_host_ends_when_no_stream_has_been_open_for_its_idle_time(
         assert place.is_served()
     wait_until(lambda: not _find_hosts(place))
     assert not place.socket.exists()
+
+
+@pytest.mark.e2e
+async def test_what_the_host_cannot_use_is_refused_as_it_is_in_one_process(place: HostPlace, tmp_path: Path) -> None:
+    config = EngineConfig(tmp_path / "none")
+    with pytest.raises(ModelError, match=f"{config.model_dir}"):
+        await ensure_served(place, config, find_model_repository(), 60, print)
 
 
 @pytest.mark.parametrize(
