@@ -70,9 +70,9 @@ class Assistant:
         status: Status,
         offered: OfferedModel | None = None,
     ) -> None:
-        """`languages`: those of the bundled model, if it is the one that is used; None: any.
+        """`languages`: those of the bundled model; None: any. `list_folders`: the URIs of those of the workspace.
 
-        `list_folders`: the URIs of those of the workspace. `offered`: the model for documents in other languages.
+        `offered`: the model for documents in other languages; None where the model is not the user's to choose.
         """
         self.status = status
         self.guard = guard
@@ -80,7 +80,9 @@ class Assistant:
         self.sessions: dict[str, Session] = {}  # by URI; the one that was opened or edited last is last
         self._list_folders = list_folders
         self._languages = languages
-        self._model_offer = None if offered is None else ModelOffer(offered, status, self._use_offered)
+        self._find_default: Callable[[], str | None] = offered.find_default if offered else lambda: None
+        self._default = self._find_default()  # the model that is used if no setting names one; None: the bundled one
+        self._model_offer = None if offered is None else ModelOffer(offered, status, self._follow_default)
         self._chosen = ReadSettings(Settings(), ())
         self._are_settings_known = False
         self._expected: Expectation | None = None
@@ -113,6 +115,7 @@ class Assistant:
 
     def open(self, document: Document) -> None:
         """Adds a document. If the rules allow suggestions in it, the completion server is started."""
+        self._follow_default()
         self.close(document.uri)
         session = self.sessions[document.uri] = Session(document, self._build, self.connector, self.status)
         self._check_soon(session)
@@ -173,6 +176,7 @@ class Assistant:
         `is_invoked`: the user asked for a suggestion, and gets up to three.
         """
         try:
+            self._follow_default()
             found = await self._suggest(self._find(uri), position, is_invoked)
         except Exception as error:  # the outermost handler: a defect must fail only this request
             failure = to_midtoken_error(error)
@@ -287,13 +291,18 @@ class Assistant:
 
     def _may_help(self, found: NoSuggestion | None) -> bool:
         """True if a document gets no suggestions because of what the bundled model knows."""
-        chosen = self._chosen.settings
-        is_bundled = self._languages is not None and chosen.model is None and chosen.languages is None
-        return is_bundled and found is not None and found.reason is Reason.OTHER_LANGUAGE
+        is_asked = self._is_bundled and self._languages is not None and self._chosen.settings.languages is None
+        return is_asked and found is not None and found.reason is Reason.OTHER_LANGUAGE
 
-    def _use_offered(self) -> None:
-        """The model that was offered is now the default."""
-        self._languages = None
+    @property
+    def _is_bundled(self) -> bool:
+        return self._default is None and self._chosen.settings.model is None
+
+    def _follow_default(self) -> None:
+        """Uses the model that the user has made the default, here, in another editor or in a terminal."""
+        if (default := self._find_default()) == self._default:
+            return
+        self._default = default
         if self._chosen.settings.model is None:
             self.connector.restart(self._chosen.settings)
         for session in self.sessions.values():
@@ -303,11 +312,9 @@ class Assistant:
         document = session.document
         if self.sessions.get(document.uri) is not session:
             return SUPERSEDED
-        served = self.connector.description
-        if served is not None:
+        languages = self._languages if self._is_bundled else None
+        if (served := self.connector.description) is not None:
             languages = served.languages or None
-        else:
-            languages = self._languages if self._chosen.settings.model is None else None
         exclusion = self.guard.exclusions.find_exclusion(document.file_uri)
         return find_obstacle(document, self._settings, languages, exclusion)
 

@@ -18,8 +18,9 @@ class OfferedModel:
 
     question: str
     command: str  # does the same in a terminal
+    find_default: Callable[[], str | None]  # the model that the user has chosen; None for the bundled one
     is_open: Callable[[], bool]  # False once this user has answered, in another editor or a terminal
-    download: Callable[[OnDownload], Awaitable[None]]  # and makes it the default. Raises MidtokenError
+    download: Callable[[OnDownload], Awaitable[object]]  # and makes it the default. Raises MidtokenError
     decline: Callable[[], None]  # remembers that nobody is asked again. Raises MidtokenError
 
 
@@ -32,11 +33,10 @@ class ModelOffer:
         self._asking: asyncio.Task[None] | None = None
 
     def make(self) -> bool:
-        """Asks the user, and returns True. The next time, and where the answer is known, it does nothing."""
-        if self._asking is not None or not self._offered.is_open():
-            return False
-        self._asking = asyncio.create_task(self._ask())
-        return True
+        """Asks the user, once and unless the answer is known. Returns True until what was answered is done."""
+        if self._asking is None and self._offered.is_open():
+            self._asking = asyncio.create_task(self._ask())
+        return self._asking is not None and not self._asking.done()
 
     async def close(self) -> None:
         """Ends a download. Waits for that."""

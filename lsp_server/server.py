@@ -57,10 +57,11 @@ class MidtokenServer(LanguageServer):
     ) -> None:
         """It calls `connect` when the first document is opened, and again after the connection is lost.
 
-        `languages`: the identifiers of the languages that the model knows (LSP, TextDocumentItem); None: any. After
-        connecting, the languages that the completion server reports apply instead. `policy` says which documents are
-        excluded; by default one that knows no environment. `is_remote`: text may go to another machine, so its secrets
-        are replaced. `offered`: the model that the user may have for other languages.
+        `languages`: the identifiers of the languages that the bundled model knows (LSP, TextDocumentItem); None: any,
+        or another model is served. After connecting, the languages that the completion server reports apply instead.
+        `policy` says which documents are excluded; by default one that knows no environment. `is_remote`: text may go
+        to another machine, so its secrets are replaced. `offered`: the model that the user may have for other
+        languages; None where the command line names a model or server.
         """
         super().__init__(
             "midtoken",

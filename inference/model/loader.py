@@ -56,6 +56,15 @@ def load_model(config: EngineConfig) -> LoadedModel[LanguageModel]:
     return load_torch_model(config)
 
 
+def check_runner(folder: Path) -> None:
+    """Raises ModelError if the model folder lacks something, or says that it cannot be run here."""
+    check_model_folder(folder)
+    if (folder / GGUF_NAME).exists():
+        require_llama_cpp(find_gguf_file(folder).name)
+    else:
+        check_texts(folder)
+
+
 def check_texts(folder: Path) -> None:
     """Raises ModelError if the texts of a model folder, whose weights may be missing, say that it cannot be run."""
     check_description(folder)

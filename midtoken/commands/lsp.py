@@ -17,8 +17,9 @@ from lsp_server.exclusion import Policy
 from lsp_server.model_offer import OfferedModel
 from lsp_server.server import MidtokenServer, serve_stdio
 from lsp_server.settings import Settings
-from midtoken.models import BUNDLED, OFFERED, choose_default, fetch_offered, may_offer
-from midtoken.server_arguments import add_connection_arguments, find_languages, may_be_remote
+from midtoken.installed import BUNDLED_MODEL_LANGUAGES
+from midtoken.models import BUNDLED, OFFERED, choose_default, find_choice, may_offer, use_model
+from midtoken.server_arguments import add_connection_arguments, may_be_remote
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +36,18 @@ def run(options: argparse.Namespace) -> NoReturn:
 
 def build_language_server(options: argparse.Namespace) -> MidtokenServer:
     """Returns one that uses the completion server of the parsed arguments of `add_connection_arguments`."""
-    connect, languages = partial(_connect, options), find_languages(options)
-    question = "The bundled model knows only Python. Download SmolLM2-135M (270 MB, Apache-2.0) for all languages?"
     offered = OfferedModel(
-        question, f"midtoken models use {OFFERED}", may_offer, fetch_offered, partial(choose_default, BUNDLED)
+        "The bundled model knows only Python. Download SmolLM2-135M (270 MB, Apache-2.0) for all languages?",
+        f"midtoken models use {OFFERED}",
+        find_choice,
+        may_offer,
+        partial(use_model, OFFERED),
+        partial(choose_default, BUNDLED),
     )
-    return MidtokenServer(connect, languages, Policy(os.environ), may_be_remote(options), offered)
+    is_named = options.model is not None or options.server is not None
+    languages = None if is_named else BUNDLED_MODEL_LANGUAGES
+    connect, may_leave = partial(_connect, options), may_be_remote(options)
+    return MidtokenServer(connect, languages, Policy(os.environ), may_leave, None if is_named else offered)
 
 
 async def _connect(options: argparse.Namespace, settings: Settings, on_download: OnDownload) -> CompletionBackend:

@@ -21,6 +21,7 @@ from midtoken.models import (
     OFFERED,
     OLLAMA,
     HubModel,
+    OnDownload,
     choose_default,
     ensure_model_folder,
     fetch_model,
@@ -29,6 +30,7 @@ from midtoken.models import (
     find_pins_dir,
     list_manifests,
     parse_name,
+    use_model,
 )
 from midtoken.server_arguments import UsageError
 
@@ -65,20 +67,27 @@ def run(options: argparse.Namespace) -> int:
     """Prints what the action finds. Raises UsageError, ModelError or LaunchError."""
     if options.action == "get" and parse_name(options.name) is None:
         raise UsageError(f"{options.name} is not OWNER/NAME or OWNER/NAME:FILE.gguf, as a model on a hub is called")
-    if options.action is not None:
-        if options.name != BUNDLED:
-            with show_waiting() as on_download:
-                asyncio.run(fetch_model(options.name, on_download, is_anew=options.action == "get"))
-            folder = ensure_model_folder(options.name)
-            check_model_folder(folder)
-            print(folder)
-        if options.action == "use":
-            choose_default(options.name)
-    else:
+    if options.action is None:
         print("For all languages (midtoken models use NAME):")
         print(*map(_describe, RECOMMENDED), sep="\n")
         print("On this machine:", *_list_present(), sep="\n")
+    elif options.name == BUNDLED:
+        choose_default(BUNDLED)
+    else:
+        with show_waiting() as on_download:
+            print(asyncio.run(_fetch(options, on_download)))
     return 0
+
+
+async def _fetch(options: argparse.Namespace, on_download: OnDownload) -> Path:
+    """Downloads a model unless it is there, and returns its folder."""
+    if options.action == "use":
+        from inference.model.loader import check_runner  # here, because the import takes half a second
+
+        return await use_model(options.name, on_download, check_runner)
+    await fetch_model(options.name, on_download, is_anew=True)
+    check_model_folder(folder := ensure_model_folder(options.name))
+    return folder
 
 
 def _describe(model: Recommended) -> str:
@@ -90,15 +99,22 @@ def _describe(model: Recommended) -> str:
 
 def _list_present() -> Iterator[str]:
     default = find_default_name()
+    names: set[str | None] = {None}
     yield f"  {'the bundled model, for Python':40}{_describe_size(find_bundled_model())}{_DEFAULT * (default is None)}"
     for path in sorted(find_pins_dir().glob("*%*")):
         model = parse_name(unquote(path.name))
         place = None if model is None else model.find_path()
         if model is not None and place is not None and model.is_present():
             commit = f", commit {model.find_commit(place)[:7]}" if isinstance(model, HubModel) else ""
+            names.add(str(model))
             yield f"  {model!s:40}{_describe_size(place)}{commit}{_DEFAULT * (str(model) == default)}"
             yield f"    {place}"
-    yield from (f"  {OLLAMA}{name}" for name in list_manifests(os.environ))
+    for name in list_manifests(os.environ):
+        is_default = f"{OLLAMA}{name}" in (default, f"{default}:latest")
+        names.add(default if is_default else None)
+        yield f"  {OLLAMA}{name}{_DEFAULT * is_default}"
+    if default not in names:
+        yield f"  {default}{_DEFAULT}"
     graphs = find_cache_dir()
     if graphs is not None and graphs.is_dir():
         yield f"  {'converted weights':40}{_describe_size(graphs)}"

