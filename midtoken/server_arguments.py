@@ -7,8 +7,6 @@ from pathlib import Path
 
 from inference.config import EngineConfig
 from inference.errors import MidtokenError
-from midtoken.installed import BUNDLED_MODEL_LANGUAGES
-from midtoken.models import find_default_name
 
 
 class UsageError(MidtokenError):
@@ -87,12 +85,6 @@ def number_from(lowest: int, highest: int, may_be_auto: bool = False) -> Callabl
         return int(text)
 
     return parse
-
-
-def find_languages(options: argparse.Namespace) -> tuple[str, ...] | None:
-    """Returns the languages that the model knows; None: any, or only its server says it."""
-    is_bundled = options.model is None and options.server is None and find_default_name() is None
-    return BUNDLED_MODEL_LANGUAGES if is_bundled else None
 
 
 def may_be_remote(options: argparse.Namespace) -> bool:

@@ -28,8 +28,9 @@ from lsp_server.settings import Settings
 from midtoken.api import read_completion
 from midtoken.connection import Connection, ServerArguments, open_connection
 from midtoken.input_text import find_language, read_text
+from midtoken.installed import BUNDLED_MODEL_LANGUAGES
 from midtoken.models import find_default_name
-from midtoken.server_arguments import UsageError, add_connection_arguments, find_languages
+from midtoken.server_arguments import UsageError, add_connection_arguments
 
 # The example of the README. Its cursor is in the middle of a token.
 _PREFIX = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
@@ -77,25 +78,25 @@ async def check_all(options: argparse.Namespace) -> AsyncIterator[Check]:
     """Finds or starts the server, describes it and its model, and asks for a completion. Checks the named file."""
     yield Check(f"midtoken {version('midtoken')}, Python {platform.python_version()}, {sys.executable}")
     is_shared = options.server is None
+    is_bundled = is_shared and (options.model or find_default_name()) is None
+    languages: tuple[str, ...] | None = BUNDLED_MODEL_LANGUAGES if is_bundled else None
     try:
         async with open_connection(options) as connection:
             if is_shared:
                 yield describe_model(options)
             served = connection.description
+            languages = served.languages or None
             yield Check(
                 f"completion server at {connection.url}{f', model as {served.runs_as}' if served.runs_as else ''}"
             )
             if served.context_tokens is not None:
                 yield Check(f"a prompt has at most {served.context_tokens} tokens (--context)")
-            yield await _check_completion(
-                connection, is_bundled=is_shared and (options.model or find_default_name()) is None
-            )
+            yield await _check_completion(connection, is_bundled)
     except MidtokenError as error:  # for users; most of these messages say what to do
-        is_gone = isinstance(error, ServerUnreachableError)
-        hint = ". Start it there with midtoken serve, or omit --server" if is_gone else ""
-        yield Check(f"{error}{hint}", Mark.WRONG)
+        advice = "Its log is beside it" if is_shared else "Start it there with midtoken serve, or omit --server"
+        yield Check(f"{error}. {advice}" if isinstance(error, ServerUnreachableError) else str(error), Mark.WRONG)
     if options.file is not None:
-        yield check_document(options.file, os.environ, find_languages(options))
+        yield check_document(options.file, os.environ, languages)
 
 
 def describe_model(options: argparse.Namespace) -> Check:

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.baselines.gguf_file import write_plain_gguf, write_tokenizer_gguf
+from inference.protocol.completion import Description
 from lsp_server.documents import MAX_CHARS
 from midtoken.commands.doctor import (
     Check,
@@ -50,6 +51,15 @@ async def test_a_server_that_completes_is_good(answer: Answer, mark: Mark, what:
     assert (first.mark, second.mark) == (Mark.GOOD, mark)
     assert first.what.startswith(f"completion server at {server.url}")
     assert second.what.startswith(what)
+
+
+async def test_the_languages_are_those_of_the_model_that_is_served(tmp_path: Path) -> None:
+    (tmp_path / "a.go").touch()
+    answer = say(build_last_chunk("e"), description=Description(("python",), inputs=()))
+    async with run_fake_triton(answer) as server:
+        checks = await _check(str(tmp_path / "a.go"), "--server", server.url)
+    assert checks[-1].mark is Mark.WRONG
+    assert "a.go gets no suggestions (other_language)" in checks[-1].what
 
 
 def test_the_size_of_a_gguf_model_in_parts_counts_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
