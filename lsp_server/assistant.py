@@ -340,6 +340,7 @@ class Assistant:
         Clearing the request is the last step: nothing is added after it.
         """
         document, settings, folders = session.document, request.settings, [*self._list_folders()]
+        await self._read_rules([session], _OWN_WAIT_S)  # the request may have waited for the start
         others = [each.document for each in await self._find_others(session)]
         found = self._check(session)
         if found is not None:

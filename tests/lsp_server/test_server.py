@@ -1,6 +1,7 @@
 """Each LSP feature, with a real LSP client and a backend that the test feeds."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,7 @@ async def test_a_menu_waits_at_the_start_until_the_next_edit(
         both.editor.edit(0, 1, "y")
         assert not (await asking).items
         assert both.editor.logged[-1] == "no suggestion (superseded)"
+    both.server.assistant.guard.exclusions._now_s = lambda: time.monotonic() + 2.0  # the start takes so long
     connected.set()
     if not settings.done():
         settings.set_result([None])
