@@ -289,6 +289,8 @@ class Exclusions:
 
     def close(self) -> None:
         """Stops asking the policy."""
+        for look in self._looks.values():
+            look.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _is_valid(self, uri: str, max_age_s: float) -> bool:

@@ -138,6 +138,14 @@ def test_several_suggestions_are_asked_for_when_the_next_one_is_wanted(open_edit
     editor.lua("for _, pid in ipairs(vim.api.nvim_get_proc_children(vim.fn.getpid())) do vim.uv.kill(pid, 18) end")
 
 
+def test_several_suggestions_that_come_late_are_shown_all_the_same(open_editor: OpenEditor, tmp_path: Path) -> None:
+    editor = open_editor(build_command(tmp_path / "record"), ["slow", "f"])
+    editor.type("GA")
+    editor.wait_for_ghost("(one 😀)")
+    editor.type("<M-n>")
+    editor.wait_for_ghost("(two)")
+
+
 def test_a_key_asks_by_hand_where_nothing_is_shown(open_editor: OpenEditor, tmp_path: Path) -> None:
     record = tmp_path / "record"
     editor = open_editor(build_command(record), ["unlikely", "f"])

@@ -3,7 +3,7 @@
 `python -m tests.support.telling_server RECORD` suggests `(one 😀)`, and more if a person asks. A line `status {…}` of
 the document is sent as the notification `$/midtoken/status`, in which "here" stands for the document's URI, after the
 seconds in "after_s". A line `silent` makes it suggest nothing until it has told that it is ready, a line `unlikely`
-nothing unless a person asks.
+nothing unless a person asks, and a line `slow` the others only to who asks for the second time.
 """
 
 import asyncio
@@ -34,9 +34,10 @@ def main() -> None:
         lines = server.workspace.get_text_document(params.text_document.uri).lines
         if "silent\n" in lines and "ready" not in sent:
             return None
+        is_late = "slow\n" in lines and record.read_text().count("invoked") == 1
         here = types.Range(params.position, params.position)
         items = [types.InlineCompletionItem(text, range=here) for text in ("(one 😀)", "(two)", "[three]")]
-        return types.InlineCompletionList(items if is_invoked else items[: "unlikely\n" not in lines])
+        return types.InlineCompletionList(items if is_invoked and not is_late else items[: "unlikely\n" not in lines])
 
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def _open(params: types.DidOpenTextDocumentParams) -> None:

@@ -219,9 +219,16 @@ function M.step(count)
     return true
   end
   buffers[buf].all_asked_tick = tick
-  ask(buf, INVOKED, function()
+  local function show()
     if M.find(buf) then
       rotate(buf, count)
+    end
+  end
+  ask(buf, INVOKED, function()
+    if #find_fitting(buf) == 1 then -- if it is a new text, the language server has the others when it is asked again
+      ask(buf, INVOKED, show)
+    else
+      show()
     end
   end)
   return true
