@@ -70,7 +70,7 @@ class Connector:
     def unavailable(self) -> NoSuggestion:
         """Why `get` returned None."""
         if self._starting is not None:
-            return NoSuggestion(Reason.STARTING, "the completion server is starting")
+            return NoSuggestion(Reason.STARTING, "it is not connected to the completion server yet")
         return NoSuggestion(Reason.UNREACHABLE, self._failure)
 
     def start(self) -> None:

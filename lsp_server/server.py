@@ -72,7 +72,7 @@ class MidtokenServer(LanguageServer):
         )
         self.configuration_wait_s = 1.0  # for an answer to workspace/configuration
         self._client = Client()
-        self._status = Status(self)
+        self._status = Status(self, is_remote)
         guard = Guard(policy, is_remote=is_remote)
         self.assistant = Assistant(connect, languages, guard, self.list_folders, self._status, offered)
         self.protocol.mark_out_of_sync = self.assistant.mark_out_of_sync

@@ -79,8 +79,9 @@ class Status:
     for the document, or once for the language if the language is the reason.
     """
 
-    def __init__(self, server: LanguageServer) -> None:
-        self._server = server
+    def __init__(self, server: LanguageServer, is_remote: bool = False) -> None:
+        """`is_remote`: the completion server, or what it asks, is started by somebody else."""
+        self._server, self._is_remote = server, is_remote
         self._progress: Progress | None = None  # of the start that is under way
         self._is_downloading = False
         self._is_failing = False
@@ -88,8 +89,9 @@ class Status:
         self._shown_infos: set[str] = set()
 
     def starting(self) -> None:
-        """The completion server is being started, and it is taking long enough to show that."""
-        text = "starting the completion server; the first start takes about ten seconds"
+        """There is no connection yet, and it is taking long enough to show that."""
+        started = "starting the completion server; the first start takes about ten seconds"
+        text = "connecting to the completion server" if self._is_remote else started
         self.begin_progress(text)
         self.report(State.STARTING, Reason.STARTING, text)
 

@@ -70,6 +70,7 @@ async def test_the_state_is_ready_after_a_start_that_was_cancelled_for_another_m
     both.server.assistant.connector._grace_s = 0.01
     await both.start_with("x")
     await wait_for(lambda: both.editor.reports[-1:] != [] and both.editor.reports[-1][1] == "starting")
+    assert both.editor.reports[-1][3] == "connecting to the completion server"  # nobody starts one that is elsewhere
     both.editor.close()
     both.editor.settings = {"model": "other"}
     both.editor.push_settings(None)
