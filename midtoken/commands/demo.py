@@ -16,7 +16,9 @@ from inference.protocol.completion import Healing
 from midtoken.answer import CONFIDENCE
 from midtoken.api import Model
 from midtoken.connection import open_model
-from midtoken.server_arguments import add_connection_arguments, find_languages, number_from
+from midtoken.installed import BUNDLED_MODEL_LANGUAGES
+from midtoken.models import find_default_name
+from midtoken.server_arguments import add_connection_arguments, number_from
 
 _FOLDER = IMPORT_ROOT / "midtoken/samples"  # files that no model was trained on
 _LINES = {  # of each language: the file, and what is typed in it
@@ -82,7 +84,8 @@ def run(options: argparse.Namespace) -> int:
     with open_model(options) as model:
         model.complete("", max_tokens=1)  # waits for the server before anything is drawn
         with Live(console=console, auto_refresh=False) as live:
-            for language in find_languages(options) or _LINES:
+            is_bundled = options.server is None and (options.model or find_default_name()) is None
+            for language in BUNDLED_MODEL_LANGUAGES if is_bundled else _LINES:
                 for line in _LINES[language][1 : 1 + options.lines]:
                     _type(language, line, sides, model, live)
             live.update("\n".join(map(str, sides)))

@@ -99,21 +99,18 @@ def _describe(model: Recommended) -> str:
 
 def _list_present() -> Iterator[str]:
     default = find_default_name()
-    names: set[str | None] = {None}
     yield f"  {'the bundled model, for Python':40}{_describe_size(find_bundled_model())}{_DEFAULT * (default is None)}"
     for path in sorted(find_pins_dir().glob("*%*")):
         model = parse_name(unquote(path.name))
         place = None if model is None else model.find_path()
         if model is not None and place is not None and model.is_present():
             commit = f", commit {model.find_commit(place)[:7]}" if isinstance(model, HubModel) else ""
-            names.add(str(model))
             yield f"  {model!s:40}{_describe_size(place)}{commit}{_DEFAULT * (str(model) == default)}"
             yield f"    {place}"
     for name in list_manifests(os.environ):
         is_default = f"{OLLAMA}{name}" in (default, f"{default}:latest")
-        names.add(default if is_default else None)
         yield f"  {OLLAMA}{name}{_DEFAULT * is_default}"
-    if default not in names:
+    if Path(default or "").is_absolute():  # of a folder or file
         yield f"  {default}{_DEFAULT}"
     graphs = find_cache_dir()
     if graphs is not None and graphs.is_dir():
