@@ -30,7 +30,7 @@ from models.training.corpus import iter_held_out
 _NUM_LINES, _NUM_CURVE_LINES, _NUM_SHORT = 300, 100, 1
 _SEED, _ASKED_SEED = 101, 102
 _DEFAULT = Settings().confidence
-_CURVE = (0.0, 0.2, 0.3, 0.4, 0.45, 0.5, 0.6)
+_CURVE = (0.0, 0.2, 0.3, 0.45, 0.5, 0.55, 0.6, 0.7)
 _PREFIX_CHARS = 2000  # as many as the model was trained with
 _NAMES = {("exact", _DEFAULT): "", ("exact", 0.0): "_all", ("none", _DEFAULT): "_none", ("none", 0.0): "_none_all"}
 

@@ -22,7 +22,7 @@ class Settings:
     extent: Extent = Extent.AUTO  # how far a suggestion goes
     max_tokens: int = 64
     healing: Healing = Healing.EXACT
-    confidence: float = 0.45  # the least probability of what is suggested unasked; 0: the whole line or block is
+    confidence: float = 0.55  # the least probability of what is suggested unasked; 0: the whole line or block is
     deadline_ms: int | None = None  # generation stops after this time; the text so far is suggested
     context: int | None = None  # the most tokens of a prompt; None: what the server says
     prefetch: bool = True  # whether text is sent and read before a key asks for it

@@ -38,7 +38,7 @@ _NAMES += ["prefetch", "exclude", "redactSecrets", "model", "languages"]
         ({"extent": "page"}, {}, f"{_EXTENT}'page'; it stays 'auto'"),
         ({"extent": []}, {}, f"{_EXTENT}[]; it stays 'auto'"),
         ({"confidence": 1}, {"confidence": 1.0}, None),
-        ({"confidence": 1.5}, {}, "setting confidence must be a number from 0 to 1, not 1.5; it stays 0.45"),
+        ({"confidence": 1.5}, {}, "setting confidence must be a number from 0 to 1, not 1.5; it stays 0.55"),
         ({"context": 4096.0}, {"context": 4096}, None),
         ({"context": "auto"}, {}, None),
         ({"model": ""}, {}, "setting model must be a text, not ''; it stays None"),

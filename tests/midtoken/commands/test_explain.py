@@ -66,7 +66,7 @@ def _render(*chunks: CompletionChunk, is_plain: bool = False, **changes: Any) ->
         "\n  return Nod▏e:▕)\n",  # the completion in its place, and the cursor
         "\nkept         class|·Node|⏎\nremoved      ·N|od\n",  # where tokens end
         "no token of the vocabulary continues from here",
-        "likely       ‘e’ 61 %  ‘:’ 22 %  an editor shows ‘e’ with confidence 0.45",
+        "likely       ‘e’ 61 %  ‘:’ 22 %  an editor shows ‘e’ with confidence 0.55",
         "\n  exact      ‘e:’\n  greedy     not here: it masks each token\n",
         "\n  none       ‘:’\n",
     ],
