@@ -287,7 +287,10 @@ class LlamaServer(RemoteServer):
     async def _prefill(self, slot: Slot, prompt: Sequence[int]) -> int:
         """Has a prompt prefilled. Returns how many of its tokens the slot did not have."""
         async with self._send(slot, {"prompt": prompt, "n_predict": 0, **_GREEDY}, 0) as events:
-            return sum([read_whole(event.get("timings/prompt_n", 0)) async for event in events])
+            counts = [read_whole(event["timings/prompt_n"]) async for event in events if "timings/prompt_n" in event]
+        if not counts:
+            raise ServerError(f"{self.name} does not say that a prompt is prefilled")
+        return sum(counts)
 
     @asynccontextmanager
     async def _send(

@@ -14,7 +14,7 @@ import pytest
 from inference.client.client import Client
 from inference.client.local_host import ensure_served
 from inference.config import EngineConfig
-from inference.errors import LaunchError
+from inference.errors import ModelError
 from inference.protocol.completion import CompletionRequest
 from midtoken.installed import find_bundled_model, find_model_repository
 from tests.support.lsp_editor import Script, StartEditor, wait_for
@@ -88,7 +88,7 @@ async def test_a_model_that_is_refused_is_refused_in_one_sentence(tmp_path: Path
     served, state_dir = Served(tmp_path / "model", find_model_repository()), tmp_path / "state"
     shutil.copytree(find_bundled_model(), served.model_dir)
     (served.model_dir / "model.safetensors").write_text("{}")
-    with pytest.raises(LaunchError) as caught:
+    with pytest.raises(ModelError) as caught:
         await ensure_served(
             served.find_place(state_dir), EngineConfig(served.model_dir), served.repository, 60, lambda _: None
         )

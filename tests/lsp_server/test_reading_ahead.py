@@ -9,7 +9,7 @@ import pytest
 
 from inference.config import EngineConfig
 from inference.engine.engine import Engine
-from inference.engine.local_executor import load_engine
+from inference.engine.local_executor import LocalExecutor, load_engine
 from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats
 from lsp_server.guard import Cleared
 from tests.support.lsp_editor import wait_for
@@ -92,7 +92,10 @@ async def _rest(both: InProcess, line: int, character: int) -> None:
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-async def test_the_first_key_after_opening_and_jumping_finds_its_context_read(is_on: bool, both: InProcess) -> None:
+async def test_the_first_key_after_opening_and_jumping_finds_its_context_read(
+    is_on: bool, both: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalExecutor, "estimate_prefill_s", lambda *_: 0.0)  # on a slow machine, the near one is first
     both.editor.settings = {"prefetch": is_on}
     await both.start_with("\n" + _LINES)
     reads = []
