@@ -1,5 +1,6 @@
 """A real Neovim with the plugin in editors/neovim, and what it shows."""
 
+import asyncio
 import contextlib
 import itertools
 import os
@@ -15,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "editors/neovim"
+_CLOSING_S = 0.05  # in which the pipes of a process that has ended are closed
 NODE = ["class Node:", "    def __init__(self, value):", "        self.value = value", "", "", "def first():"]
 
 # The answers of the scripted model that the tests of one file share.
@@ -129,6 +131,7 @@ def run_neovim(folder: Path, *arguments: str, program: str = "nvim") -> Iterator
         with contextlib.suppress(EOFError, OSError):  # Neovim ends before it answers
             nvim.input("<C-c>")
             nvim.command("qall!")
+        nvim.loop.run_until_complete(asyncio.sleep(_CLOSING_S))  # else `close` leaves its pipes open
         nvim.close()
 
 
