@@ -103,6 +103,10 @@ _TEMPLATES: dict[str, dict[str, tuple[str, ...]]] = {  # by page and benchmark
             "The first four complete at the same {num_identifiers_py} cursors in each language,",
             "by {calibration_error_py:.3f}, {calibration_error_ts:.3f} and {calibration_error_go:.3f} on average.",
             "{num_lines_py} lines in each language are typed, without the text below them.",
+            "the first keystroke has its ghost text after {first_ghost_ms_p50:.0f} ms (median), the second after"
+            " {second_ghost_ms_p50:.0f} ms,",
+            "in Neovim it is visible after {neovim_key_to_ghost_ms_p50:.0f} ms, and before the next keystroke, 150 ms"
+            " later, at {neovim_visible_share_150ms:.0%}.",
             "| midtoken, 8 bits | {line_ms_midtoken:.0f} ms | {cold_line_ms_midtoken:.0f} ms"
             " | {first_text_ms_midtoken:.0f} ms |",
             *(
