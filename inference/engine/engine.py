@@ -85,7 +85,7 @@ class Executor(Protocol):
         """Begins to work on a job. Raises OverloadedError."""
 
     def step(self, jobs: Sequence[Job], is_shared: bool) -> None:
-        """Advances jobs that have begun, and adds to the costs of each.
+        """Advances jobs that have begun, perhaps others than these, too, and adds to the costs of each.
 
         What goes wrong with one becomes its `failure`. `is_shared`: more than one person waits.
         """
@@ -228,9 +228,13 @@ class Engine:
         is_shared = sum(not job.request.is_prefetch for job in self._scheduler) > 1
         self._executor.step(jobs, is_shared)
         now = self._clock()
+        others = [each for each in self._scheduler if each not in jobs]  # with --engine, they go on, too
         for job in jobs:
             job.num_steps += max(len(job.candidates), 1)
             self._deliver(job, now)
+        for job in others:
+            if job.is_finished or job.failure is not None:
+                self._deliver(job, now)
         self.heartbeat.beat()
 
     def _read_inbox(self) -> None:

@@ -30,7 +30,7 @@ from tests.inference.remote.conftest import FOLDER, load_in_front
 from tests.support.fake_llama_server import FakeLlamaServer
 from tests.support.first_choices import find_first_tokens
 from tests.support.servers import wait_until
-from tests.support.sinks import CollectingSink, complete, submit
+from tests.support.sinks import CollectingSink, complete, submit, wait_until_soon
 
 _PAUSE_S = 1.05  # in which a server may have been started again
 _NOD = "class Node:\n    pass\n\n\ndef make():\n    return Nod"
@@ -59,6 +59,14 @@ def test_a_document_keeps_to_its_slot_and_a_prefetch_is_read_only(engine: Engine
     sink = complete(engine, CompletionRequest(_NOD, priority=Priority.PREFETCH))
     assert (sink.text, sink.finish_reason) == ("", FinishReason.PREFILLED)
     assert [each["n_predict"] for each in server.asked] == [0]
+
+
+def test_a_prefetch_that_ends_while_a_person_waits_is_answered(engine: Engine, server: FakeLlamaServer) -> None:
+    server.change(silent_s=0.2, delay_s=0.05)
+    ahead = submit(engine, CompletionRequest(_NOD, priority=Priority.PREFETCH, document="one"))
+    wait_until_soon(lambda: engine.load.num_running == 1)
+    key = submit(engine, CompletionRequest(_NOD, max_tokens=10, extent=Extent.UNLIMITED, document="two"))
+    assert [each.wait().finish_reason for each in (ahead, key)] == [FinishReason.PREFILLED, FinishReason.LENGTH]
 
 
 def test_tokens_that_end_inside_a_character_are_neither_lost_nor_an_error(server: FakeLlamaServer) -> None:
