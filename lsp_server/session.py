@@ -243,7 +243,10 @@ class Session:
             raise
         if not self.is_newest(number) or task.cancelled():
             return SUPERSEDED
-        return task.result() if task.done() else []
+        texts = task.result() if task.done() else []
+        if task.done() and not texts:  # the server was busy; when the editor asks again, it may not be
+            self._drawing = None
+        return texts
 
     def supersede(self) -> int:
         """Ends the waiting request without a suggestion; the generation continues. Returns a number for `is_newest`."""

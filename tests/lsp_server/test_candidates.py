@@ -45,9 +45,14 @@ async def test_a_request_elsewhere_ends_the_request_for_others(both: InProcess) 
     await elsewhere
 
 
-async def test_if_the_server_is_busy_the_best_one_is_returned(both: InProcess) -> None:
+async def test_if_the_server_is_busy_the_best_one_is_returned_and_the_others_when_asked_again(both: InProcess) -> None:
     (await _ask_first(both)).fail(OverloadedError("no room"))
     assert (await _ask(both), both.editor.shown) == (["best"], [])
+    again = asyncio.create_task(_ask(both))
+    others = await both.find_stream(2)
+    others.feed("second", 1)
+    others.finish()
+    assert await again == ["best", "second"]
 
 
 async def test_an_edit_ends_the_request_for_others(both: InProcess) -> None:
