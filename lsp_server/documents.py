@@ -174,7 +174,7 @@ class Document:
 
     def lose_sync(self, why: str) -> OutOfSyncError:
         """Makes the text unknown until a change contains all of it. Returns the error that says so."""
-        error = OutOfSyncError(f"{why}; there are no suggestions for this document until it is opened again")
+        error = OutOfSyncError(f"{why}; there are no suggestions for this document until the editor sends its whole text")
         self.problem = error
         return error
 

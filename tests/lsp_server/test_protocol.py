@@ -101,7 +101,7 @@ _CHANGE = {"textDocument": {"uri": URI, "version": 1}}
 _SPAN = {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 1}}
 _LOST = (
     "midtoken: the editor sent an edit that cannot be read; "
-    "there are no suggestions for this document until it is opened again"
+    "there are no suggestions for this document until the editor sends its whole text"
 )
 
 
