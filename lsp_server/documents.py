@@ -174,8 +174,8 @@ class Document:
 
     def lose_sync(self, why: str) -> OutOfSyncError:
         """Makes the text unknown until a change contains all of it. Returns the error that says so."""
-        error = OutOfSyncError(f"{why}; there are no suggestions for this document until the editor sends its whole text")
-        self.problem = error
+        until = "until the editor sends its whole text"
+        self.problem = error = OutOfSyncError(f"{why}; there are no suggestions for this document {until}")
         return error
 
     def split_at(self, position: Position) -> tuple[int, str, str]:
