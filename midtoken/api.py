@@ -286,7 +286,7 @@ class _Loaded:
         self._characters: CharacterService | None = None
 
     def complete(self, request: CompletionRequest) -> Completion:
-        from inference.engine.engine import ChunkBuffer
+        from inference.engine.job import ChunkBuffer
 
         self._engine.submit(request, sink := ChunkBuffer())
         sink.wait()

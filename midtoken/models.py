@@ -203,7 +203,7 @@ def find_default_name() -> str | None:
 
 
 def find_choice() -> str | None:
-    """Does the same as `find_default_name`, without a look at the model: this reads one file."""
+    """Returns the name of the model that the user has chosen, even if it was deleted; None for the bundled one."""
     return None if (name := _read_choice()) == BUNDLED else name
 
 

@@ -5,14 +5,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from inference.config import DEFAULT_CONTEXT_TOKENS, EngineConfig
-from inference.engine.job import ChunkSink, Job
+from inference.engine.job import ChunkBuffer, ChunkSink, Job
 from inference.engine.prompt import Prompt, PromptBuilder
 from inference.engine.scheduler import Scheduler
 from inference.errors import (
@@ -26,7 +25,7 @@ from inference.errors import (
     to_public_error,
 )
 from inference.heartbeat import Heartbeat
-from inference.protocol.completion import CompletionChunk, CompletionRequest, CompletionStats, FinishReason, Priority
+from inference.protocol.completion import CompletionRequest, CompletionStats, FinishReason, Priority
 
 _log = logging.getLogger(__name__)
 
@@ -104,33 +103,6 @@ class EngineLoad:
     num_running: int
     num_waiting: int
     memory_bytes: Mapping[str, int]  # by kind
-
-
-class ChunkBuffer:
-    """Collects the chunks of a request until it has ended."""
-
-    def __init__(self) -> None:
-        self.chunks: list[CompletionChunk] = []
-        self._stats: Future[CompletionStats] = Future()
-
-    def send(self, chunk: CompletionChunk) -> None:
-        self.chunks.append(chunk)
-        if chunk.stats is not None:
-            self._stats.set_result(chunk.stats)
-
-    def fail(self, error: MidtokenError) -> None:
-        self._stats.set_exception(error)
-
-    def is_cancelled(self) -> bool:
-        return False
-
-    def wait(self) -> tuple[str, CompletionStats]:
-        """Waits for the end. Returns the first candidate's text, and the statistics.
-
-        Raises the error of a failed request.
-        """
-        stats = self._stats.result()
-        return "".join(chunk.text for chunk in self.chunks if chunk.candidate == 0), stats
 
 
 class Engine:
@@ -349,8 +321,8 @@ class Engine:
         After the near context, that is the whole one; after the prefetch of that, the window as it will be when
         somewhat more is typed.
         """
-        is_first = job.request.is_prefetch and not job.anticipates_typing and self._executor.info.anticipates_typing
-        if job.is_near or is_first:
+        is_now = job.request.is_prefetch and not job.anticipates_typing  # of the window as it is
+        if job.is_near or (is_now and self._executor.info.anticipates_typing):
             with suppress(OverloadedError), self._submit_lock:
                 self._count(is_prefetch=True)
                 whole = replace(_as_prefetch(job.request), near_first=False)
@@ -390,7 +362,7 @@ class Engine:
 
 
 def _as_prefetch(request: CompletionRequest) -> CompletionRequest:
-    """Of what one text needs, whatever the texts after it are to be."""
+    """The prefetch of what one text of the request needs."""
     return replace(request, priority=Priority.PREFETCH, num_candidates=1, temperature=0.0, explain=False)
 
 

@@ -6,6 +6,7 @@ superseded before. Then an executor prefills its context, and the first choice g
 
 import dataclasses
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -38,6 +39,33 @@ class ChunkSink(Protocol):
 
     def is_cancelled(self) -> bool:
         """True once the client has cancelled the request. Called between steps."""
+
+
+class ChunkBuffer:
+    """Collects the chunks of a request until it has ended."""
+
+    def __init__(self) -> None:
+        self.chunks: list[CompletionChunk] = []
+        self._stats: Future[CompletionStats] = Future()
+
+    def send(self, chunk: CompletionChunk) -> None:
+        self.chunks.append(chunk)
+        if chunk.stats is not None:
+            self._stats.set_result(chunk.stats)
+
+    def fail(self, error: MidtokenError) -> None:
+        self._stats.set_exception(error)
+
+    def is_cancelled(self) -> bool:
+        return False
+
+    def wait(self) -> tuple[str, CompletionStats]:
+        """Waits for the end. Returns the first candidate's text, and the statistics.
+
+        Raises the error of a failed request.
+        """
+        stats = self._stats.result()
+        return "".join(chunk.text for chunk in self.chunks if chunk.candidate == 0), stats
 
 
 @dataclass(slots=True, eq=False)

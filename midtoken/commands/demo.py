@@ -21,7 +21,7 @@ from midtoken.models import find_default_name
 from midtoken.server_arguments import add_connection_arguments, number_from
 
 _FOLDER = IMPORT_ROOT / "midtoken/samples"  # files that no model was trained on
-_LINES = {  # of each language: the file, and what is typed in it
+_SAMPLES = {  # of each language: the file, and what is typed in it
     "python": (
         "inventory.py.txt",
         "        available = self.available(part)",
@@ -85,8 +85,8 @@ def run(options: argparse.Namespace) -> int:
         model.complete("", max_tokens=1)  # waits for the server before anything is drawn
         with Live(console=console, auto_refresh=False) as live:
             is_bundled = options.server is None and (options.model or find_default_name()) is None
-            for language in BUNDLED_MODEL_LANGUAGES if is_bundled else _LINES:
-                for line in _LINES[language][1 : 1 + options.lines]:
+            for language in BUNDLED_MODEL_LANGUAGES if is_bundled else _SAMPLES:
+                for line in _SAMPLES[language][1 : 1 + options.lines]:
                     _type(language, line, sides, model, live)
             live.update("\n".join(map(str, sides)))
     console.print(f"\n{_HINT}", style="dim")
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _type(language: str, line: str, sides: Sequence[_Side], model: Model, live: Live) -> None:
     """Types a line. A terminal shows it at each key."""
-    above, _, below = (_FOLDER / _LINES[language][0]).read_text(encoding="utf-8").partition(line)
+    above, _, below = (_FOLDER / _SAMPLES[language][0]).read_text(encoding="utf-8").partition(line)
     for column in range(len(line) - len(line.lstrip()) + 1, len(line) + 1):
         typed, rest, rows = line[:column], find_rest(line, column), Group()
         for side in sides:

@@ -28,13 +28,7 @@ from inference.protocol.completion import (
     FinishReason,
     RelatedFile,
 )
-from midtoken.http.parsed_request import (
-    MAX_TOKENS,
-    Fields,
-    ParsedRequest,
-    build_request,
-    split_prompt,
-)
+from midtoken.http.parsed_request import MAX_TOKENS, Fields, ParsedRequest, build_request, split_prompt
 
 # The content type of a stream, and how it has an event.
 EVENTS, LINES = ("text/event-stream", "data: {}\n\n"), ("application/x-ndjson", "{}\n")

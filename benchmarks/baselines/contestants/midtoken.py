@@ -21,7 +21,7 @@ from benchmarks.baselines.contestants.line_protocol import (
 from benchmarks.measures.host import run_host
 from inference.client.client import Client
 from inference.config import EngineConfig
-from inference.engine.engine import ChunkBuffer
+from inference.engine.job import ChunkBuffer
 from inference.engine.local_executor import load_engine
 from inference.healing.token_tree import TokenTree
 from inference.model.language_model import SequencePart

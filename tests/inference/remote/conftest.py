@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,9 @@ def server(running: FakeLlamaServer) -> FakeLlamaServer:
 def load_in_front(url: str) -> Engine:
     """An engine in front of the server at this address, which has the bundled model."""
     return load_remote_engine(EngineConfig(FOLDER, engine_url=url, fill_in_layout="none"))
+
+
+@pytest.fixture(scope="module")
+def engine(running: FakeLlamaServer) -> Iterator[Engine]:
+    with closing(load_in_front(running.url)) as engine:
+        yield engine
