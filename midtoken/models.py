@@ -192,7 +192,7 @@ def find_default_name() -> str | None:
     name = find_choice()
     if name is None:
         return None
-    with suppress(ModelError, LaunchError):
+    with suppress(ModelError, LaunchError, OSError):  # such as a name that is too long
         if name.startswith(OLLAMA):
             find_ollama_file(name.removeprefix(OLLAMA), os.environ)
             return name

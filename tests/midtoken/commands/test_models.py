@@ -41,6 +41,14 @@ def test_a_model_is_made_the_default_until_the_bundled_one_is_chosen_again(
     assert "the bundled model, for Python" in capsys.readouterr().out
 
 
+def test_a_file_with_no_name_of_a_model_means_the_bundled_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    choose_default("bundled")
+    for name in ("x" * 5000, "a\0b", "~nobody/x"):
+        (tmp_path / "midtoken/models/default").write_text(name)
+        assert find_default_name() is None
+
+
 def test_a_model_that_is_not_there_does_not_become_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
